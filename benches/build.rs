@@ -46,7 +46,7 @@ fn hash(c: &mut Criterion) {
     for len in [8usize, 16, 32, 100, 300] {
         let key = vec![7; len];
         group.throughput(Throughput::Elements(1));
-        // Calls XXH3 directly. The difference to `xxh3` is the cost of choosing among the hash
+        // Calls XXH3 directly. The difference from `xxh3` is the cost of choosing among the hash
         // functions.
         group.bench_function(BenchmarkId::new("xxh3-alone", len), |b| {
             b.iter(|| KeyHash::of(black_box(&key), HashSeed(1)));

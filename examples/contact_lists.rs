@@ -1,5 +1,5 @@
-//! Two people learn how many contacts they share before either of them discloses a name. One of
-//! them sends filters of her list. Each filter also matches half of all other addresses.
+//! Two people estimate how many contacts they share before either of them discloses a name. One of
+//! them sends filters of her list. Each filter also matches about half of all other addresses.
 //!
 //! ```text
 //! cargo run --release --features variants --example contact_lists -- addresses.txt

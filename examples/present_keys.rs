@@ -6,8 +6,8 @@
 //! ```
 //! A probe is one query for one key here. The keys are random hashes. The program combines each of
 //! 16 specifications with each of seven filter sizes, from 33 to fewer than 1,250,000 keys. It
-//! shares the probes about equally among these combinations. With fewer than about 7 * 10^7 probes,
-//! it may skip some combinations, because one filter of a million keys may use up several shares.
+//! shares the probes about equally among these combinations. With fewer than 1.4 * 10^8 probes, it
+//! may skip some combinations, because a filter of a million keys may use up more than one share.
 //!
 //! The program builds the filters without their self-check, and opens them from their bytes with
 //! all pages verified. It asks for half of the keys one by one, and for the other half in batches.

@@ -1,6 +1,5 @@
-//! Encodes and decodes integers and byte strings. Integers are little-endian or varints, as all
-//! formats of this crate store them. Only [`u64_big_at`] is big-endian, because keys sort like
-//! big-endian integers.
+//! Encodes and decodes integers and byte strings. Integers are little-endian or varints. Only
+//! [`u64_big_at`] is big-endian, because keys sort like big-endian integers.
 
 use byteorder::{BigEndian, ByteOrder, LittleEndian};
 
@@ -65,8 +64,7 @@ impl<'a> Cursor<'a> {
     pub fn take<F>(&mut self, len: usize, field: F) -> Result<&'a [u8], Corrupt<F>> {
         let Some((taken, rest)) = self.rest.split_at_checked(len) else { return Err(self.corrupt(field)) };
         self.rest = rest;
-        // The addition saturates, because the caller may pass any base. The length of `bytes` alone
-        // cannot overflow the offset.
+        // The addition saturates, because the caller may pass any base.
         self.offset = self.offset.saturating_add(len as u64);
         Ok(taken)
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::codec;
 use crate::hash_kind::{Fingerprint, HashKind};
 
-/// The result of every fallible call on filters and filter blocks.
+/// The result of a call that may fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a filter or a filter block.
@@ -111,6 +111,30 @@ impl Error {
         #[cfg(test)]
         assert!(reason.contains("; "), "the reason must say after a semicolon what to do next: {what}: {reason}");
         Self::Invalid { what, given: given.to_string(), reason }
+    }
+
+    /// Returns an equal error. `Error` is not `Clone`, because `std::io::Error` is not: the copy of
+    /// an I/O error has the same kind and text.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        match self {
+            Self::Io(error) => Self::Io(std::io::Error::new(error.kind(), error.to_string())),
+            Self::InFile { path, source } => Self::InFile { path: path.clone(), source: Box::new(source.duplicate()) },
+            &Self::Corrupt { field, offset } => Self::Corrupt { field, offset },
+            &Self::ChecksumMismatch { field, offset, stored, computed } => {
+                Self::ChecksumMismatch { field, offset, stored, computed }
+            }
+            &Self::Unsupported { field, found } => Self::Unsupported { field, found },
+            Self::Unexpected { field, found, expected } => {
+                Self::Unexpected { field: *field, found: found.clone(), expected: expected.clone() }
+            }
+            &Self::Secret { hash, stored, given } => Self::Secret { hash, stored, given },
+            Self::Invalid { what, given, reason } => {
+                Self::Invalid { what, given: given.clone(), reason: reason.clone() }
+            }
+            &Self::TooLarge { what } => Self::TooLarge { what },
+            &Self::SelfCheckFailed { denied } => Self::SelfCheckFailed { denied },
+        }
     }
 
     /// Adds the path of the file that the error concerns. An error that already names a file does
@@ -372,7 +396,7 @@ macro_rules! fields {
 pub(crate) use fields;
 
 fields! {
-    /// The fields of a filter block. Error messages and docs/FORMAT.md use these names.
+    /// The fields and parts of filter blocks that errors name.
     Length = "length",
     Magic = "magic",
     Version = "format version",

@@ -145,8 +145,8 @@ impl PrefixExtractor {
     /// can answer for ranges. A built-in extractor does not change.
     ///
     /// If the statement is wrong, scans may miss keys. [`prefix_of_range`](Self::prefix_of_range)
-    /// tests the statement only for the prefix itself and for the upper bound, and returns `None`
-    /// if the test fails.
+    /// tests the statement only for the prefix itself, and for an upper bound that begins with the
+    /// prefix.
     #[must_use]
     pub fn with_ranges(mut self) -> Self {
         if let Rule::Named { answers_ranges, .. } = &mut self.rule {
@@ -175,7 +175,7 @@ impl PrefixExtractor {
     /// Returns `None` if no such prefix is known. In that case, do not ask a filter.
     ///
     /// Ask a filter of the prefixes that this extractor takes. If the filter denies the returned
-    /// prefix, then none of its keys is in the range.
+    /// prefix, then none of the filter's keys is in the range.
     #[must_use]
     pub fn prefix_of_range<'k>(&self, lower: Bound<&'k [u8]>, upper: Bound<&[u8]>) -> Option<&'k [u8]> {
         let (Bound::Included(first) | Bound::Excluded(first)) = lower else { return None };
@@ -188,7 +188,7 @@ impl PrefixExtractor {
     }
 
     /// Returns the upper bound of all keys that begin with `prefix`. The lower bound is the prefix.
-    /// If all bytes of `prefix` are 0xff, there is no upper bound.
+    /// If `prefix` is empty or all its bytes are 0xff, there is no upper bound.
     #[must_use]
     pub fn end_of_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
         let mut end = prefix.to_vec();
@@ -263,7 +263,7 @@ fn check_len(what: &str, len_bytes: usize) -> Result<()> {
     Err(Error::invalid("prefix extractor", format!("{what}{len_bytes}"), LENGTH_EXPECTED))
 }
 
-/// Displays a byte as names write it: a printable ASCII character, or `0x` and two hexadecimal
+/// Displays a byte as names write it: a visible ASCII character, or `0x` and two hexadecimal
 /// digits.
 struct Shown(u8);
 

@@ -1,4 +1,5 @@
-//! Hashes keys. A [`KeyHasher`] hashes each key once, and filters of keys work on the [`KeyHash`].
+//! Hashes keys. A [`KeyHasher`] computes the [`KeyHash`] of a key, and filters of keys work on this
+//! hash.
 
 mod hasher;
 mod secret;
@@ -19,8 +20,8 @@ pub struct HashSeed(pub u64);
 /// The 64-bit hash of a key by a [`KeyHasher`].
 ///
 /// A store computes the hash once per key. The hash is valid for every filter whose block names the
-/// same function, seed and secret. With a hash from another hasher, a filter would answer about
-/// another key. Debug builds therefore keep a tag of the hasher beside each hash, and filter blocks
+/// same function, seed and secret. With a hash from another hasher, a filter could deny a key that
+/// it holds. Debug builds therefore keep a tag of the hasher beside each hash, and filter blocks
 /// check the tag. In release builds a hash takes only eight bytes.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(debug_assertions), repr(transparent))]
@@ -44,9 +45,10 @@ impl KeyHash {
         KeyHasher::xxh3(seed).of(key)
     }
 
-    /// Wraps a hash that the caller has computed. If other programs read the filter, the hash must
-    /// come from the function that the filter block names. Debug builds do not check the hasher of
-    /// a wrapped hash.
+    /// Wraps a hash that the caller has computed. All keys of a filter must be hashed by the same
+    /// function. If other programs read the filter, this must be the function that the filter block
+    /// names, with the block's seed and secret. Debug builds do not check the hasher of a wrapped
+    /// hash.
     #[must_use]
     #[inline]
     pub const fn from_raw(hash: u64) -> Self {

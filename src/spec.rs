@@ -1,4 +1,4 @@
-//! Specifies a filter by its kind and its budget, as plain data.
+//! Specifies a filter by its kind and its budget, and builds the filter of a specification.
 
 mod ranges;
 
@@ -48,7 +48,7 @@ impl FilterSpec {
     /// rounded to a thousandth of a bit.
     ///
     /// For a binary fuse filter, `bits_per_key` is the width of a fingerprint: 8, 12 or 16 bits.
-    /// With a million keys, the filter takes 13 % more space than one fingerprint per key. With
+    /// With a million keys, the filter takes 14 % more space than one fingerprint per key. With
     /// fewer keys, it takes relatively more. [`Plan`](crate::planning::Plan) computes the size for
     /// a number of keys.
     ///
@@ -68,9 +68,9 @@ impl FilterSpec {
     }
 
     /// Returns the specification of the largest filter of a kind with at most `bits_per_key` bits
-    /// per key. Returns `None` if the smallest filter of the kind is larger, or if the kind takes
-    /// no budget. For a kind without fixed widths, also returns `None` if `bits_per_key` exceeds
-    /// the largest budget of the kind.
+    /// per key, rounded to a thousandth of a bit. Returns `None` if the smallest filter of the kind
+    /// is larger, or if the kind takes no budget. For a kind without fixed widths, also returns
+    /// `None` if `bits_per_key` exceeds the largest budget of the kind.
     pub(crate) fn at_most(kind: FilterKind, bits_per_key: f64) -> Option<Self> {
         let offered = match kind.budgets() {
             Budgets::Widths(widths) => {
@@ -259,7 +259,7 @@ impl FilterSpec {
     /// come in any order.
     ///
     /// # Errors
-    /// Returns the errors of [`FilterSpec::encode`].
+    /// Returns [`Error::Invalid`] if there is not enough memory.
     pub(crate) fn encode_fallback(self, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
         hashes.sort_unstable();
         let spec = self.fallback();

@@ -54,7 +54,7 @@ fn build(spec_text: &str, n: usize, threads: usize, is_told: bool) -> Cost {
 }
 
 #[test]
-fn the_allocator_counts() {
+fn the_test_allocator_counts_peak_bytes() {
     let _turn = TURN.lock();
     let before = LIVE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
@@ -75,7 +75,7 @@ fn a_bumped_ribbon_build_takes_at_most_30_bytes_per_key() {
 }
 
 #[test]
-fn a_bumped_ribbon_build_takes_2_mb_beyond_hashes_and_block() {
+fn a_bumped_ribbon_takes_at_most_2_mib_beyond_hashes_and_block() {
     let _turn = TURN.lock();
     // A compact filter has no shards and needs rows for all slots, so it is not tested here. The
     // columns of the second layer grow with the number of keys, and exist twice for a while. With
@@ -94,7 +94,7 @@ fn a_bumped_ribbon_build_takes_2_mb_beyond_hashes_and_block() {
 }
 
 #[test]
-fn each_more_thread_takes_only_the_rows_of_its_shard() {
+fn each_added_thread_takes_only_the_rows_of_its_shard() {
     let _turn = TURN.lock();
     let one = build("bumped-ribbon:8", 1_000_000, 1, true).peak;
     let four = build("bumped-ribbon:8", 1_000_000, 4, true).peak;

@@ -295,8 +295,8 @@ fn variants_return_an_error_without_memory() {
     }
 }
 
-/// Tests calls on filters in files, and unions, intersections and merges of filters. If there is
-/// too little memory, they return an error.
+/// Tests calls on filters in files, and unions, intersections and merges of filters. With too
+/// little memory, a call succeeds or returns `TooLarge`.
 #[cfg(feature = "variants")]
 #[test]
 fn filters_in_files_return_an_error_without_memory() {

@@ -91,6 +91,7 @@ const UNSAFE: [&str; 25] = [
     "crates/ffi/src/raw.rs",
     "crates/ffi/src/set.rs",
     "crates/ffi/src/verified.rs",
+    // A file with a link section.
     "crates/cli/src/streams.rs",
     // Files that read the buffers of Python and the capsules of Arrow.
     "python/src/arrow.rs",

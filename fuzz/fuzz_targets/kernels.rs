@@ -1,5 +1,5 @@
-//! Queries a filter with any payload, with single queries and with a batch. `FILTERBLOCK_ISA`
-//! chooses the kernels.
+//! Asks a filter with any payload for keys, one by one and in a batch. `FILTERBLOCK_ISA` chooses
+//! the kernels.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! Reads byte edits from an input, and applies them.
+//! Reads byte edits from an input, and applies them. Also encodes and decodes varints.
 
 use crate::Input;
 

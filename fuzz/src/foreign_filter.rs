@@ -13,7 +13,7 @@ use crate::bytes::Edit;
 #[allow(clippy::indexing_slicing, missing_docs)]
 mod formulas;
 
-/// The maximum number of keys in a filter. More keys only make a run slower.
+/// An upper limit for the number of keys in a filter. More keys only make a run slower.
 const MAX_KEYS: usize = 2_000;
 const MAX_EDITS: usize = 4;
 

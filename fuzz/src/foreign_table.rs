@@ -70,8 +70,8 @@ struct Parts {
     compression: Vec<u8>,
     filter_edits: Vec<Edit>,
     index_edits: Vec<Edit>,
-    /// Changes of handles in the index: the handle's number, and what is added to its offset and
-    /// length.
+    /// Changes of handles in the index and the partition index: the handle's number, and the
+    /// numbers that are added to its offset and length.
     handle_edits: Vec<(usize, i8, i8)>,
     index_compression: u8,
     is_partitioned: bool,
@@ -119,7 +119,7 @@ impl Parts {
     fn untouched_keys(&self) -> Vec<Vec<u8>> {
         let is_touched = |at: usize| self.compression[at] != 0 || self.data_edits.iter().any(|(other, _)| *other == at);
         let is_sound = self.filter_edits.is_empty() && self.index_edits.is_empty() && self.handle_edits.is_empty();
-        // The reader detects the form of keys from the first block.
+        // The reader of LevelDB tables detects the form of keys from the first block.
         if !is_sound || self.keys.is_empty() || is_touched(0) {
             return Vec::new();
         }

@@ -1,5 +1,5 @@
-//! Reads numbers and bytes from the front of a fuzzer's input. After the end of the input, all
-//! numbers are zero.
+//! Reads numbers, bytes and specifications from the front of a fuzzer's input. After the end of the
+//! input, all numbers are zero.
 
 use filterblock::{FilterKind, FilterSpec};
 

@@ -14,7 +14,7 @@ use crate::patch::{block_support, sound_block};
 pub fn kernels(data: &[u8]) -> Vec<bool> {
     let mut input = Input(data);
     let (mut block, num_keys) = sound_block(&mut input);
-    // The payload of a partition index is not a filter, and the file does not begin with it.
+    // The payload of a partition index is not a filter, and the block does not begin with it.
     let is_index = block_support::get_number(&block, Field::Kind) == PARTITION_INDEX_TAG.into();
     if is_index || input.is_empty() {
         return Vec::new();

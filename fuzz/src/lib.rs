@@ -112,7 +112,8 @@ pub fn query_block(data: &[u8]) {
         }
     };
     let Ok(lazy) = lazy else { panic!("the block opens with AtOpen, but not with OnFirstTouch") };
-    checked.verify_pages().unwrap();
+    // A block with a damaged range filter opens if its other filter is usable.
+    assert_eq!(checked.verify_pages().is_ok(), checked.ranges_error().is_none());
     check_info(&checked);
     let (checked_answers, lazy_answers) = (query(&checked), query(&lazy));
     assert_eq!(checked_answers, lazy_answers, "AtOpen and OnFirstTouch differ for a sound block");

@@ -204,7 +204,7 @@ fn edit(files: &mut Files, input: &mut Input<'_>, marks: &mut Marks) {
             let end = bytes.len() as u64;
             append_record(bytes, sequence, end, input.take(len));
         }
-        // Changes the number in the header, which may become very large.
+        // Changes the first sequence number in the header, which may become very large.
         5 if is_log && bytes.len() >= 48 => {
             marks.is_forged = true;
             bytes[36..44].copy_from_slice(&input.number(8).to_le_bytes());
@@ -283,8 +283,9 @@ fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
     }
 }
 
-/// Checks a store with any files. The open must fail with an error about the files, or the store
-/// must take a write and still have it after the next open.
+/// Checks a store with any files. The open must fail with an error about the files. Otherwise the
+/// store must take a write, unless its sequence numbers are exhausted, and must still have the
+/// write after the next open.
 fn check_any(files: &Files, compacts: bool) {
     for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
         let storage = storage_of(files, DIR);

@@ -9,8 +9,8 @@ pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
 /// A key and its value, or a tombstone (`None`).
 pub type Write = (Vec<u8>, Option<Vec<u8>>);
 
-/// The states that a crash or a failure may leave, from the last durable write to the last started
-/// write.
+/// The state at the last open, and the state after each write since then. A crash or a failure may
+/// leave any state from `durable` on.
 pub struct Model {
     states: Vec<State>,
     durable: usize,

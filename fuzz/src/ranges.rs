@@ -9,7 +9,7 @@ use crate::Input;
 use crate::hosts::is_reversed;
 use crate::patch::edit;
 
-/// The maximum number of keys. More keys only make a run slower.
+/// An upper limit for the number of keys. More keys only make a run slower.
 const MAX_KEYS: usize = 120;
 const MAX_BOUNDS: usize = 40;
 const MAX_EDITS: usize = 4;

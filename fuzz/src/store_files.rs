@@ -1,6 +1,5 @@
-//! Builds the manifest, `CURRENT` and the logs of a store by docs/STORE_FORMAT.md alone, also with
-//! records of any content, and SSTs with the store's writer. Repairs the checksums of manifests and
-//! logs after an edit.
+//! Builds the files of a store: the manifest, `CURRENT` and the logs by docs/STORE_FORMAT.md alone,
+//! and the SSTs with the store's writer. Repairs the checksums of manifests and logs after an edit.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -34,7 +34,7 @@ pub fn store_ops(data: &[u8]) {
 
 struct Run {
     storage: Faulty,
-    /// The open store. It is `None` only within a step that closes and opens it.
+    /// The open store, or `None` while it is closed.
     db: Option<Db>,
     model: Model,
     durability: Durability,
@@ -114,9 +114,9 @@ impl Run {
         result.map_err(|error| self.may_fail(&error)).ok()
     }
 
-    /// Opens the store and reads its content. If a fault makes the first attempt fail, heals the
-    /// file system and opens again. Background work of a successful open may also meet the fault,
-    /// until the file system is healed.
+    /// Opens the store, and asserts that the model allows its content. If a fault makes the first
+    /// attempt fail, heals the file system and opens again. Background work of a successful open
+    /// may also meet the fault, until the file system is healed.
     fn open(&mut self) {
         let options = self.options();
         self.struck_before = self.storage.struck().len();

@@ -25,7 +25,7 @@ pub struct Parts {
 /// The parts whose content differs from what the writer wrote, although their checksums are valid.
 #[derive(Debug, Default, Clone)]
 pub struct Forged {
-    /// The original separators of forged data blocks. They identify the blocks.
+    /// The separators of forged data blocks. They identify the blocks.
     pub blocks: BTreeSet<Vec<u8>>,
     pub index: bool,
     pub filter: bool,

@@ -47,8 +47,8 @@ static ALLOCATOR: Watching = Watching;
 /// writer. Each byte of an input raises the limit by [`MAX_EXPANSION`] bytes.
 const ALWAYS_BYTES: usize = 1 << 20;
 
-/// The limit that replaces [`ALWAYS_BYTES`] for Parquet files. The length of a page comes from a
-/// header, because codecs expand without a limit.
+/// The limit that replaces [`ALWAYS_BYTES`] for the target `parquet_add`. The reader takes the
+/// length of a page from the page's header, because codecs expand without a limit.
 const PARQUET_PAGE_BYTES: usize = 256 << 20;
 
 /// The maximum factor by which a compressed block expands. Readers trust no other length that

@@ -284,7 +284,7 @@ fn seeds_of_foreign_filter() {
     }
 }
 
-/// Returns a Parquet file of one column and one row, with a filter and the metadata that name it.
+/// Returns a Parquet file of one column, one row and one filter, whose offset is in the metadata.
 fn parquet_of(filter: &[u8]) -> Vec<u8> {
     let mut metadata = vec![0x49, 0x1c, 0x19, 0x1c, 0x3c, 0x15, 12, 0x29, 0x18, 1, b'k', 0x26, 2, 0x96, 8, 0x15];
     metadata.extend([filter.len() as u8 * 2, 0, 0, 0, 0]);

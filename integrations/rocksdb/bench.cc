@@ -1,6 +1,6 @@
 // Measures gets of absent keys in RocksDB, with its own filters and with filterblock. All databases
-// are open at once, and each round measures every database once. Prints a row for each database as
-// JSON.
+// are open at once, and each round measures every database once. Prints a row for each database and
+// layout as JSON.
 #include <memory>
 
 #include "../cxx/bench.h"

@@ -1,4 +1,5 @@
-//! Compiles the shim between Rust and the C++ header, with the headers of `librocksdb-sys`.
+//! With the feature `sys`, compiles the shim between Rust and the C++ header, with the headers of
+//! `librocksdb-sys`.
 
 fn main() {
     #[cfg(feature = "sys")]

@@ -8,7 +8,7 @@ use pyo3::types::PyByteArray;
 /// writes the answers: 1 for "maybe" and 0 for "absent".
 ///
 /// # Errors
-/// Raises the exceptions of `fill` and of NumPy.
+/// Raises the exceptions of `fill` and of NumPy, and `MemoryError`.
 pub fn filled<'py>(
     py: Python<'py>,
     len: usize,

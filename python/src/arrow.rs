@@ -28,9 +28,9 @@ impl ArrowKeys {
     /// `None` if it has neither.
     ///
     /// # Errors
-    /// Raises `TypeError` for items that are not keys, for nulls, and for an object that breaks the
-    /// interface. Raises `ValueError` for data that Arrow cannot read. Also raises the exceptions
-    /// of the object's methods.
+    /// Raises `TypeError` for items that are not keys, and for nulls. Raises `ValueError` for data
+    /// that Arrow cannot read. An object that breaks the interface raises `TypeError`, `ValueError`
+    /// or `IndexError`. Also raises the exceptions of the object's methods.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let py = object.py();
         let arrays = if object.hasattr(intern!(py, "__arrow_c_array__"))? {

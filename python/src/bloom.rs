@@ -164,7 +164,8 @@ impl Bloom {
     /// Estimate how many keys two filters share. Returns a dict. Raises ValueError if size, number
     /// of hashes or seed differ.
     fn compare<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyDict>> {
-        // Only one lock is held at a time. Two read locks could wait for each other behind a writer.
+        // Only one lock is held at a time. Two read locks could wait for each other because of a
+        // waiting writer.
         let (left, right) = py.detach(|| {
             let left = self.read().clone();
             (left, other.read().clone())
@@ -208,7 +209,7 @@ impl Bloom {
         self.read().num_bits()
     }
 
-    /// The number of bits that a key sets.
+    /// The maximum number of bits that a key sets.
     #[getter]
     fn num_hashes(&self) -> u32 {
         self.read().num_probes()

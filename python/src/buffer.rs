@@ -264,7 +264,8 @@ impl Items<'_> {
 /// Returns the bytes of a `memoryview` that is one key.
 ///
 /// # Errors
-/// Raises `TypeError` unless its items are bytes in one dimension.
+/// Raises `TypeError` unless its items are bytes in one dimension, and `ValueError` if the view was
+/// released.
 pub fn bytes_of_view(view: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let buffer = PyUntypedBuffer::get(view)?;
     let format = buffer.format().to_string_lossy().into_owned();

@@ -31,7 +31,7 @@ pub fn locked(message: String) -> PyErr {
 }
 
 /// Returns the exception of an I/O error. Python chooses the subclass of `OSError` by the error
-/// number.
+/// number, if the error has one.
 pub fn of_io(error: &io::Error, path: Option<&Path>) -> PyErr {
     let path = path.map(Path::to_path_buf);
     match (number_of(error), path) {
@@ -43,11 +43,12 @@ pub fn of_io(error: &io::Error, path: Option<&Path>) -> PyErr {
 }
 
 /// Returns the error number of the operating system. If Rust code made the error, returns the first
-/// number that has the same `ErrorKind`, or `None`.
+/// number that has the same `ErrorKind`. Returns `None` if there is none, or if the text of the
+/// error says more than a number.
 fn number_of(error: &io::Error) -> Option<i32> {
     error.raw_os_error().or_else(|| {
         let by_kind = |number: &i32| io::Error::from_raw_os_error(*number).kind() == error.kind();
-        // Errors of these kinds have their own text, which a number would replace.
+        // For these kinds only the text says what failed, and a number would replace the text.
         let has_text = matches!(error.kind(), io::ErrorKind::Other | io::ErrorKind::InvalidInput);
         // Linux has the error numbers 1 to 133.
         if has_text { None } else { (1..=133).find(by_kind) }
@@ -87,7 +88,7 @@ pub fn of_block(error: filterblock::Error) -> PyErr {
     }
 }
 
-/// Returns the exception of an error of a [`variants::Bloom`] or a [`variants::FileFilter`].
+/// Returns the exception of an error of the module [`variants`].
 pub fn of_variant(error: variants::Error) -> PyErr {
     use variants::Error as E;
     let path = match &error {

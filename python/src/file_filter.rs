@@ -94,8 +94,8 @@ impl FileFilter {
         self.lock_to_read().as_ref().map(read)
     }
 
-    /// Runs `change` on the filter, without the GIL. Raises `LockedError` in a forked child, and
-    /// `ValueError` if the filter is closed.
+    /// Runs `change` on the filter, without the GIL. Raises `LockedError` in a forked child,
+    /// `ValueError` if the filter is closed, and the exceptions of `change`.
     fn change<T: Send>(
         &self,
         py: Python<'_>,
@@ -244,15 +244,15 @@ impl FileFilter {
     /// Write the added keys to the file and make them durable. Raises DisplacedError if another
     /// program moved or changed the file, or if an earlier `clear` or `intersection` failed. Raises
     /// ReadOnlyError if the filter was opened with mode "r", LockedError in a forked child,
-    /// ValueError if the filter is closed, or OSError.
+    /// ValueError if the filter is closed, OSError or MemoryError.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process()?;
         self.read(py, variants::FileFilter::sync)?.map_err(of_variant)
     }
 
     /// Sync and close the filter. With mode "r" and in a forked child, `close` does not sync. If
-    /// the sync fails, `close` raises its exception, but closes the filter even then. Later queries
-    /// and changes raise ValueError. A second `close` does nothing.
+    /// the sync fails, `close` closes the filter and raises the exception of the sync. Later
+    /// queries and changes raise ValueError. A second `close` does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let filter = py.detach(|| self.lock_to_change().take());
         match filter {
@@ -333,8 +333,8 @@ impl FileFilter {
     }
 
     /// The number of added keys that were certainly absent before. After a crash, keys that were
-    /// added since the last sync do not count. After a union, an intersection or damage this number
-    /// is unknown, and the length is `approx_len`.
+    /// added since the last sync may be missing. After a union, an intersection or damage this
+    /// number is unknown, and the length is `approx_len`.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         match self.read(py, variants::FileFilter::len)? {
             Ok(len) => Ok(usize::try_from(len).unwrap_or(usize::MAX)),
@@ -380,7 +380,7 @@ impl FileFilter {
         self.read(py, variants::FileFilter::num_bits)
     }
 
-    /// The number of bits that a key sets.
+    /// The maximum number of bits that a key sets.
     #[getter]
     fn num_hashes(&self, py: Python<'_>) -> PyResult<u32> {
         self.read(py, variants::FileFilter::num_probes)
@@ -404,7 +404,8 @@ impl FileFilter {
         bits_of(py, &self.read(py, variants::FileFilter::to_bloom)?)
     }
 
-    /// The number of pages that were damaged when the file was opened. Their bits all count as set.
+    /// The number of pages that were damaged when the file was opened. The number is 0 after
+    /// `clear` or `intersection`.
     #[getter]
     fn damaged_pages(&self, py: Python<'_>) -> PyResult<u64> {
         self.read(py, variants::FileFilter::damaged_pages)

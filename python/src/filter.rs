@@ -63,14 +63,8 @@ impl Filter {
             // A damaged range filter beside the filter answers "maybe" without an error. So the
             // damage is reported here.
             match block.ranges_error() {
-                Some(filterblock::Error::Corrupt { field, offset }) => {
-                    Err(filterblock::Error::Corrupt { field: *field, offset: *offset })
-                }
-                Some(filterblock::Error::ChecksumMismatch { field, offset, stored, computed }) => {
-                    let (field, offset, stored, computed) = (*field, *offset, *stored, *computed);
-                    Err(filterblock::Error::ChecksumMismatch { field, offset, stored, computed })
-                }
-                _ => Ok(block),
+                Some(error) => Err(error.duplicate()),
+                None => Ok(block),
             }
         };
         let opened = open().map_err(|error: filterblock::Error| match path {
@@ -107,7 +101,8 @@ impl Filter {
     /// collide. `ranges` adds a range filter, such as "grafite:fpr=0.01", for `may_contain_range`.
     /// Keys of a range filter are bytes or str, not int. Raises the exceptions of `key_bytes` for a
     /// value that is not a key, ValueError for an invalid argument, and ValueError or MemoryError
-    /// if there is too little memory.
+    /// if there is too little memory. Raises Error if the new filter denies one of its keys, for
+    /// example because of broken memory.
     #[staticmethod]
     #[pyo3(signature = (keys, spec="blocked-bloom:10", *, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
@@ -148,9 +143,9 @@ impl Filter {
     ///
     /// The file is mapped, so no program may change it while it is open. (`save` replaces a file,
     /// which is safe.) With mapped=False the file is read into memory. `table_id` and `checksum`
-    /// state which filter you expect. Raises DamagedError, UnsupportedError (a newer version),
-    /// UnexpectedError (another filter), SecretError, ValueError (not a regular file, or an invalid
-    /// argument), OSError or MemoryError.
+    /// state which filter you expect. Raises DamagedError, UnsupportedError (an unknown version or
+    /// feature), UnexpectedError (another filter), SecretError, ValueError (not a regular file, or
+    /// an invalid argument), OSError or MemoryError.
     #[staticmethod]
     #[pyo3(signature = (path, *, secret=None, table_id=None, checksum=None, mapped=true))]
     fn open(
@@ -189,10 +184,10 @@ impl Filter {
     }
 
     /// Return a filter of the keys of all `filters`. The filters must have the same kind, size,
-    /// seed and secret. The kind must be bloom, blocked-bloom, split-block, split-block-512 or
-    /// always-maybe. A filter without keys (kind empty) merges with any of them. The new filter has
-    /// no range filter and no table id. Raises ValueError with the reason if the filters cannot be
-    /// merged.
+    /// number of hashes, seed, secret and prefix extractor. The kind must be bloom, blocked-bloom,
+    /// split-block, split-block-512 or always-maybe. A filter without keys (kind empty) merges with
+    /// a filter of any of these kinds. The new filter has no range filter and no table id. Raises
+    /// ValueError with the reason if the filters cannot be merged.
     #[staticmethod]
     fn merge(py: Python<'_>, filters: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
         let blocks = filters.iter().map(|filter| filter.locked()).collect::<PyResult<Vec<_>>>()?;
@@ -209,8 +204,9 @@ impl Filter {
         Self::merge(py, vec![slf, other])
     }
 
-    /// Estimate how many keys two filters share. Returns a dict. The filters must meet the
-    /// conditions of `merge`. Otherwise raises ValueError.
+    /// Estimate how many keys two filters share. Returns a dict. Both filters must be of the same
+    /// kind: bloom, blocked-bloom, split-block or split-block-512. They must meet the other
+    /// conditions of `merge`, too. Otherwise raises ValueError.
     fn compare<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyDict>> {
         let found = compare_blocks(&self.locked()?, &other.locked()?).map_err(of_variant)?;
         comparison(py, &found)
@@ -355,7 +351,7 @@ impl Filter {
         self.block.expected_fpr()
     }
 
-    /// The checksum that identifies this filter. Give it to `open` to detect any other filter.
+    /// The checksum that identifies this filter. Give it to `open` to detect another filter.
     #[getter]
     fn checksum(&self) -> Option<u32> {
         layout::checksum_of(self.block.as_bytes())

@@ -43,7 +43,8 @@ impl Accepts {
 ///
 /// # Errors
 /// Raises `TypeError` for a type that is not accepted, `UnicodeEncodeError` for a text with
-/// surrogates, and `OverflowError` for an integer that does not fit in 64 bits.
+/// surrogates, `OverflowError` for an integer that does not fit in 64 bits, and `ValueError` for a
+/// released `memoryview`.
 #[inline]
 pub fn with<R>(key: &Bound<'_, PyAny>, accepts: Accepts, with: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
     if let Ok(text) = key.cast::<PyString>() {
@@ -129,8 +130,8 @@ fn refused(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyErr {
 /// Return the bytes of a key. Filters add these bytes and ask for them.
 ///
 /// The bytes are the same in every process, version and machine. Raises TypeError for a type that
-/// is not a key, UnicodeEncodeError for a str with surrogates, and OverflowError for an integer
-/// below -2**63 or above 2**64 - 1.
+/// is not a key, UnicodeEncodeError for a str with surrogates, OverflowError for an integer below
+/// -2**63 or above 2**64 - 1, and ValueError for a released memoryview.
 #[pyfunction]
 #[pyo3(signature = (key, /))]
 pub fn key_bytes<'py>(key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {

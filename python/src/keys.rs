@@ -31,9 +31,9 @@ impl<'py> Keys<'py> {
     ///
     /// # Errors
     /// Raises `TypeError` for a single text, for bytes without a width, for arrays whose items are
-    /// not keys, and for arrays of integers that `accepts` excludes. Raises `ValueError` for an
-    /// array of several dimensions, and if `width` is 0 or does not divide the length of the
-    /// buffer. Also raises the exceptions of the object's methods.
+    /// not keys, and for arrays of integers that `accepts` excludes. Raises `ValueError` unless an
+    /// array has one dimension. Also raises the exceptions of the constructors of [`BufferKeys`]
+    /// and [`ArrowKeys`], and of the object's methods.
     pub fn of(keys: &Bound<'py, PyAny>, width: Option<usize>, accepts: Accepts) -> PyResult<Self> {
         let found = Self::find(keys, width, accepts)?;
         let is_of_integers = match &found {
@@ -173,7 +173,7 @@ pub fn hashes(py: Python<'_>, keys: &Keys<'_>, hasher: &KeyHasher) -> PyResult<V
 /// Returns the answers of `ask` for the hashes of all keys, in order, as a NumPy array of `bool`.
 ///
 /// # Errors
-/// Raises the exceptions of [`Keys::for_each`].
+/// Raises the exceptions of [`Keys::for_each`] and [`answers::filled`].
 pub fn ask<'py>(
     py: Python<'py>,
     keys: &Keys<'py>,
@@ -205,7 +205,7 @@ pub fn ask<'py>(
 /// Returns the answers of `ask` for all keys, in order, as a NumPy array of `bool`.
 ///
 /// # Errors
-/// Raises the exceptions of [`Keys::for_each`].
+/// Raises the exceptions of [`Keys::for_each`] and [`answers::filled`].
 pub fn ask_each<'py>(
     py: Python<'py>,
     keys: &Keys<'py>,

@@ -33,7 +33,8 @@ pub struct ParquetFile {
 
 #[pymethods]
 impl ParquetFile {
-    /// Open a file, and read its metadata.
+    /// Open a file, and read its metadata. Raises DamagedError, UnsupportedError, ValueError (not a
+    /// regular file), OSError or MemoryError.
     #[staticmethod]
     #[pyo3(signature = (path, *, mapped=true))]
     fn open(py: Python<'_>, path: PathBuf, mapped: bool) -> PyResult<Self> {
@@ -83,8 +84,8 @@ impl ParquetFile {
     }
 
     /// Read the header of every filter, and return the number of filters. Raises DamagedError if a
-    /// header is damaged. Filters of Parquet have no checksums. `check` with values=True finds bits
-    /// that were cleared.
+    /// header is damaged, or UnsupportedError for another algorithm, hash or compression. Filters
+    /// of Parquet have no checksums. `check` with values=True finds bits that were cleared.
     fn verify(&self, py: Python<'_>) -> PyResult<u64> {
         py.detach(|| self.file.verify()).map_err(|error| of_foreign(error.in_file(&self.path)))
     }

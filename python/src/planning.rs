@@ -1,4 +1,4 @@
-//! Plans the size and the false-positive rate of a filter before it is built.
+//! Plans filters before they are built, and names the kinds and the instruction set.
 
 use filterblock::{FilterKind, planning};
 use pyo3::exceptions::PyValueError;
@@ -76,8 +76,8 @@ pub fn plan(spec: &str, num_keys: u64) -> PyResult<Plan> {
 
 /// Plan the filter of this kind that has the lowest error rate and a payload of at most
 /// `max_len_bytes`. Returns None if even the smallest filter is larger. Raises ValueError if there
-/// is no such kind, if the kind takes no budget (such as always-maybe), or if there is no filter of
-/// so many keys.
+/// is no such kind, if the kind takes no budget (such as always-maybe), or if the kind has no
+/// filter of this number of keys.
 #[pyfunction]
 pub fn plan_largest(kind: &str, num_keys: u64, max_len_bytes: u64) -> PyResult<Option<Plan>> {
     let found = FilterKind::from_name(kind).ok_or_else(|| {
@@ -92,7 +92,7 @@ pub fn kinds() -> Vec<&'static str> {
     FilterKind::ALL.iter().map(|kind| kind.name()).collect()
 }
 
-/// Return the name of the instruction set that queries use on this processor, such as "avx2".
+/// Return the name of the instruction set that queries use in this process, such as "avx2".
 #[pyfunction]
 pub fn instruction_set() -> &'static str {
     filterblock::instruction_set()

@@ -48,8 +48,11 @@ impl NewFile {
         self.file.as_file_mut()
     }
 
-    /// Syncs the file, renames it to `path`, and syncs the directory (on Unix). Returns
-    /// `AlreadyExists` if `path` exists and the file must not overwrite it.
+    /// Syncs the file, renames it to `path`, and syncs the directory (on Unix).
+    ///
+    /// # Errors
+    /// Returns `AlreadyExists` if `path` exists and the file must not overwrite it. Also returns
+    /// I/O errors.
     pub fn publish(self) -> io::Result<()> {
         self.file.as_file().sync_all()?;
         let published =

@@ -109,7 +109,8 @@ impl LevelDbTable {
     }
 
     /// Read the whole table, and ask its filters for all of its keys. Returns a dict with the
-    /// numbers of blocks, keys and denied keys. Raises DamagedError if a block is damaged.
+    /// numbers of blocks, keys and denied keys. Raises DamagedError if a block is damaged,
+    /// UnsupportedError for an unknown compression, or ValueError if no form of keys fits.
     fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = py.detach(|| self.table.verify()).map_err(in_file(&self.path))?;
         verified(py, found)
@@ -148,7 +149,7 @@ pub struct RocksDbTable {
 
 #[pymethods]
 impl RocksDbTable {
-    /// Open a table, and verify the footer, the index, the properties and the filters.
+    /// Open a table, and verify the footer, the metaindex, the properties and the filters.
     ///
     /// `secret` is for filters of filterblock that were built with a secret. Without the secret,
     /// these filters answer True. Raises DamagedError, UnsupportedError, SecretError, ValueError,
@@ -183,13 +184,15 @@ impl RocksDbTable {
     }
 
     /// Return whether the table may have a key with the prefix of `seek_key`. The extractor that
-    /// the table names takes the prefix. If this extractor is unknown, the answer is True.
+    /// the table names takes the prefix. The answer is also True if this extractor is unknown, if
+    /// it takes no prefix from `seek_key`, or if no filter has its prefixes.
     fn prefix_may_match(&self, seek_key: &Bound<'_, PyAny>) -> PyResult<bool> {
         key::with(seek_key, Accepts::BytesOnly, |key| self.table.prefix_may_match(key))
     }
 
     /// Read the whole table, and ask its filters for all of its keys. Returns a dict with the
-    /// numbers of blocks, keys and denied keys. Raises DamagedError if a block is damaged.
+    /// numbers of blocks, keys and denied keys. Raises DamagedError if a block is damaged, or
+    /// UnsupportedError for an unknown layout or compression.
     fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = py.detach(|| self.table.verify()).map_err(in_file(&self.path))?;
         verified(py, found)

@@ -140,7 +140,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// Compares all pages with their checksums: see [`FilterBlock::verify_pages`].
     ///
     /// # Errors
-    /// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum.
+    /// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum, and the error
+    /// of a range filter that cannot be used.
     pub fn verify_pages(&self) -> Result<()> {
         self.0.verify_pages()
     }

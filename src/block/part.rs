@@ -1,5 +1,5 @@
-//! Describes, queries and verifies one filter within the bytes of a block. The description has its
-//! position, its geometry, and the states of its pages.
+//! Describes, queries and verifies one filter within the bytes of a block. A [`Part`] holds the
+//! position of the filter, its geometry, and the states of its pages.
 
 use super::layout::{Content, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, Trailer, page_count};
 use super::pages::{self, FirstTouch, PageStates};

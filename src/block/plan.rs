@@ -142,8 +142,8 @@ impl BlockPlan {
 }
 
 impl VariantPlan {
-    /// Plans a variant for a goal. A goal that is a size limits [`VariantPlan::bits`], because
-    /// variants have no block.
+    /// Plans a variant for a goal. [`Goal::BitsPerKey`] and [`Goal::LenBytes`] limit
+    /// [`VariantPlan::bits`], because variants have no block.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] with the reason if the variant has no filter for this goal and

@@ -48,8 +48,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Asks the block's own filter or partitions, even if the block is a partition without its
-    /// index.
+    /// Returns the answer of the block's own filter or partitions. If the block is a partition,
+    /// `false` says nothing about the keys of other partitions. So the caller first checks that the
+    /// range lies within the partition.
     pub(super) fn own_may_contain_range(&self, query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         match self.partitions() {
             None => self.filter.may_contain_range(self.data.as_ref(), query, bounds),

@@ -353,13 +353,17 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self
     }
 
-    /// Compares all pages with their checksums, including the pages of a usable range filter beside
-    /// the filter. Does not read the pages that hold only columns that were dropped in place.
+    /// Compares all pages with their checksums, including the pages of a range filter beside the
+    /// filter. Does not read the pages that hold only columns that were dropped in place.
     ///
     /// # Errors
-    /// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum.
+    /// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum. If the
+    /// other pages are sound, returns the error of a range filter that cannot be used.
     pub fn verify_pages(&self) -> Result<()> {
         self.verify_own_pages()?;
+        if let Some(error) = self.ranges_error() {
+            return Err(error.duplicate().moved_by(self.offset));
+        }
         let beside = self.part_beside().map(|part| part.check_pages(self.data.as_ref(), &self.trailer.table_id, 0));
         beside.unwrap_or(Ok(())).map_err(|error| error.moved_by(self.offset))
     }

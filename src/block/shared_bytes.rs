@@ -1,5 +1,5 @@
-//! Shares the bytes of filter blocks between threads, and frees them in a thread of the host's
-//! choice.
+//! Shares the bytes of filter blocks between threads. A [`Reclaimer`] frees them in a thread of the
+//! host's choice.
 #![expect(unsafe_code, reason = "a slice of bytes whose owner lies behind a shared pointer; see the blocks")]
 
 use std::fmt;

@@ -205,7 +205,6 @@ fn a_named_extractor_answers_only_for_ranges_that_it_knows() {
     assert_eq!(shrinking.prefix_of_range(lower, upper), None);
     let growing = PrefixExtractor::named("even", |key: &[u8]| Some(key.len() & !1)).unwrap().with_ranges();
     assert_eq!(growing.prefix_of_range(lower, Bound::Included(b"t00199")), None);
-    // A length beyond the end of the key gives no prefix.
     let beyond = PrefixExtractor::named("beyond", |key: &[u8]| Some(key.len() + 1)).unwrap();
     assert_eq!(beyond.prefixes(b"key").count(), 0);
 }

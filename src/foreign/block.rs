@@ -155,6 +155,10 @@ impl<'a> Block<'a> {
             let is_restart = self.restart(restart) == Some(start);
             restart += usize::from(is_restart);
             if !cursor.advance()? {
+                // Only a block without entries has a restart point at the end of its entries.
+                if is_restart && start > 0 {
+                    return Err(self.corrupt(Field::Restarts));
+                }
                 break;
             }
             if is_restart && cursor.stored.is_none() {
@@ -189,7 +193,7 @@ impl<'a> BlockCursor<'a> {
     /// Moves to the next entry. Returns `false` if there is none.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the entry is invalid.
+    /// Returns `Corrupt` if the entry is invalid, or if its offset lies after the last entry.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         let rest = self.block.entries.get(self.next..).ok_or_else(|| self.block.corrupt(Field::Restarts))?;
         if rest.is_empty() {
@@ -371,4 +375,24 @@ fn too_long() -> Error {
     let reason = "a data block exceeds 4 GiB, the limit of its 32-bit offsets; use smaller values or a smaller \
                   block_size_bytes";
     Error::invalid("table", "LevelDB", reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_point_after_the_last_entry_is_damage() {
+        // One entry: no shared bytes, a key and a value of one byte each. Then the restart points
+        // and their number.
+        let block = |restarts: &[u8]| [&[0, 1, 1, b'a', b'1'], restarts].concat();
+        let sound = block(&[0, 0, 0, 0, 1, 0, 0, 0]);
+        Block::leveldb(&sound, 0).unwrap().check(|_| Ok(())).unwrap();
+        let damaged = block(&[0, 0, 0, 0, 5, 0, 0, 0, 2, 0, 0, 0]);
+        let damaged = Block::leveldb(&damaged, 0).unwrap();
+        assert!(damaged.seek(|key| Ok(key < b"b")).is_err());
+        assert!(matches!(damaged.check(|_| Ok(())), Err(Error::Corrupt { field: Field::Restarts, .. })));
+        let empty = [0, 0, 0, 0, 1, 0, 0, 0];
+        Block::leveldb(&empty, 0).unwrap().check(|_| Ok(())).unwrap();
+    }
 }

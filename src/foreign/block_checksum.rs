@@ -55,8 +55,8 @@ impl BlockChecksum {
     /// The checksum function of LevelDB.
     pub(crate) const LEVELDB: Self = Self { kind: ChecksumKind::Crc32c, base_context: 0 };
 
-    /// Returns the checksum of the block at `offset`. `bytes` are the stored content and the
-    /// compression byte.
+    /// Returns the checksum of the block or footer at `offset`. The `bytes` of a block are the
+    /// stored content and the compression byte.
     pub(crate) fn of(self, bytes: &[u8], offset: u64) -> u32 {
         self.plain(bytes).wrapping_add(self.context(offset))
     }

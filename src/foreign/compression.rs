@@ -18,7 +18,7 @@ use crate::foreign::error::{Error, Field, Result};
 /// have a few KiB, and the index of a large file has some MiB.
 pub const MAX_BLOCK_LEN_BYTES: usize = 256 << 20;
 
-/// An upper limit for the factor by which Snappy expands its input: a copy element of 3 bytes
+/// An upper limit for the factor by which Snappy expands its input. A copy element of 3 bytes
 /// expands to at most 64 bytes, and one of 2 bytes to at most 11.
 const MAX_SNAPPY_EXPANSION: usize = 24;
 
@@ -50,9 +50,9 @@ impl Codec {
     /// and Snappy ignores it. `offset` is the block's offset in the file, for errors.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the bytes cannot be decompressed, or if the result does not have the
-    /// stored length. Returns the same error if the length exceeds [`MAX_BLOCK_LEN_BYTES`] or the
-    /// length to which the compressed bytes can expand.
+    /// Returns `Corrupt` if the bytes cannot be decompressed, if LZ4 has no length, or if the
+    /// result does not have the stored length. Returns the same error if the length exceeds
+    /// [`MAX_BLOCK_LEN_BYTES`] or the length to which the compressed bytes can expand.
     pub(crate) fn unpack(self, packed: &[u8], len_bytes: Option<u64>, offset: u64) -> Result<Vec<u8>> {
         let corrupt = || Error::Corrupt { field: Field::Compression, offset };
         let (stated, expansion) = match self {
@@ -88,8 +88,8 @@ fn lz4(packed: &[u8], len: usize) -> Option<Vec<u8>> {
 }
 
 /// Decompresses Zstd, and allocates memory only as data arrives. Returns `None` if the bytes are
-/// invalid, if the result exceeds `limit` bytes, or if the frame requests a larger window than
-/// `limit` and [`MIN_ZSTD_WINDOW_BYTES`].
+/// invalid, or if the result exceeds `limit` bytes. Also returns `None` if the frame requests a
+/// window that is larger than `limit` and larger than [`MIN_ZSTD_WINDOW_BYTES`].
 fn zstd(packed: &[u8], limit: usize) -> Option<Vec<u8>> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(limit.max(MIN_ZSTD_WINDOW_BYTES) as u64);

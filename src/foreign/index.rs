@@ -1,5 +1,5 @@
-//! Contains the code that the readers of LevelDB's and RocksDB's index blocks share: the two forms
-//! of keys, the check of an index before any search, and a callback that skips repeated keys.
+//! Contains the code that the readers of LevelDB's and RocksDB's index blocks share. It defines the
+//! two forms of keys, checks an index before any search, and skips repeated keys.
 
 use std::cmp::Ordering;
 
@@ -76,8 +76,8 @@ pub(crate) struct IndexCheck {
 /// file at most once, even if the handles are hostile.
 ///
 /// # Errors
-/// Returns `Corrupt` if an entry, a restart point, a key or a handle is invalid, and any error that
-/// `each` returns.
+/// Returns `Corrupt` if an entry, a restart point, a key or a handle is invalid, or if all keys
+/// together are too long. Also returns any error that `each` returns.
 pub(crate) fn check_index<'a>(
     block: Block<'a>,
     keys: KeyForm,

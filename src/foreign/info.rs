@@ -14,17 +14,17 @@ pub struct ForeignFilterInfo {
     pub kind: &'static str,
     /// The length of the filter in bytes, with its trailer or header.
     pub len_bytes: u64,
-    /// The length of the filter in bytes, without its trailer or header. It is 0 if every key has
-    /// the same answer.
+    /// The length of the filter in bytes, without its trailer or header. It is 0 for always-maybe
+    /// filters and for filters that hold no key.
     pub payload_len_bytes: u64,
     /// The number of bits that a query tests. It is the length of a fingerprint in bits for binary
-    /// fuse filters, and 0 for range filters. It is `None` for ribbon filters, and for filters that
-    /// give every key the same answer.
+    /// fuse filters, and 0 for range filters. It is `None` for ribbon filters, for always-maybe
+    /// filters and for filters that hold no key.
     pub probes: Option<u32>,
     /// The number of lines or blocks. In a blocked Bloom filter, all bits of a key lie in one
     /// block. In a ribbon filter, a block has 128 slots. The number is `None` if the bits of a key
-    /// lie anywhere in the filter, or if every key has the same answer. It is `None` also for a
-    /// filter block of this crate.
+    /// lie anywhere in the filter. It is `None` also for always-maybe filters, for filters that
+    /// hold no key, and for filter blocks of this crate.
     pub blocks: Option<u64>,
     /// The length in bytes of a line or block of a blocked Bloom filter. It is `None` for other
     /// filters and for filter blocks of this crate.
@@ -33,8 +33,8 @@ pub struct ForeignFilterInfo {
     pub columns: Option<f64>,
     /// The seed number in the trailer of a RocksDB ribbon filter, or `None` for other filters.
     pub seed: Option<u32>,
-    /// The fill ratio: the share of bits that are set. It is `None` for ribbon filters, and for
-    /// filters that give every key the same answer.
+    /// The fill ratio: the share of bits that are set. It is `None` for ribbon filters, for
+    /// always-maybe filters and for filters that hold no key.
     pub fill: Option<f64>,
     /// The estimated number of distinct keys. It follows from the set bits or, for a RocksDB ribbon
     /// filter, from the size. A filter block of this crate stores the number. The estimate is
@@ -142,7 +142,8 @@ impl ForeignFilterInfo {
         let keys = num_blocks * -(-fill).ln_1p() / share_of_key;
         let of_bits = rate / num_blocks.max(1.0);
         // The bits within a block follow from 32 bits of the hash. An absent key passes if these 32
-        // bits equal those of a present key in the same block.
+        // bits equal those of a present key in the same block. Only the compact form of `bloom`
+        // uses all 64 bits, so its FPR is estimated slightly too high.
         let of_equal_hashes = (keys / num_blocks.max(1.0) * (-32f64).exp2()).min(1.0);
         Self {
             payload_len_bytes: payload.len() as u64,

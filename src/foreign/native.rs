@@ -18,7 +18,7 @@ impl NativeFilters {
     /// of its keys.
     ///
     /// # Errors
-    /// Returns an error if the block is damaged or of a newer version.
+    /// Returns the errors of [`LockedBlock::open`].
     pub(super) fn check(bytes: &[u8], offset: u64) -> Result<Self> {
         let block = LockedBlock::open(bytes, Verify::AtOpen).map_err(|error| error.moved_by(offset))?;
         let hash = block.metadata().hash;
@@ -40,7 +40,8 @@ impl NativeFilters {
     }
 
     /// Returns whether the filter block in `bytes` may contain `entry`, a key or a prefix. The
-    /// answer is "maybe" if the secret is not known, or if the block has another hasher.
+    /// answer is "maybe" if the secret is not known, or if the block does not open, for example
+    /// because it has another hasher.
     ///
     /// [`NativeFilters::check`] has verified the bytes of all filter blocks of the table.
     pub(super) fn may_contain(&self, bytes: &[u8], entry: &[u8]) -> bool {

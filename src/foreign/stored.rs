@@ -49,7 +49,8 @@ impl BlockHandle {
     }
 }
 
-/// A block with a valid checksum.
+/// A block as it is stored, without its checksum. [`Blocks::read`] verifies the checksum, and
+/// [`Blocks::split`] does not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredBlock<'a> {
     /// The stored content, compressed or not.
@@ -108,8 +109,8 @@ pub struct Verified {
     /// The number of keys in the data blocks. Each version of a key counts.
     pub keys: u64,
     /// The number of keys in the data blocks for which the table answers "absent". In a sound table
-    /// it is 0, with two exceptions: a LevelDB table with another comparator than the bytewise one,
-    /// and a LevelDB table that was opened in the wrong key form.
+    /// it is 0, with two exceptions. A LevelDB table may have another comparator than the bytewise
+    /// one, or its keys may be read in the wrong form.
     pub denied_keys: u64,
 }
 
@@ -134,7 +135,7 @@ impl<'a> Blocks<'a> {
     /// Returns the block at `handle` after verifying its checksum. Errors name `field`.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the handle points outside the file, and `ChecksumMismatch` if the
+    /// Returns `Corrupt` if the block does not lie before the footer, and `ChecksumMismatch` if the
     /// checksum is wrong.
     pub(crate) fn read(&self, handle: BlockHandle, field: Field) -> Result<StoredBlock<'a>> {
         let (block, covered, stored) = self.split(handle)?;
@@ -149,7 +150,7 @@ impl<'a> Blocks<'a> {
     /// It does not verify the checksum.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the handle points outside the file.
+    /// Returns `Corrupt` if the block does not lie before the footer.
     pub(crate) fn split(&self, handle: BlockHandle) -> Result<(StoredBlock<'a>, &'a [u8], u32)> {
         let corrupt = || Error::Corrupt { field: Field::Handle, offset: handle.offset };
         let start = usize::try_from(handle.offset).map_err(|_| corrupt())?;

@@ -119,7 +119,7 @@ fn mix(input: &[u8], at: usize, secret_at: usize, seed: u64) -> u64 {
     )
 }
 
-/// Hashes 17 to 128 bytes, in pairs of 16 bytes, one from each end.
+/// Hashes 17 to 128 bytes. Each step takes 16 bytes from the front and 16 from the end.
 #[inline]
 fn middle(input: &[u8], seed: u64) -> u64 {
     let len = input.len();
@@ -132,7 +132,7 @@ fn middle(input: &[u8], seed: u64) -> u64 {
 }
 
 /// Hashes 129 to 240 bytes: 16 at a time from the front, and then the last 16 bytes, which may
-/// overlap the others. The accumulator is mixed after the first eight groups, and again at the end.
+/// overlap the others. The sum is mixed after the first 128 bytes, and again at the end.
 fn upper_middle(input: &[u8], seed: u64) -> u64 {
     const LAST_SECRET: usize = 136 - 17;
     let len = input.len();

@@ -139,8 +139,8 @@ impl KeyHasher {
             Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, u64::from_le_bytes(fingerprint.to_bytes())),
             Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, u64::from_le_bytes(fingerprint.to_bytes())),
         };
-        // Every step but the last is invertible, and the last step drops only one bit. So nearly
-        // all hashers that differ only in the seed have different tags.
+        // As a function of the seed, every step but the last is invertible, and the last step drops
+        // one bit. So a tag belongs to only two seeds of the same function and secret.
         let mixed =
             (self.seed.0 ^ secret.rotate_left(32)).wrapping_add(kind as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ mixed >> 32) | 1
@@ -190,7 +190,7 @@ impl KeyHasher {
     }
 
     /// Returns 32 bits that identify the hasher, for the checksum of the compact form. Two
-    /// different hashers have the same bits with a probability of 2^-32.
+    /// different hashers have the same bits only by chance.
     #[inline]
     pub(crate) fn folded_identity(&self) -> u32 {
         let (kind, fingerprint) = match &self.function {

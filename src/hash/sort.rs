@@ -3,7 +3,7 @@
 use super::KeyHash;
 
 /// The maximum number of hashes of one bucket sort. Their positions fit in `u16`s, and the scratch
-/// memory is 384 KiB.
+/// memory is at most 384 KiB in release builds.
 const MOST_AT_ONCE: usize = 1 << 15;
 /// The minimum number of hashes of a bucket sort. For fewer hashes, the general sort is fast
 /// enough.

@@ -54,8 +54,8 @@ mod tests {
 
     const KINDS: [&str; 4] = ["bloom", "blocked-bloom", "split-block", "split-block-512"];
 
-    /// Asserts that [`fill`] gives `hashes` the filter of the distinct, sorted hashes. Returns
-    /// `false` if [`fill`] leaves the hashes to a sort.
+    /// Asserts that [`fill`] builds the same filter as a build from the distinct, sorted hashes.
+    /// Returns `false`, without a comparison, if [`fill`] leaves the hashes to a sort.
     fn agrees(spec: &str, hashes: &[KeyHash]) -> bool {
         let spec: FilterSpec = spec.parse().unwrap();
         let mut distinct = hashes.to_vec();

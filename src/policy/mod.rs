@@ -203,9 +203,10 @@ impl FilterPolicy for ByLevel {
 /// A policy with one filter for all SSTs that are not bottommost, and without a filter for
 /// bottommost SSTs. It is meant for range filters.
 ///
-/// At a size ratio of ten, the deepest level holds nine tenths of the keys. So a short scan usually
-/// finds its keys there and nothing in the SSTs above. A range filter can only save the reads of
-/// the SSTs above. Filters of these SSTs take a tenth of the memory of filters for all SSTs.
+/// At a size ratio of ten, the deepest level holds nine tenths of the keys. A scan that finds keys
+/// usually finds them there and nothing in the SSTs above. For such a scan, range filters save the
+/// reads of the SSTs above. The filters of these SSTs take a tenth of the memory of filters for all
+/// SSTs. If many scans find nothing at all, use range filters for all SSTs.
 ///
 /// ```
 /// use filterblock::{AboveBottom, FilterPolicy, TableShape};

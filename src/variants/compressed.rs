@@ -3,9 +3,9 @@
 //! ```text
 //! | magic 4 | probes 1 | seed 8 | bits, varint | ones, varint | arithmetic code of the bits | CRC-32 4 |
 //! ```
-//! If a share `p` of a filter's bits is zero, a bit takes `H(p)` bits on the wire on average. `H` is
-//! the binary entropy. A filter with as many ones as zeros cannot be compressed. A larger filter
-//! with fewer probes has a lower FPR at the same compressed size: `f = (1 - p)^k` with
+//! If a share `p` of a filter's bits is zero, a bit takes `H(p)` bits on the wire on average, where
+//! `H` is the binary entropy. A filter with as many ones as zeros cannot be compressed. A larger
+//! filter with fewer probes has a lower FPR at the same compressed size: `f = (1 - p)^k` with
 //! `p = e^(-kn/m)`.
 //!
 //! | bits per key in memory | probes | FPR | bits per key sent |
@@ -18,8 +18,8 @@
 //!   ([`Bloom::for_transport`] chooses the shape).
 //! * When not: if all keys are known at once, a ribbon filter (`bumped-ribbon`) is smaller in
 //!   memory and on the wire: 7.03 bits per key at 0.78 %.
-//! * Numbers: the header and checksum take 19 to 37 bytes. In the tests of this file, the code
-//!   exceeds the entropy by at most 0.1 % and a few bytes.
+//! * Numbers: the header and checksum take 19 to 37 bytes. In the tests of this file, the
+//!   arithmetic code is longer than the entropy by at most 0.1 % and a few bytes.
 //!
 //! [`Bloom::decompress`] accepts untrusted bytes. It verifies the checksum first. The caller limits
 //! the number of bits. The number of ones must match the header.

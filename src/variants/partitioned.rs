@@ -47,7 +47,11 @@ impl Partitioned {
     /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_fpr(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate_of(capacity, false_positive_rate)?;
-        let (_, slices, slice_bits) = planning::slices(capacity, false_positive_rate).ok_or(TOO_LARGE)?;
+        let (_, slices, mut slice_bits) = planning::slices(capacity, false_positive_rate).ok_or(TOO_LARGE)?;
+        // The plan leaves out absent keys that have the hash of a present key.
+        while full_fpr(capacity, slice_bits, slices) > false_positive_rate {
+            slice_bits += slice_bits / 4_096 + 1;
+        }
         Self::with_shape(slice_bits, slices, seed)
     }
 
@@ -116,6 +120,12 @@ impl Partitioned {
     }
 }
 
+/// Returns the FPR with `num_keys` keys. It includes absent keys with the hash of a present key.
+fn full_fpr(num_keys: u64, slice_bits: u64, slices: u32) -> f64 {
+    let by_chance = planning::exact_fpr(num_keys, slice_bits, 1).powi(slices.cast_signed());
+    math::with_equal_hashes(by_chance, num_keys)
+}
+
 const TOO_LARGE: Error = Error::TooLarge { what: "a filter" };
 
 /// Returns the positions of the bits of a key, one in each slice.
@@ -148,6 +158,18 @@ mod tests {
         }
         filter.clear();
         assert_eq!((filter.count_ones(), filter.may_contain(b"a")), (0, false));
+    }
+
+    #[test]
+    fn a_full_filter_has_at_most_the_requested_fpr() {
+        for capacity in [1, 10, 1_000, 1_000_000] {
+            for power in 1..=17 {
+                let fpr = 0.1f64.powi(power).max(capacity as f64 / 62f64.exp2());
+                let filter = Partitioned::with_fpr(capacity, fpr, HashSeed(1)).unwrap();
+                let full = full_fpr(capacity, filter.slice_bits, filter.slices);
+                assert!(full <= fpr && full > fpr * 0.2, "{capacity} keys at {fpr}: {full}");
+            }
+        }
     }
 
     #[test]

@@ -37,8 +37,8 @@ impl Shape {
         Ok(Self { cells, probes })
     }
 
-    /// Returns a shape whose FPR with `capacity` keys is at most `rate`. It is close to the smallest
-    /// such shape.
+    /// Returns a shape whose FPR with `capacity` keys is at most `rate`. It is close to the
+    /// smallest such shape.
     ///
     /// The number of cells is the minimum of `-kn / ln(1 - c^(1/k))` over the probes `k`, with `c`
     /// for `rate` and `n` for `capacity`. A filter gets more cells if this formula gives too few

@@ -42,9 +42,8 @@ pub fn refuse(number: usize, for_ever: bool) {
     REFUSED_FROM.store(number, Ordering::SeqCst);
 }
 
-/// Lets the next `number` allocations succeed, and makes the allocation after them fail. In this
-/// thread, allocations of [`SMALL_LEN_BYTES`] or more count. Later allocations succeed, so that the
-/// code can build its error.
+/// Works like [`refuse`] for one failure, but in this thread, allocations of [`SMALL_LEN_BYTES`] or
+/// more count. Later allocations succeed, so that the code can build its error.
 pub fn refuse_small_too(number: usize) {
     SMALL_TOO.set(true);
     refuse(number, false);

@@ -2,8 +2,8 @@
 //! repeats false positives, or knows one hash. The filters are built with and without a secret.
 //! docs/DESIGN.md, section "Threat model", states the purpose of each hash function.
 //!
-//! An FPR that must not change may differ from the expected FPR by five standard deviations in
-//! either direction. All seeds are fixed, so a failure repeats.
+//! Under a secret, the mean FPR may differ from the expected FPR by at most five standard
+//! deviations. All seeds are fixed, so a failure repeats.
 
 use crate::support::{SplitMix, spec};
 use filterblock::{
@@ -223,7 +223,7 @@ fn secret_of_8_byte_keys(key: [u8; 8], hash: u64) -> u64 {
 }
 
 #[test]
-fn one_leaked_hash_reveals_the_xxh3_secret_of_its_key_length() {
+fn one_hash_reveals_the_xxh3_secret_bits_of_its_key_length() {
     let [under_xxh3, _] = keyed_hashers();
     for hasher in under_xxh3 {
         let known = *b"8 bytes.";

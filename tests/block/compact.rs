@@ -1,5 +1,5 @@
 //! Tests the compact form: its length and payload, the answers for any bytes at any alignment, the
-//! damage that it detects, and the filters for which it is refused.
+//! damage that it detects, other hashers, and the filters for which it is refused.
 
 use crate::support::{SEED, SplitMix, hash, key, spec};
 use filterblock::{Answer, Error, Field, FilterBuilder, HashSeed, KeyHash, KeyHasher, Secret, SelfCheck, compact};
@@ -287,8 +287,7 @@ fn filters_of_prefixes_are_refused() {
 }
 
 #[test]
-fn a_block_and_the_compact_form_have_the_same_payload() {
-    // A blocked Bloom filter has the same size in a block and in the compact form.
+fn a_blocked_bloom_filter_has_one_payload_in_both_forms() {
     let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), SEED);
     (0..1_000).for_each(|i| builder.add_hash(hash(i)));
     let compact = builder.clone().finish_compact().unwrap();

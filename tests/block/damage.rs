@@ -90,7 +90,7 @@ fn every_flipped_bit_of_64_kib_blocks_is_detected() {
 
 /// With `OnFirstTouch`, a filter verifies all pages that an answer "absent" depends on.
 #[test]
-fn damage_of_any_page_never_denies_a_key_of_any_kind() {
+fn damage_of_any_page_never_denies_a_present_key() {
     let n = 12_000;
     let mut random = SplitMix(11);
     for spec in
@@ -129,7 +129,7 @@ fn every_flipped_pair_of_bits_of_1_kib_is_detected() {
         bytes[a / 8] ^= 1 << (a % 8);
     }
     assert!(bytes == original);
-    // Tests verification on first touch with a random sample of the pairs.
+    // Tests verification on first touch with random pairs of bits of two other blocks.
     let mut random = SplitMix(1);
     for spec in KINDS {
         let mut bytes = block(spec, 800);
@@ -351,7 +351,7 @@ fn first_touch_answers_like_verification_at_open() {
                 damaged[page * PAGE_LEN_BYTES..payload.min(page * PAGE_LEN_BYTES + 64)].fill(0);
                 let block = FilterBlock::open_any(damaged.as_slice(), Verify::OnFirstTouch).unwrap();
                 let more = maybes(&block).saturating_sub(maybes(&at_open));
-                // A query reads only a few places. But one page of a bumped ribbon holds the
+                // A query reads only a few pages. But one page of a bumped ribbon holds the
                 // thresholds, which every query needs.
                 let most = if text.starts_with("bumped") && page > pages / 2 { 1_000 } else { 8_000 / pages + 30 };
                 assert!(more < most, "{text}, page {page} of {pages}: {more} more of 1000");
@@ -391,8 +391,9 @@ fn blocks_of_a_newer_writer_are_unsupported_not_corrupt() {
     assert!(matches!(error, Error::Unsupported { field: Field::Extension, found: 7 }), "{error}");
 }
 
-/// If a block opens, sends queries of all sorts to it, and asserts that the answers agree and the
-/// statistics are plausible. Returns whether the block opened with any [`Verify`].
+/// If a block opens, sends queries of all sorts to it. Asserts that batches and single queries give
+/// the same answers, and that the statistics are plausible. Returns whether the block opened with
+/// any [`Verify`].
 fn exercise(bytes: &[u8]) -> bool {
     let mut opened = false;
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {

@@ -1,5 +1,4 @@
-//! Checks that format version 1 stays frozen: the golden files that were made at the freeze never
-//! change.
+//! Checks that format version 1 stays frozen: its golden files never change.
 //!
 //! A change of the format would break the filter blocks that users have stored. Such a change needs
 //! a new format version with its own golden files, and a reader that still reads version 1. New

@@ -41,7 +41,8 @@ fn of_keys() -> Vec<u8> {
 
 #[test]
 fn prefixes_are_declared_before_the_first_key() {
-    // A change after the first key is an error, because the filter would deny earlier keys:
+    // A change after the first key is an error, because the filter would deny earlier keys or their
+    // prefixes:
     // * If the filter takes prefixes from now on, it lacks the prefixes of the earlier keys.
     // * Under another extractor name, queries ask for prefixes that the filter does not hold.
     // * If the filter takes whole keys too from now on, it lacks the earlier whole keys.

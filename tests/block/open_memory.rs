@@ -1,5 +1,5 @@
-//! Tests that opening a block, even a hostile block, takes at most the block's length plus 4 KiB of
-//! memory. Each partition that is a ribbon may take 200 bytes more.
+//! Tests the memory limit of opening a block, even a hostile block: the block's length plus 4 KiB.
+//! Each partition that is a ribbon may take 200 bytes more.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::support::{SplitMix, block, corpus, mutate, partitioned, put_number, repair_pages};
@@ -49,12 +49,12 @@ fn a_large_filter_opens_with_less_than_a_kibibyte() {
 }
 
 #[test]
-fn sound_blocks_open_with_no_more_memory_than_their_size() {
+fn sound_blocks_open_within_the_memory_limit() {
     corpus().iter().for_each(|bytes| assert_frugal(bytes));
 }
 
 #[test]
-fn the_smallest_partitions_take_no_more_memory_than_disk() {
+fn the_smallest_partitions_open_within_the_memory_limit() {
     // Each partition has a trailer and an index entry on disk, and an entry in memory.
     for spec in ["always-maybe", "bloom:1", "blocked-bloom:1", "split-block:1", "split-block-512:1", "binary-fuse:8"] {
         assert_frugal_with_extra(spec, &partitioned(spec, 20_000, 1), 0);
@@ -72,7 +72,7 @@ fn the_smallest_partitions_take_no_more_memory_than_disk() {
 }
 
 #[test]
-fn a_hostile_index_of_a_million_entries_takes_no_memory() {
+fn a_hostile_index_of_a_million_entries_keeps_the_memory_limit() {
     // The first file has no bytes before the index, the second has room for a thousand partitions.
     for room in [0, 64_000] {
         let mut bytes = vec![0; room + 6_000_000 + 6_000_000_usize.div_ceil(4096) * 4];
@@ -88,7 +88,7 @@ fn a_hostile_index_of_a_million_entries_takes_no_memory() {
 }
 
 #[test]
-fn hostile_lengths_take_no_more_memory_than_the_block() {
+fn hostile_lengths_keep_the_memory_limit() {
     let mut random = SplitMix(3);
     let corpus = corpus();
     for round in 0..40_000 {

@@ -116,7 +116,7 @@ fn absent_prefixes_are_denied_by_one_partition() {
     assert!(index.len() > 6);
     let (mut by_block, mut by_partition, mut of_others) = (0, 0, 0);
     for i in 0..300 {
-        // This prefix lies between prefixes that were added.
+        // No key has this prefix.
         let absent = format!("key-{i:03}x").into_bytes();
         by_block += u32::from(!block.may_contain_prefix("first-7", &absent));
         let number = index.find(&absent).unwrap();
@@ -277,8 +277,8 @@ fn partitions_take_every_hasher() {
     }
 }
 
-/// In debug builds, the given hash must be the hash of the given key. The hash of another key would
-/// go to the wrong partition.
+/// Debug builds check that a given hash is the hash of the given key. With another hash, the filter
+/// would deny the key.
 #[cfg(debug_assertions)]
 #[test]
 fn hashes_of_another_key_panic_in_debug_builds() {

@@ -59,7 +59,7 @@ fn every_key_is_found_at_every_partition_size() {
 }
 
 #[test]
-fn absent_keys_near_partition_bounds_meet_the_expected_rate() {
+fn absent_keys_near_partition_bounds_have_the_expected_fpr() {
     let bytes = partitioned("blocked-bloom:12", 10_000, 100);
     let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
     // These keys lie between neighbours, before the first key or beyond the last key. Each key has

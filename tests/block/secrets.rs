@@ -32,7 +32,7 @@ fn partitioned(kind: HashKind, fill: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_block_with_its_secret_finds_every_key_at_its_rate() {
+fn a_block_with_its_secret_finds_every_key_and_keeps_its_fpr() {
     for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             let block =
@@ -51,7 +51,7 @@ fn a_block_with_its_secret_finds_every_key_at_its_rate() {
 }
 
 #[test]
-fn a_block_without_its_secret_names_the_hash_function() {
+fn an_error_without_the_secret_names_the_hash_function() {
     for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             let error = FilterBlock::open_any(bytes.as_slice(), verify).unwrap_err();

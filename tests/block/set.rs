@@ -18,8 +18,8 @@ fn opened(bytes: impl Into<SharedBytes>, verify: Verify) -> Filter {
     Arc::new(FilterBlock::open(bytes.into(), &Expected::of_table(TABLE, &HASHER), verify).into())
 }
 
-/// Returns an empty filter. For each [`Verify`], also returns filters of every kind except
-/// `grafite`, a partitioned filter, and a filter of keys and prefixes.
+/// Returns an empty filter. For each [`Verify`], also returns a partitioned filter, a filter of
+/// keys and prefixes, and filters of every kind except `grafite`.
 fn filters() -> Vec<Filter> {
     let kinds = [
         "always-maybe",

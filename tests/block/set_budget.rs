@@ -1,5 +1,5 @@
-//! Tests that a set counts the queries of each filter. Under a budget, the set drops most columns
-//! from the filters that are asked least, and never denies a present key.
+//! Tests that a set counts the queries of each filter. Under a budget, the set drops more columns
+//! from filters that are asked less, and never denies a present key.
 
 use crate::support::{SEED, TABLE, block_of, hash, partitioned};
 use filterblock::{
@@ -35,8 +35,8 @@ fn assert_finds(set: &FilterSet, slot: FilterSlot, keys: Range<usize>) {
 fn queries_are_counted_by_filter() {
     let filter = heap("bumped-ribbon:8", 0..1_000);
     let (mut silent, mut set) = (FilterSet::new(&HASHER), FilterSet::new(&HASHER).counting_queries());
-    // The set counts a random sample of one query in 64. With 64 filters asked in turn, counting
-    // every 64th query would always count the same filter.
+    // The set counts a random sample of one query in 64. A round asks the 64 filters 128 times, so
+    // counting every 64th query would always count the same two filters.
     let slots: Vec<_> = (0..64).map(|_| set.insert(filter.clone())).collect();
     let silent_slot = silent.insert(filter.clone());
     for i in 0..400_000 {
@@ -64,7 +64,7 @@ fn queries_are_counted_by_filter() {
 }
 
 #[test]
-fn filters_that_are_asked_least_lose_most_columns() {
+fn filters_that_are_asked_less_lose_more_columns() {
     let mut set = FilterSet::new(&HASHER);
     let ranges: Vec<_> = (0..6).map(|i| i * 10_000..(i + 1) * 10_000).collect();
     let slots: Vec<_> = ranges.iter().map(|keys| set.insert(heap("bumped-ribbon:12", keys.clone()))).collect();
@@ -157,9 +157,9 @@ fn mapped_filters_keep_whole_groups_and_their_map() {
     let (whole, at) = (set.len_bytes(), start(&set));
     for wanted in [16, 8, 8] {
         let done = set.shrink_to(set.len_bytes() - 1, IfMapped::InPlace);
+        // At first, the steps of both filters cost the same, so the smaller index decides for
+        // `slot`. Later, the step of `lazy` costs less, but fails.
         assert_eq!((columns(&set, slot), columns(&set, lazy)), (wanted, 20));
-        // The first steps of both filters cost the same, so the index decides, and the filter at
-        // `slot` shrinks first.
         assert_eq!(done.num_failed, usize::from(wanted == 8));
         assert_eq!(start(&set), at);
         assert_finds(&set, slot, 0..10_000);

@@ -30,7 +30,8 @@ fn seven_of_ten_columns_take_at_most_seven_point_one_bits() {
     for n in [10_000, 30_000, 100_000] {
         let bytes = block("bumped-ribbon:10", n);
         let whole = opened(&bytes, Verify::AtOpen);
-        // The trailer has a fixed length. With 10,000 keys, it takes 0.05 bits per key.
+        // The 7.1 bits per key do not include trailer and extension, which have fewer than 100
+        // bytes.
         let fixed = 100;
         let max_len_bytes = (n as f64 * 7.1 / 8.0) as u64 + fixed;
         let seven = whole.shrunk_to(max_len_bytes).unwrap().smaller().unwrap();
@@ -176,7 +177,7 @@ fn other_kinds_and_partitions_stay_whole_and_say_why() {
     let mut damaged = bytes.clone();
     damaged[100] ^= 1;
     assert!(FilterBlock::open_within(damaged.as_slice(), &expected(), Verify::AtOpen, 10).unwrap_err().is_damage());
-    // A partition that was opened alone answers "maybe" for every key, so it does not shrink.
+    // A partition that was opened alone does not shrink either.
     let len = filterblock::layout::stated_len_bytes(&bytes[..]).map(|_| {
         let index = filterblock::PartitionIndex::open(&bytes[index_start(&bytes)..], &expected()).unwrap();
         index.get(0).unwrap().byte_range.end as usize

@@ -1,4 +1,5 @@
-//! Builds blocks for the tests, damages them, and repairs checksums after an edit.
+//! Builds blocks for the tests, edits them, and repairs their checksums. Also generates random
+//! numbers.
 #![allow(dead_code, reason = "each test binary uses only some of the helpers")]
 
 use filterblock::layout::{FIELDS, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};

@@ -81,7 +81,7 @@ fn a_trailer_rejects_other_bytes() {
 }
 
 #[test]
-fn a_trailer_is_read_only_if_the_filter_opens() {
+fn trailers_are_refused_with_the_errors_of_the_filter() {
     let bytes = block("blocked-bloom:10", 100);
     let other_seed = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
     let keyed = KeyHasher::sip13(SEED, &Secret::new(&[7; 16]).unwrap());

@@ -57,7 +57,7 @@ fn the_embedding_example_is_as_short_as_its_page_says() {
 
 /// Rustdoc checks links to items, but not links to sections.
 #[test]
-fn the_front_page_links_sections_of_the_embedding_page() {
+fn the_front_page_links_all_sections_of_the_embedding_page() {
     let page = include_str!("../../docs/EMBEDDING.md");
     let anchor = |title: &str| {
         let is_kept = |c: &char| c.is_alphanumeric() || " -".contains(*c);

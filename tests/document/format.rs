@@ -131,11 +131,11 @@ fn blocks_built_from_the_document_have_the_same_bytes() {
 
 #[test]
 fn probes_step_where_the_step_tables_say() {
-    // With these numbers of keys each budget is a whole number of granules.
     let builder_of = |kind, millibits: u64| {
         let spec = FilterSpec::bits_per_key(kind, millibits as f64 / 1000.0).unwrap();
         FilterBuilder::new(spec, HashSeed(0)).with_self_check(SelfCheck::Off)
     };
+    // With 8 * n keys, each budget is a whole number of granules.
     for (kind, name, n) in
         [(FilterKind::Bloom, "BLOOM_PROBE_STEPS", 8_000), (FilterKind::BlockedBloom, "LINE_PROBE_STEPS", 64_000)]
     {
@@ -437,7 +437,7 @@ fn the_example_is_the_block_that_is_written() {
     let set: u32 = block[..8].iter().map(|byte| byte.count_ones()).sum();
     assert!(says(&format!("{set} of them are set")));
 
-    // A second table explains every bit of the payload.
+    // A second table lists every set bit of the payload.
     let mut payload = [0u8; 8];
     for row in table(&["Key", "Hash", "Bits"]) {
         let key = row[0].trim_matches('`');

@@ -1,5 +1,5 @@
-//! Implements readers from docs/FORMAT.md alone, for the kinds whose format does not prescribe the
-//! writer. Tests that they answer as the crate does, for present and absent keys.
+//! Implements readers of binary fuse filters, ribbons and bumped ribbons from docs/FORMAT.md alone.
+//! Tests that they answer as the crate does, for present and absent keys.
 
 use crate::support;
 use crate::text::{constant, table};

@@ -105,7 +105,7 @@ fn no_changed_byte_of_a_table_denies_a_key() {
 }
 
 #[test]
-fn changed_parquet_metadata_cause_no_panic() {
+fn changed_parquet_metadata_causes_no_panic() {
     // Parquet metadata and filters have no checksums here, so a change may go unnoticed. It must
     // give an error or an answer, and never a panic.
     for name in ["rs.parquet", "pyarrow.parquet"] {
@@ -414,8 +414,8 @@ fn false_lengths_take_no_memory() {
 
 #[test]
 fn keys_that_share_prefixes_take_no_more_memory_than_a_block() {
-    // The block has a key of 100 kB, and 30,000 entries of 5 bytes that each repeat it. The 3 GB of
-    // keys are visited one at a time.
+    // The block has a key of 100 kB, and 30,000 entries of 5 bytes that each repeat it. The keys
+    // expand to 3 GB.
     let key = vec![b'k'; 100_000];
     let mut content = [&varint(0)[..], &varint(key.len() as u64), &varint(0), &key].concat();
     for _ in 0..30_000 {
@@ -550,7 +550,7 @@ fn an_encrypted_column_has_no_readable_filter() {
 
 #[test]
 fn empty_column_chunks_take_no_memory() {
-    // The metadata is a list of a million structs. Each struct consists only of its end byte.
+    // The only row group lists a million column chunks. Each chunk consists only of its end byte.
     let chunks = 1_000_000;
     let metadata = [&[0x49, 0x1c, 0x19, 0xfc][..], &varint(chunks), &vec![0; chunks as usize], &[0, 0]].concat();
     let bytes = [&b"PAR1"[..], &metadata, &(metadata.len() as u32).to_le_bytes(), b"PAR1"].concat();

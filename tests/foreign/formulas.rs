@@ -10,8 +10,8 @@ use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
 use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 
-/// Returns bytes in which one bit in 2, 4, 8 or 16 is set, or one bit in 2, 4, 8 or 16 is clear.
-/// Over many filters of such bytes, both answers occur.
+/// Returns random bytes in which about one bit in 2, 4, 8 or 16 is set, or about one bit in 2, 4, 8
+/// or 16 is clear. Over many filters of such bytes, both answers occur.
 fn bytes(random: &mut SplitMix, len: usize) -> Vec<u8> {
     let (sparse, times) = (random.below(2) == 0, random.below(4));
     let byte = |random: &mut SplitMix| {
@@ -251,7 +251,7 @@ fn keys_of_every_length_and_byte_are_held() {
 }
 
 #[test]
-fn estimates_of_keys_and_rate_match_the_filter() {
+fn estimates_of_keys_and_fpr_match_the_filter() {
     const KEYS: usize = 20_000;
     const ABSENT: usize = 200_000;
     let mut random = SplitMix(6);
@@ -316,7 +316,7 @@ fn folding_gives_the_filter_of_a_smaller_builder() {
 }
 
 #[test]
-fn invalid_options_give_a_filter_that_denies_nothing() {
+fn invalid_options_never_make_a_filter_deny_its_keys() {
     for bits_per_key in [-1.0, 0.0, 0.49, f64::NEG_INFINITY] {
         let mut builder =
             RocksDbFilterBuilder::new(RocksDbFilterOptions { bits_per_key, ..RocksDbFilterOptions::default() });

@@ -133,7 +133,7 @@ fn compact_filters_in_leveldb_tables_answer() {
     assert_eq!(table.verify().unwrap().denied_keys, 0);
     table.set_hasher(&KeyHasher::xxh3(HashSeed(7)), None).unwrap();
     assert!(passing(|key| table.may_contain(key)) < 250);
-    // LevelDB's own filters are never unusable.
+    // All of LevelDB's own filters are usable.
     let own = LevelDbTable::open(file("leveldb", "db-n1500.ldb")).unwrap();
     assert!(!own.has_native_filters() && own.has_known_filters() && own.filter_block().is_some());
     assert_eq!(own.count_unusable_filters().1, 0);
@@ -149,7 +149,7 @@ fn a_damaged_compact_filter_answers_maybe() {
     // the checksum again, for the range from the first filter to the end of the block.
     let (first, last) = (table.filters().next().unwrap(), table.filters().last().unwrap());
     let start = first.offset as usize;
-    // After the filters: the offset of each filter, the offset of the offsets, and the base.
+    // The offset of each filter, the offset of these offsets, and the base follow the filters.
     let len = (last.offset + last.len_bytes) as usize - start + 4 * (table.filters().count() + 1) + 1;
     for bit in (place.offset * 8..(place.offset + place.len_bytes) * 8).step_by(5) {
         let mut damaged = sound.clone();

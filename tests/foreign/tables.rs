@@ -178,7 +178,7 @@ fn the_last_partition_answers_for_keys_after_it() {
         let after = |i: u32| [&last_key[..], format!("~{i}").as_bytes()].concat();
         for key in (0..500).map(after) {
             assert!(last_partition.up_to.as_ref().unwrap() < &key, "{}", case.name());
-            // The key has the prefix of the last key, which is present.
+            // The key has the same prefix as the last key, which is a present key.
             assert!(table.prefix_may_match(&key), "{}: {key:?}", case.name());
             if case.is("whole_key_filtering") {
                 let answer = last_partition.filter.may_contain(&key);

@@ -127,7 +127,7 @@ fn one_key_in_a_line_matches_one_hash_in_2_to_the_32() {
 }
 
 /// Returns the FPR of the textbook formula, averaged over the number of keys in a line. The real
-/// FPR is a few per cent higher, and at most 1.5 times as high.
+/// FPR is at most 1.5 times as high.
 fn textbook_rate(kind: FilterKind, probes: u32, keys_in_line: f64) -> f64 {
     let lane_bits: f64 = match kind {
         FilterKind::BlockedBloom => 512.0,

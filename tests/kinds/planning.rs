@@ -1,6 +1,5 @@
-//! Tests that plans agree with published numbers to the printed digits, with the filters that are
-//! then built, and with stored plans. Also tests the formulas, the searches for the best plan, and
-//! impossible sizes.
+//! Tests that plans agree with published numbers, with the filters that are then built, and with
+//! stored plans. Also tests the formulas, the searches for the best plan, and impossible sizes.
 
 use std::fmt::Write as _;
 
@@ -76,7 +75,7 @@ fn the_lowest_fpr_is_0_6185_to_the_power_of_bits_per_key() {
     for bits in [2, 4, 8, 10, 16, 24, 32] {
         let least = lowest_fpr(f64::from(bits));
         assert!((least / 0.618_503_137_801_576_f64.powi(bits) - 1.0).abs() < 1e-12);
-        // Whole numbers of probes come close to the minimum, and none is below it.
+        // With whole numbers of probes, the lowest FPR is close to the minimum, and not below it.
         let rates = (1..100).map(|probes| simplified_fpr(KEYS, bits as u64 * KEYS, probes));
         let best = rates.min_by(f64::total_cmp).unwrap();
         assert!(best >= least && best < 1.05 * least, "{bits} bits: {best} for {least}");
@@ -85,7 +84,7 @@ fn the_lowest_fpr_is_0_6185_to_the_power_of_bits_per_key() {
 }
 
 #[test]
-fn the_rate_exponent_is_lowest_at_a_fill_ratio_of_one_half() {
+fn the_fpr_exponent_is_lowest_at_a_fill_ratio_of_one_half() {
     let g = |share| fpr_exponent(share, 8.0);
     assert!((g(0.5) + 8.0 * std::f64::consts::LN_2.powi(2)).abs() < 1e-12);
     for step in 1..500 {
@@ -283,7 +282,7 @@ fn variant_plans_agree_with_their_papers() {
     let found = plan(Variant::Compressed, 4.54e-4);
     assert!((per_key(found.memory_bits) - 37.5).abs() < 0.05, "{found:?}");
     assert!((per_key(found.sent_bits.unwrap()) - 14.666).abs() < 0.01, "{found:?}");
-    // Scalable: the FPRs of the stages add up to at most the requested FPR. In this case, it takes
+    // Scalable: the FPRs of the stages add up to at most the requested FPR. Here, the filter takes
     // more memory than a partitioned filter of a tenth of the FPR.
     let found = plan(Variant::Scalable, 0.01);
     assert!(per_key(found.memory_bits) > per_key(plan(Variant::Partitioned, 0.001).memory_bits), "{found:?}");
@@ -349,7 +348,6 @@ fn plans() -> String {
 
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plans.txt");
 
-/// Compares many plans with stored plans. The other tests check the properties of a few plans.
 #[test]
 fn plans_equal_the_stored_plans() {
     let (found, kept) = (plans(), std::fs::read_to_string(KEPT).unwrap());

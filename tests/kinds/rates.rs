@@ -3,8 +3,8 @@
 //!
 //! Most comparisons are two-sided, at five standard deviations, over at least twenty filters per
 //! setting with different seeds. The deviation is the larger of the binomial deviation and the
-//! deviation between the filters, because small filters differ more than their queries do. All
-//! seeds are fixed, so a failure is reproducible.
+//! deviation between the filters, because the FPRs of small filters differ. All seeds are fixed, so
+//! a failure is reproducible.
 
 use crate::support::{self, SplitMix, sparse, spec};
 use filterblock::{Columns, FilterBlock, FilterBuilder, HashSeed, KeyHash, Verify};
@@ -30,9 +30,9 @@ fn measure(spec_text: &str, n: u64, filters: u64, queries: u64, write_key: impl 
     let mut seeds = SplitMix(4);
     let (mut rates, mut announced) = (Vec::new(), 0.0);
     for _ in 0..filters {
-        // The seeds must be random in all 64 bits. For keys of 4 to 8 bytes, XXH3 only XORs the key
-        // with a number that it computes from the seed. Seeds that differ in a few bits would give
-        // the same hashes in another order, and so the same filters.
+        // The seeds must be random in all 64 bits. For keys of 4 to 8 bytes, the seed changes only
+        // the number that XXH3 XORs with the key. Seeds that differ in a few bits would give the
+        // same hashes in another order, and so the same filters.
         let seed = HashSeed(seeds.next());
         let mut builder = FilterBuilder::new(spec(spec_text), seed);
         (0..n).for_each(|i| builder.add_hash(hash(i, seed)));
@@ -56,8 +56,8 @@ fn check(what: &str, measured: &Measured) {
     let between = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (filters - 1.0);
     let binomial = announced * (1.0 - announced) / queries;
     let deviation = (between.max(binomial) / filters).sqrt();
-    // If hardly any positive is expected, the count follows a Poisson distribution. So the
-    // tolerance is wider by five positives in total.
+    // If hardly any positive is expected, the deviation is too small a tolerance. So five positives
+    // in total are always added.
     let few = 5.0 / (filters * queries);
     assert!(
         (mean - announced).abs() <= SIGMAS * deviation + few,
@@ -135,15 +135,15 @@ fn bumped_ribbons_with_partial_columns_have_their_announced_fpr() {
     }
 }
 
-/// Tests bumped ribbons of many sizes. They have a single system of one block or of several blocks,
-/// one layer followed by a system, several layers, or several shards.
+/// Tests bumped ribbons of many sizes. They have only a single system of one or several blocks, one
+/// layer and a single system, several layers, or several shards.
 fn check_ribbon_sizes(spec_text: &str) {
     check_each_size(spec_text, &[1, 2, 3, 10, 33, 64, 65, 100, 1_000, 2_000, 2_561, 4_096, 10_000, 60_000, 100_000]);
 }
 
 /// Tests at least twenty filters of each size, and up to 1,000 filters of few keys, with about two
-/// million queries per size. With `FILTERBLOCK_SPARSE=n` it sends one query in `n` and leaves out
-/// the largest sizes.
+/// million queries per size. With `FILTERBLOCK_SPARSE=n`, it builds fewer filters, sends about one
+/// query in `n`, and leaves out the largest sizes.
 fn check_each_size(spec_text: &str, sizes: &[u64]) {
     for &n in sizes.iter().filter(|&&n| n * sparse() <= 1_000_000) {
         let filters: u64 = (100_000 / n / sparse()).clamp(20, 1_000);

@@ -24,8 +24,8 @@ fn limits(keys: &Keys, count: usize) -> Vec<Vec<u8>> {
     limits
 }
 
-/// Asks a block for ranges between the limits, through all types that can open it. Asserts that the
-/// answers are equal, never deny a key, and deny reversed ranges.
+/// Asks a block, a verified filter and a filter set of the same bytes for ranges between the
+/// limits. Asserts that the answers are equal, never deny a key, and deny reversed ranges.
 fn check(name: &str, bytes: &[u8], keys: &Keys, limits: &[Vec<u8>]) {
     let block = open(bytes, Verify::AtOpen).unwrap();
     let lazy = open(bytes, Verify::OnFirstTouch).unwrap();

@@ -29,7 +29,7 @@ fn each_filter_opens_alone() {
     for points in ["bloom:10", "blocked-bloom:10", "bumped-ribbon:8", "binary-fuse:8", "always-maybe"] {
         let bytes = both(points, "grafite:fpr=0.01", &keys);
         let (len, start) = lengths(&bytes);
-        assert!(bytes[..len] == block("grafite:fpr=0.01", &keys), "{points}: the range filter has the same bytes");
+        assert!(bytes[..len] == block("grafite:fpr=0.01", &keys), "{points}: the bytes of the range filter differ");
         let ranges = open(&bytes[..len], Verify::AtOpen).unwrap();
         assert_eq!(ranges.metadata().kind, FilterKind::Grafite);
         assert_eq!(stated_len_bytes(&bytes), Some(stated_len_bytes(&bytes[start..]).unwrap()));
@@ -79,7 +79,9 @@ fn a_damaged_range_filter_leaves_the_other_usable() {
             assert_eq!(set.ask_range(slot, range.0, range.1), Answer::Unfiltered);
         }
         assert_eq!(set.counts().unfiltered_answers, 50);
-        assert!(at >= len || lazy.has_ranges() == lazy.verify_pages().is_err(), "byte {at}");
+        let found = whole.verify_pages().unwrap_err();
+        assert_eq!(found.to_string(), whole.ranges_error().unwrap().to_string(), "byte {at}");
+        assert!(lazy.verify_pages().is_err(), "byte {at}");
     }
 }
 
@@ -88,7 +90,7 @@ fn a_foreign_or_stale_range_filter_is_refused() {
     let (old, new) = (keys(1_000), keys(1_200));
     let bytes = both("bloom:10", "grafite:fpr=0.01", &new);
     let (len, start) = lengths(&bytes);
-    // A sound filter that does not belong to the block, or its end, replaces the range filter.
+    // A sound filter of another block, or the end of such a filter, replaces the range filter.
     for (spec, keys) in [("grafite:L=16:fpr=0.01", &old), ("grafite:fpr=0.04", &new), ("bloom:10", &new)] {
         let other = block(spec, keys);
         let mut mixed = bytes.clone();

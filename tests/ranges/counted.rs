@@ -51,12 +51,12 @@ fn a_million_ranges_that_hold_a_key_are_never_denied() {
 }
 
 #[test]
-#[ignore = "asks 10^8 ranges, which takes about a minute"]
+#[ignore = "asks for 10^8 ranges, which takes about a minute"]
 fn a_hundred_million_ranges_that_hold_a_key_are_never_denied() {
     check(100_000_000);
 }
 
-/// Tests a larger filter, with larger positions of bits.
+/// In a larger filter, the positions of bits are larger.
 #[test]
 fn keys_of_a_filter_of_two_million_keys_are_never_denied() {
     let mut keys: Vec<u64> = (0..2_000_000).map(mix).collect();

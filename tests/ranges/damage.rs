@@ -13,7 +13,7 @@ fn keys() -> Keys {
 }
 
 /// Asserts that opening with `AtOpen` fails. If opening with `OnFirstTouch` succeeds, asserts that
-/// no key is denied, and that verifying the pages fails.
+/// every seventh key is found, and that verifying the pages fails.
 fn assert_detected(bytes: &[u8], keys: &Keys, what: &str) {
     assert!(FilterBlock::open_any(bytes, Verify::AtOpen).is_err(), "opened: {what}");
     let Ok(block) = FilterBlock::open_any(bytes, Verify::OnFirstTouch) else { return };

@@ -49,15 +49,16 @@ pub fn all(n: u64, seed: u64) -> Vec<(&'static str, Keys)> {
     sets.push(("no key", Keys::new()));
     let binary = (0..n).map(|i| (0..mix(i) % 30).map(|j| mix(i * 31 + j) as u8).collect()).collect();
     sets.push(("binary keys of all lengths", binary));
-    // Identifiers such as UUIDs: they have more than eight positions, and every byte value may
-    // occur at every position.
+    // These keys are like UUIDs: they have more than eight positions, and every byte value may
+    // occur at every position after a common prefix.
     for len in [9, 12, 16] {
         let id = |i| (0..len).map(|j| mix(i * 16 + j + seed) as u8).collect();
         sets.push(("random bytes of one length", (0..n).map(id).collect()));
         let named = |i| [b"user/".to_vec(), id(i)].concat();
         sets.push(("random bytes after a prefix", (0..n).map(named).collect()));
     }
-    // Integers of more than 64 bits. A range filter without `L=` drops their lowest bits.
+    // These keys are integers of more than 64 bits. A range filter without `L=` drops their lowest
+    // bits.
     let steps = |i: u64| [&mix(i / 5 + seed).to_be_bytes()[..], &[0, (i % 5 * 32) as u8]].concat();
     sets.push(("steps after random bytes", (0..n).map(steps).collect()));
     sets

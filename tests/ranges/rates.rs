@@ -56,7 +56,7 @@ fn key_sets() -> Vec<(&'static str, Vec<u64>)> {
 }
 
 #[test]
-fn rates_of_uniform_and_correlated_ranges_keep_the_bound() {
+fn fprs_of_uniform_and_correlated_ranges_keep_the_bound() {
     for (name, keys) in key_sets() {
         let keys = {
             let mut keys = keys;
@@ -117,7 +117,7 @@ fn range_filters_take_the_bits_that_the_paper_states() {
 /// Tests scans of one or three neighbouring keys of a store. An SST has a tenth of the store's
 /// keys. Its filter must deny nearly all scans of keys that are not in the SST.
 #[test]
-fn scans_between_neighbours_are_denied_for_ids() {
+fn scans_of_absent_neighbouring_keys_are_mostly_denied() {
     for (name, most, key) in [
         ("decimal ids", 0.004, &(|i| format!("user:{:012}:x", mix(i) % 10_000_000_000)) as &dyn Fn(u64) -> String),
         ("two parts", 0.004, &|i| format!("order/customer-{:06}/item-{:08}", mix(i) % 5_000, mix(i + 7) % 1_000_000)),
@@ -153,7 +153,7 @@ fn scans_between_neighbours_are_denied_for_ids() {
 }
 
 #[test]
-fn the_expected_rate_is_that_of_the_range_filter() {
+fn the_measured_range_fpr_is_at_most_the_expected_one() {
     for (fpr, points) in [(0.01, "bloom:10"), (0.1, "bloom:fpr=0.0001"), (0.001, "blocked-bloom:10")] {
         let ranges: filterblock::FilterSpec = format!("grafite:fpr={fpr}").parse().unwrap();
         let alone = FilterBuilder::new(ranges, HashSeed(1));

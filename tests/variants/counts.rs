@@ -228,7 +228,7 @@ fn spectral_errors(zipf: bool) -> Errors {
         errors.simple.push(share(&|key, count| simple.estimate(key) != count));
         errors.simple_too_low.push(share(&|key, count| simple.estimate(key) < count));
         errors.alone.push(share(&|key, _| SimpleRecurring::least(key, &simple.first).1));
-        // No estimate is too low, and no mode estimates higher than minimum selection.
+        // No estimate of the three modes is too low, or higher than that of minimum selection.
         assert_eq!(
             share(&|key, count| {
                 let (most, less) = (selection.estimate_hash(key), increase.estimate_hash(key));

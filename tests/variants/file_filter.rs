@@ -289,8 +289,8 @@ fn a_damaged_file_stays_usable_and_a_clear_repairs_it() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[7 * PAGE] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    // The next keys write the damaged page anew, with all bits set. The number of keys stays
-    // unknown.
+    // The next keys have bits in the damaged page, so a close writes the page anew, with all bits
+    // set. The number of keys stays unknown.
     let ones = FileFilter::open_read_only(&path).unwrap().to_bloom().count_ones();
     for (round, damaged_pages) in [(0, 1), (1, 0)] {
         let filter = FileFilter::open(&path).unwrap();

@@ -137,13 +137,13 @@ const PLACE: &str = "FILTERBLOCK_TEST_PLACE";
 /// The exit code of the shell if it could not mount a file system.
 const NO_ENVIRONMENT: i32 = 77;
 
-/// Runs [`child_process_without_space`] in another process, under the command `wrapper`. The
-/// environment variable `FILTERBLOCK_TEST_PLACE` passes `dir` to it.
+/// Runs [`a_child_without_space_leaves_no_new_file`] in another process, under the command
+/// `wrapper`. The environment variable `FILTERBLOCK_TEST_PLACE` passes `dir` to the process.
 fn run_without_space(wrapper: &[&str], dir: &Path) -> std::process::Output {
     let mut command = Command::new(wrapper[0]);
     command.args(&wrapper[1..]).arg(std::env::current_exe().unwrap());
     // The test harness names the test without the name of the program.
-    let (_, test) = concat!(module_path!(), "::child_process_without_space").split_once("::").unwrap();
+    let (_, test) = concat!(module_path!(), "::a_child_without_space_leaves_no_new_file").split_once("::").unwrap();
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(PLACE, dir);
     command.output().unwrap()
 }
@@ -179,7 +179,7 @@ fn a_full_disk_leaves_no_part_of_a_new_file() {
 }
 
 #[test]
-fn child_process_without_space() {
+fn a_child_without_space_leaves_no_new_file() {
     let Some(dir) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let path = dir.join("filter");
     // This filter has about 120 KiB.

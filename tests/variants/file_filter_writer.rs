@@ -60,7 +60,6 @@ fn a_renamed_file_has_one_writer() {
     assert!(is_locked(&renamed));
     filter.insert(b"a").unwrap();
     assert!(is_displaced(filter.sync()));
-    // Move the lock file to the new name too.
     fs::rename(lock_of(&path), lock_of(&renamed)).unwrap();
     assert!(is_locked(&renamed));
     fs::rename(&renamed, &path).unwrap();
@@ -181,7 +180,7 @@ fn a_renamed_directory_is_an_error_at_sync() {
     fs::rename(&one, &two).unwrap();
     filter.insert(b"a").unwrap();
     assert!(is_displaced(filter.sync()) && is_displaced(filter.clear()) && is_locked(&two.join("filter")));
-    // Another filter has the name now. Operations on the first filter do not change that filter.
+    // A second filter has the name now. Operations on the first filter do not change it.
     fs::create_dir(&one).unwrap();
     let other = created(&one.join("filter"));
     other.insert(b"other").unwrap();

@@ -2,7 +2,8 @@
 //! compares their sizes with docs/VARIANTS.md and with the planned sizes.
 //!
 //! Most measured numbers are means over at least twenty filters with fixed seeds. They may differ
-//! from the expected number by five standard deviations of the mean, up or down.
+//! from the expected number by five standard deviations of the mean, plus a slack that each test
+//! states.
 
 use crate::support::{assert_agrees, assert_digits, hash, key, measured_rate, seeds};
 use filterblock::HashSeed;
@@ -227,8 +228,8 @@ fn d_left_filters_have_the_sizes_and_fprs_of_the_paper() {
             assert!(filter.expected_fpr() <= 24.0 / f64::from(remainder_bits).exp2());
             filter
         };
-        // Keys with equal values `f` share a cell, so the FPR is slightly below the bound of
-        // `24 / 2^r`.
+        // Keys with the same bucket and remainder share a cell, so the FPR is slightly below the
+        // bound of `24 / 2^r`.
         let announced = 1.0 - (-24.0 / f64::from(remainder_bits).exp2()).exp();
         assert_agrees(&format!("r = {remainder_bits}"), &rates(20, 20_000, filled), announced, 0.0);
         assert_digits("published", announced, rate, 0.013);

@@ -1,6 +1,6 @@
 //! Compares filters that accept keys one by one with a map of counts, under random operations. No
-//! present key is denied or counted too low, no certainly absent key can be removed, and a
-//! refused operation changes nothing. `Stable` forgets keys, so it has its own test.
+//! present key is denied or counted too low, no denied key can be removed, and a refused operation
+//! changes nothing. `Stable` forgets keys, so it has its own test.
 //!
 //! The filters are small, so that keys share cells, counters saturate and buckets overflow.
 

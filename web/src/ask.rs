@@ -1,5 +1,5 @@
-//! Looks up typed keys in the opened file, as `filterblock query` does. If a filter cannot be used,
-//! the answer is "maybe" with a reason.
+//! Looks up the keys that a person has typed in the opened file, as `filterblock query` does. If a
+//! filter cannot be used, the answer is "maybe".
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -41,7 +41,7 @@ pub(crate) struct Question {
 #[derive(Debug, Default)]
 struct Found {
     maybe: bool,
-    /// The files or row groups that may hold the key.
+    /// The files of an index or the row groups of a Parquet file that may hold the key.
     places: Option<Vec<String>>,
     doubt: Option<String>,
 }

@@ -32,7 +32,7 @@ unsafe extern "C" {
     fn read_file(offset: f64, to: *mut u8, len: usize) -> u32;
 }
 
-/// The file that the page has chosen.
+/// The file that the user has chosen, by its length in bytes.
 #[derive(Debug)]
 struct Chosen(u64);
 
@@ -44,7 +44,7 @@ impl ReadAt for Chosen {
         buffer.clear();
         buffer.try_reserve_exact(len_bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
         buffer.resize(len_bytes, 0);
-        // SAFETY: the vector has the length `len_bytes`, and the script writes exactly `len_bytes`
+        // SAFETY: the vector has the length `len_bytes`, and the script writes at most `len_bytes`
         // bytes to its memory. The script returns before the vector is used again.
         let done = unsafe { read_file(offset as f64, buffer.as_mut_ptr(), len_bytes) };
         if done == 1 { Ok(buffer) } else { Err(io::Error::other("the browser cannot read the file")) }

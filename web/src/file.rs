@@ -248,8 +248,8 @@ impl Parquet {
         Ok(Self { source, metadata, footer, schema, kept: RefCell::default() })
     }
 
-    /// Returns the header and the bits of a chunk's filter. Returns `None` if the chunk has no
-    /// filter.
+    /// Returns the header and the bits of a chunk's filter, and keeps them for later calls. Returns
+    /// `None` if the chunk has no filter.
     ///
     /// # Errors
     /// Returns the reason if the filter is damaged or cannot be read.

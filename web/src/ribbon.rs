@@ -21,7 +21,8 @@ pub(crate) fn reduce(hash: u64, range: u32) -> u32 {
 }
 
 /// The equation of a key: the XOR of the values of the slots `start + i`, for every bit `i` that is
-/// set in `coefficients`, equals the fingerprint. Bit 0 of a new or stored equation is set.
+/// set in `coefficients`, equals the fingerprint. In a new or stored equation, bit 0 of
+/// `coefficients` is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Equation {
     start: u32,

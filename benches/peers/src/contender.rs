@@ -35,8 +35,7 @@ pub trait Probe {
         *answers = hashes.map(|hash| self.hash(hash));
     }
 
-    /// Returns two sizes in bits: of the whole filter, and without a header or trailer of fixed
-    /// size.
+    /// Returns two sizes in bits: of the whole filter, and without a trailer of fixed size.
     fn bits(&self) -> (f64, f64);
 }
 
@@ -117,12 +116,12 @@ pub trait Group {
     /// build, so a correct filter denies none.
     fn denied(&self, input: Input<'_>) -> usize;
 
-    /// Returns the size of all filters together in bits: with headers and trailers of fixed size,
-    /// and without.
+    /// Returns two sizes of all filters together in bits: with and without their trailers of fixed
+    /// size.
     fn bits(&self) -> (f64, f64);
 
-    /// Measures at most `count` queries. Returns the total CPU time of the thread in ns, and the
-    /// number of answers "maybe". Returns zeros if the group takes no such questions.
+    /// Measures at most `count` queries. Returns their total CPU time in ns, and the number of
+    /// answers "maybe". The filters must be able to answer questions of the given form and mode.
     fn ask(&self, asked: &Asked, mode: Mode, count: usize) -> (f64, u64);
 }
 
@@ -136,7 +135,7 @@ pub struct Contender {
     pub takes_hashes: bool,
     /// Whether the filter answers batches.
     pub batched: bool,
-    /// Whether the benchmark also measures a fastbloom of the same FPR.
+    /// Whether the benchmark also measures a fastbloom of about the same FPR.
     pub ours: bool,
     /// The filters that the contender has built.
     pub group: Box<dyn Group>,

@@ -31,8 +31,8 @@ impl Recorder {
     /// Continues a file that has a comment and rows of the type `R`.
     ///
     /// # Errors
-    /// Returns the error of the operating system. Returns an error if the file has no rows, or has
-    /// a row of another type.
+    /// Returns an error if the file cannot be read or opened, has no rows, or has a row of another
+    /// type.
     pub fn append<R: DeserializeOwned>(path: &Path) -> Result<Self, String> {
         // The header row is checked only when a row is parsed, so a file without rows is an error.
         if read::<R>(path)?.1.is_empty() {
@@ -70,8 +70,8 @@ fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> String {
 /// Reads the comment and the rows of a file. The comment is empty if the file has none.
 ///
 /// # Errors
-/// Returns the error of the operating system. If a line is not a row of the type `R`, returns an
-/// error that names the line.
+/// Returns an error if the file cannot be read. If a line is not a row of the type `R`, the error
+/// names the line.
 pub fn read<R: DeserializeOwned>(path: &Path) -> Result<(String, Vec<R>), String> {
     let failed = |error: &dyn std::fmt::Display| {
         format!("{}: cannot read the CSV: {error}; check the path, or measure again with --out", path.display())

@@ -1,5 +1,4 @@
-//! Makes keys and questions. A key is a function of its number, so the benchmark does not store the
-//! keys of a filter.
+//! Makes keys and questions. A key is a function of its number, so a benchmark need not store keys.
 //!
 //! `benches/stores` uses this file too, so it depends on no other one.
 

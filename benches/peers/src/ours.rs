@@ -14,7 +14,7 @@ use crate::clock::{process_time, thread_time};
 use crate::contender::{Asked, BATCH, Contender, Group, Input, Mode, Probe, chain, single};
 
 /// The specifications that are measured. The program reports and skips specifications that this
-/// version does not know.
+/// version of filterblock does not know.
 const SPECS: [&str; 13] = [
     "bloom:10",
     "blocked-bloom:10",
@@ -89,8 +89,8 @@ fn known(specs: &[&'static str]) -> impl Iterator<Item = (&'static str, FilterSp
     specs.iter().filter_map(|text| Some((*text, text.parse::<FilterSpec>().ok()?)))
 }
 
-/// Returns a contender for each specification that this version of filterblock knows. The
-/// self-check is off, because no other crate has one, and the bytes are aligned.
+/// Returns a contender for each specification that this version of filterblock knows. The bytes are
+/// aligned. The self-check is off, because no other crate has one.
 #[must_use]
 pub fn all() -> Vec<Contender> {
     let contender = |(text, spec)| {

@@ -2,8 +2,8 @@
 //! otherwise. One fastbloom is also measured with its own hash.
 //!
 //! Some filters hash each integer once more. These filters get the hash as an integer, and their
-//! times include their own hash function. The size of a filter is its memory on the heap, without
-//! descriptors of a few words.
+//! times include their own hash function. The size of a filter is its memory on the heap. For some
+//! crates, it includes a descriptor of a few words.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -76,7 +76,7 @@ pub fn all() -> Vec<Contender> {
 }
 
 /// Returns a fastbloom with `bits` bits per key and `probes` probes. It is compared with a filter
-/// of the same FPR.
+/// of about the same FPR.
 #[must_use]
 pub fn fastbloom(name: String, bits: f64, probes: u32) -> Contender {
     Contender::new(name, "fastbloom", move |input| Ok(fastbloom_of(input, bits, probes)))

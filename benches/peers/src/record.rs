@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The results of one filter in one setting.
+/// The results of one filter in one setting. The optional fields are `None` for the empty loop.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     /// The name of the filter.
@@ -40,7 +40,8 @@ pub struct Row {
     pub rate_low: Option<f64>,
     /// The upper end of the 99 % interval of `rate`.
     pub rate_high: Option<f64>,
-    /// `bits_per_key / log2(1 / rate) - 1`: the share above the FPR lower bound.
+    /// `bits_per_key / log2(1 / rate) - 1`: the share above the FPR lower bound. `None` if `rate`
+    /// is 0, as in the next field.
     pub overhead: Option<f64>,
     /// `bits_per_key_bare / log2(1 / rate) - 1`.
     pub overhead_bare: Option<f64>,

@@ -24,15 +24,16 @@ const KEYS_BUILT: usize = 3_000_000;
 const MOST_FILTERS: usize = 32;
 /// Mean number of keys in a filter of the set of `--many-mb`.
 const MANY_KEYS: usize = 10_000;
-/// The start of the name of a fastbloom that has the same FPR as another filter.
+/// The start of the name of a fastbloom that has about the same FPR as another filter.
 pub const SAME_RATE: &str = "fastbloom at the rate of ";
 
-/// Measures all filters and settings of the options.
+/// Measures all filters and settings of the options, prints the results, and writes them to the
+/// CSV.
 ///
 /// # Errors
-/// Returns an error if the thread cannot be pinned to a core, or if the CSV cannot be written or
-/// has no rows to append to. Returns an error if the options select no filter, or if a filter
-/// denies one of its keys.
+/// Returns an error if the thread cannot be pinned to a core, or if the CSV cannot be written, or
+/// cannot be continued by `--append`. Returns an error if no filter is selected or can be built, or
+/// if a filter denies one of its keys.
 pub fn measure(args: Measure) -> Result<(), String> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
@@ -251,7 +252,7 @@ impl<'a> Session<'a> {
     }
 
     /// Prints a table. The ratio divides the time of a filter by the time of a fastbloom filter
-    /// with the same FPR, in the same mode. Batches have no ratio, because fastbloom has no
+    /// with about the same FPR, in the same mode. Batches have no ratio, because fastbloom has no
     /// batches.
     fn print(&self, rows: &[Row]) {
         let Some(first) = rows.first() else { return };
@@ -289,8 +290,8 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// Builds a filter of each contender for each range of keys, and measures the builds. Returns the
-/// minimum and the median build time of each contender in ns per key. A contender whose builder
-/// fails is reported and dropped. Returns an error if a filter denies one of its keys.
+/// minimum and the median build time of each remaining contender in ns per key. A contender whose
+/// builder fails is reported and dropped. Returns an error if a filter denies one of its keys.
 fn build(contenders: &mut Vec<Contender>, ranges: &Ranges) -> Result<Vec<(f64, f64)>, String> {
     let mut times = vec![Vec::new(); contenders.len()];
     let (mut keys, mut hashes): (Vec<Key>, Vec<u64>) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! Tests the benchmark with small filters, from the command line to the report. The tests check the
-//! rows of the CSV files, and the tables in BENCHMARKS.md and VARIANTS.md.
+//! Tests the benchmark with small filters, from the command line to the report. Also tests that the
+//! pages and pictures of docs match the records.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::HashSet;

@@ -42,12 +42,13 @@ pub struct Row {
 pub const GET: &str = "get";
 /// The mean CPU time per key of warm gets in batches, in ns.
 pub const BATCH: &str = "batch";
-/// The mean wall time of the first gets after an open, in ns. Before the open, the files of the
-/// store are dropped from the page cache.
+/// The mean wall time of the gets after an open and a first get, in ns. Before the open, the files
+/// of the store are dropped from the page cache.
 pub const COLD: &str = "cold";
-/// Puts per second of wall time, until the last put returned.
+/// Puts per second of wall time. The time includes the flushes between runs.
 pub const LOAD: &str = "load";
-/// Seconds from the last put until the layout is reached and no thread works.
+/// Seconds from the last put until the layout is reached, and the store is reopened once, idle and
+/// closed. The idle checks do not count.
 pub const SETTLE: &str = "settle";
 /// The wall time to open a closed store and to answer the first get, in ms. The files are in the
 /// page cache.

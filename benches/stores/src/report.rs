@@ -33,7 +33,7 @@ const DRAWN: [&str; 2] = ["compacted", "runs-5"];
 ///
 /// # Errors
 /// Returns an error if a file cannot be read or written, or if the CSV has no measurements. Returns
-/// an error if a marker of the page is unknown or has no end.
+/// an error if a marker of the page is unknown or incomplete, or has no end.
 pub fn write(args: &Report) -> Outcome<()> {
     let (machine, rows) = csv_file::read::<Row>(&args.csv)?;
     if rows.is_empty() {
@@ -100,7 +100,7 @@ fn layouts(rows: &[Row], n: usize) -> Vec<&str> {
     names(rows, n, |row| &row.layout)
 }
 
-/// The row whose measurement a cell shows.
+/// Selects rows of the record.
 #[derive(Clone, Copy)]
 struct At<'a> {
     store: &'a str,
@@ -193,7 +193,8 @@ fn whole(value: f64) -> String {
     grouped(whole)
 }
 
-/// Draws the warm gets of absent and present keys for the smallest number of keys.
+/// Draws the warm gets of absent and present keys in the layouts [`DRAWN`], for the smallest number
+/// of keys.
 fn drawing(rows: &[Row]) -> String {
     let n = rows.iter().map(|row| row.n).min().unwrap_or(0);
     let mut groups = Vec::new();

@@ -1,5 +1,5 @@
-//! Runs the measurement. For each layout, it loads all stores and checks their contents. It then
-//! measures the stores in turn in each setting.
+//! Runs the measurement. For each layout, it loads the stores that support the layout, and checks
+//! their contents. It then measures the stores in turn in each setting.
 
 use std::fs;
 use std::io::IsTerminal;
@@ -18,7 +18,7 @@ use crate::questions::{Question, Spread, questions, value};
 use crate::record::{BATCH, COLD, DISK, FILES, GET, LOAD, REOPEN, Row, SETTLE};
 use crate::{clock, engines, machine};
 
-/// The number of keys in a batch or transaction while loading.
+/// The maximum number of keys in a batch or transaction while loading.
 const LOADED_AT_ONCE: usize = 100;
 /// The maximum number of present keys that are checked in a loaded store.
 const MOST_CHECKED: usize = 1_000_000;
@@ -36,11 +36,12 @@ const SETTINGS: [(Mix, Spread); 6] = [
     (Mix::Mixed, Spread::Zipf),
 ];
 
-/// Measures all stores and layouts of the options.
+/// Measures all stores and layouts of the options, prints the results, and writes them to the CSV.
 ///
 /// # Errors
 /// Returns the error of an engine or of the operating system. Returns an error if `--stores`
-/// selects no store, if an answer is wrong, or if the CSV has no rows to append to.
+/// selects no store, if an answer is wrong, or if the process does not become idle. Returns an
+/// error if the CSV cannot be written, or cannot be continued by `--append`.
 pub fn measure(args: &Measure) -> Outcome<()> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
@@ -116,8 +117,8 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// Loads every store several times and checks the last load. Adds the rows of load, settle
-    /// time, disk space and number of files.
+    /// Loads every store `--loads` times, opens it, and checks the last load. Adds the rows of
+    /// load, settle time, disk space and number of files.
     fn load_all(&mut self) -> Outcome<()> {
         let mut times = vec![(Vec::new(), Vec::new()); self.places.len()];
         for round in 0..self.args.loads {
@@ -147,8 +148,8 @@ impl<'a> Session<'a> {
 
     /// Replaces an old store by a new one, loads it and closes it. Returns the wall time of the
     /// puts, with the flushes between runs. Also returns the time from the last put until the
-    /// layout is reached and the store, which is reopened once, is idle and closed. This time does
-    /// not include the idle checks.
+    /// layout is reached, and the store is reopened once, idle and closed. This time does not
+    /// include the idle checks.
     fn load_one(&mut self, i: usize) -> Outcome<(Duration, Duration)> {
         let (n, value_len) = (self.args.keys as u64, self.args.value_len);
         let place = &mut self.places[i];
@@ -263,9 +264,9 @@ impl<'a> Session<'a> {
     }
 
     /// Measures warm gets in open stores: the mean CPU time of all gets, and percentiles of the
-    /// wall time for half of the questions. Each store first answers the same questions once
-    /// without timing. For uniform questions that are all absent or all present, also measures
-    /// batches.
+    /// wall time for the first half of the questions. In each round, each store first answers all
+    /// questions once without timing. For uniform questions that are all absent or all present,
+    /// also measures batches.
     fn ask(&mut self, asked: &[Question], mix: Mix, spread: Spread) -> Outcome<()> {
         let pinned = Pinned::to(self.cpu)?;
         let mut each = vec![Vec::new(); self.places.len()];

@@ -20,8 +20,8 @@ use filterblock::{Error, Field};
 pub enum BlockFile {
     /// A sound filter block. Queries need an unlocked block, and unlocking may need a secret.
     Sound(LockedBlock<AlignedBytes>),
-    /// A file or filter of another engine. The filters of a table have been checked.
-    /// Those of a Parquet file are checked when they are read.
+    /// A file or filter of another engine. The filters of a table have been checked. The filters of
+    /// a Parquet file are checked when they are read.
     Foreign(Foreign),
     /// A damaged or unknown file, with the reason.
     Damaged(String),
@@ -128,8 +128,8 @@ pub fn check_ranges(path: &Path, filter: &FilterBlock<AlignedBytes>) -> Outcome<
     )))
 }
 
-/// Returns an error if the filter holds no prefixes but prefixes are asked, or holds prefixes only
-/// but whole keys are asked. A filter of prefixes would deny nearly every whole key.
+/// Returns an error if `prefixes` is set and the filter holds no prefixes, or if `prefixes` is not
+/// set and the filter holds prefixes only. A filter of prefixes would deny nearly every whole key.
 pub fn check_question(path: &Path, filter: &FilterBlock<AlignedBytes>, prefixes: bool) -> Outcome<()> {
     let path = path.display();
     match (prefixes, filter.metadata().added) {

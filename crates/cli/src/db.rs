@@ -34,7 +34,7 @@ every command.
 Opening a store replays its write-ahead log (WAL) and may write a new SST file. So even a command that only reads needs \
 write permission for the directory. Only one process at a time can open a store.
 
-A command refuses any other directory that is not a store, such as a database of LevelDB or RocksDB, and changes nothing in it.
+Every command refuses a directory with files but without a store, such as a database of LevelDB or RocksDB, and changes nothing in it.
 
 Exit status:
   0  done
@@ -209,7 +209,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Prints the reports of the store on stderr, then closes the store and returns write errors.
+/// Prints the reports of the store on stderr, then closes the store.
 fn close(db: Db) -> Outcome {
     print_reports(&db);
     db.close()?;

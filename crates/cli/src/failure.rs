@@ -1,4 +1,5 @@
-//! The result of a subcommand: an exit status that answers a question, or a failure with a message.
+//! Defines the result of a subcommand: an exit status that answers a question, or a failure with a
+//! message.
 
 use std::fmt;
 use std::io;

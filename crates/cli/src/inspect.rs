@@ -104,7 +104,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Writes the page of --html, and prints the report as JSON or, by `describe`, as text.
+/// Writes the page of --html, and prints the report as JSON or as the text of `describe`.
 fn publish(
     arguments: &Arguments,
     report: &impl Serialize,

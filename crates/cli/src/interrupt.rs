@@ -103,8 +103,8 @@ impl Drop for Noted {
 }
 
 impl<T: AsRef<Path>> Temporary<T> {
-    /// Makes the file and records its path. No signal that [`watch`] receives ends the process
-    /// between the two steps.
+    /// Makes the file or directory and records its path. Before that, starts to watch for signals.
+    /// No signal that [`watch`] receives ends the process between making and recording.
     pub fn make(make: impl FnOnce() -> io::Result<T>) -> io::Result<Self> {
         let mut all = made();
         watch(&mut all)?;

@@ -1,5 +1,4 @@
-//! Reads keys from a file, stdin or the command line. Files are streamed with one key in memory at
-//! a time. Keys need not be UTF-8.
+//! Reads keys from a file, stdin or the command line. Keys need not be UTF-8.
 
 use std::ffi::OsStr;
 use std::fs::File;

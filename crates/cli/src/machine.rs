@@ -1,4 +1,4 @@
-//! Describes the machine of a benchmark, as far as the operating system reports it.
+//! Describes the machine and the build of a benchmark.
 
 use std::fs;
 
@@ -18,9 +18,9 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Describes this machine. If the system does not report a property, a text is "unknown", the
-    /// number of cores is 0, and the memory size is `None`. The name of the system is at least that
-    /// of its family, such as "macos".
+    /// Describes this machine. If the system does not report a property, `cpu` or `kernel` is
+    /// "unknown", `cores` is 0, and `memory_bytes` is `None`. `os` is then a short name, such as
+    /// "macos".
     pub fn here() -> Self {
         Self {
             cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(unknown),
@@ -53,7 +53,6 @@ impl Machine {
 }
 
 /// The version of this build, and whether it is optimised, so that a measurement can be repeated.
-/// The version of the compiler is missing, because a program does not know it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Versions {
     filterblock: String,

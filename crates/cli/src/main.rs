@@ -144,8 +144,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the help or the version. A reader may close the pipe early; a failed write to a file is
-/// an error.
+/// Prints the help or the version. A reader may close the pipe early. Any other failed write is an
+/// error.
 fn print_help(help: &clap::Error) -> Result<(), Failure> {
     let text = help.render();
     let choice = anstream::AutoStream::choice(&std::io::stdout());

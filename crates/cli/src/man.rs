@@ -34,7 +34,6 @@ pub struct Arguments {
     force: bool,
 }
 
-/// A manual page.
 struct Page {
     file_name: String,
     roff: Vec<u8>,
@@ -52,8 +51,8 @@ pub fn run(arguments: &Arguments, command: clap::Command) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Writes the page of the command and the pages of its subcommands. Checks that all files can be
-/// created before it writes the first one.
+/// Writes the page of the command and the pages of its subcommands into `dir`. Makes `dir` if it is
+/// missing. Checks that all files can be created before it writes the first one.
 fn write_all(command: &clap::Command, dir: &Path, force: bool) -> Outcome<()> {
     let mut pages = Vec::new();
     let mut open = vec![(command, Vec::new())];
@@ -106,8 +105,8 @@ fn page(command: &clap::Command, above: &[String]) -> Outcome<Page> {
 }
 
 /// Converts the text after the options of a help to sections. A paragraph with a heading, such as
-/// `Exit status:`, begins a section. Paragraphs without a heading continue the section before, but
-/// the first one and one after the examples begin the section NOTES.
+/// `Exit status:`, begins a section. A paragraph without a heading continues the section before it.
+/// If it is the first paragraph or follows the examples, it begins the section NOTES instead.
 fn sections(text: &str) -> Roff {
     let mut roff = Roff::new();
     let mut title = "NOTES".to_owned();
@@ -131,8 +130,8 @@ fn sections(text: &str) -> Roff {
     roff
 }
 
-/// Splits the heading from a paragraph. A heading is a first line with a colon at its end above
-/// indented lines, or the words `Exit status:`.
+/// Splits the heading from a paragraph. A heading is the words `Exit status:`, or a first line that
+/// ends with a colon and stands above an indented line.
 fn heading(paragraph: &str) -> (Option<&str>, &str) {
     if let Some(rest) = paragraph.strip_prefix("Exit status: ") {
         return (Some("Exit status"), rest);
@@ -143,7 +142,7 @@ fn heading(paragraph: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Adds a line of a section. A line of two columns becomes a term and its explanation.
+/// Adds a line of a section. An indented line of two columns becomes a term and its explanation.
 fn add_line(roff: &mut Roff, line: &str, is_example: bool) {
     let text = line.trim_start();
     let is_indented = text.len() < line.len();

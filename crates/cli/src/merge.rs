@@ -20,14 +20,14 @@ Input:
   The blocks must have the same kind, number of bits, number of probes, hash function, seed, secret, kind of added keys, \
 prefix extractor and partition number.
   `filterblock diff` prints the differences of two blocks.
-  The kinds bloom, blocked-bloom, split-block and split-block-512 can be merged. An empty block can be merged with blocks \
-of any of these kinds and sizes.
+  The kinds bloom, blocked-bloom, split-block, split-block-512 and always-maybe can be merged. An empty block can be \
+merged with blocks of any of these kinds and sizes.
   The command does not need the secret.
 
 Result:
   The new block has the same bits as one filter of this shape built from all keys. Its number of keys is the sum of \
-the inputs' numbers, but at most the number of bits. The sum and the printed FPR are upper bounds, because some keys may be in \
-several blocks.
+the inputs' numbers, but at most the number of bits. If the sum does not exceed the number of bits, the sum and the \
+printed FPR are upper bounds, because some keys may be in several blocks.
 
 See `filterblock build --help` for --force and --allow-empty.
 
@@ -60,8 +60,8 @@ struct Report {
     file: String,
     merged: usize,
     kind: String,
-    /// The sum of the inputs' numbers of keys, capped at the number of bits. The sum is an upper
-    /// bound, because some keys may be in several inputs.
+    /// The sum of the inputs' numbers of keys, capped at the number of bits. Without the cap, the
+    /// sum is an upper bound, because some keys may be in several inputs.
     keys: u64,
     estimated_keys: Option<f64>,
     fill: f64,

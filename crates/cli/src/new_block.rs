@@ -1,4 +1,5 @@
-//! Writes a filter block file for `build` and `convert`: the options, the file and the summary.
+//! Builds a filter block for `build` and `convert`, writes it to a file or stdout, and prints a
+//! summary.
 
 use std::path::{Path, PathBuf};
 
@@ -87,7 +88,7 @@ impl BlockArguments {
         if info.num_keys == 0 {
             match &file {
                 Some(file) => file.judge_empty("no key was read", self.allow_empty)?,
-                None => message("standard output: no key was read; the filter is empty and denies every key"),
+                None => message("standard output: no key was read; the filter is empty; check the input"),
             }
         }
         match file {

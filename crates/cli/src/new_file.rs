@@ -13,14 +13,14 @@ use super::kept::Kept;
 use super::output::message;
 use filterblock::Error;
 
-/// The maximum number of symbolic links in a chain that is followed, as on Linux.
+/// A chain of this many symbolic links, or more, is an error.
 const LINKS_MAX: usize = 40;
 /// Temporary files have this prefix and random characters. A name derived from the target's name
 /// could exceed the length limit of the file system.
 const PREFIX: &str = ".filterblock.";
 
 /// An output file. It appears complete or not at all. A command that ends early removes its
-/// temporary file, except after SIGKILL.
+/// temporary file, but SIGKILL or a crash may leave it.
 #[derive(Debug)]
 pub struct NewFile {
     /// The path as the user gave it.
@@ -32,10 +32,13 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Checks that the file can be created, before any work. Returns an error if the file exists
-    /// and `replace` is not set, or if it is a directory, a device or a pipe. Symbolic links are
-    /// followed and stay. Also returns an error for `-`, because it means standard output in other
-    /// commands.
+    /// Checks before any work that the file can be created. For this, makes a temporary file in its
+    /// directory and removes it. Follows symbolic links: the file replaces their target.
+    ///
+    /// # Errors
+    /// Returns an error if the file exists and `replace` is not set, if it is a directory, a device
+    /// or a pipe, or if the check fails. Also returns an error for `-`, because it means standard
+    /// output in other commands.
     pub fn create(path: &Path, replace: bool) -> Outcome<Self> {
         if path.as_os_str() == "-" {
             return Err(Failure::Message(
@@ -57,7 +60,7 @@ impl NewFile {
         }
         let file = Self { path: path.to_path_buf(), target: follow_links(path)?, replace };
         open_dir_of(&file.target)?;
-        // The file is removed immediately. It only shows that the directory is writable.
+        // The temporary file is removed immediately. Making it is the check.
         file.temporary()?;
         Ok(file)
     }
@@ -67,10 +70,9 @@ impl NewFile {
         &self.path
     }
 
-    /// Decides what happens to a filter without keys, which usually means that its input failed.
-    /// Returns an error if the filter would replace an existing file and `is_allowed` is false: the
-    /// new filter would deny every key of the old one. Otherwise prints a message that contains
-    /// `why`.
+    /// Decides whether a filter without keys may be written. Usually, its input has failed. Returns
+    /// an error if the filter would replace an existing file and `is_allowed` is false: the new
+    /// filter could deny every key of the old one. Otherwise prints a message that contains `why`.
     pub fn judge_empty(&self, why: &str, is_allowed: bool) -> Outcome<()> {
         let path = self.path.display();
         if self.replaced().is_some() && !is_allowed {
@@ -78,12 +80,11 @@ impl NewFile {
                 "{path}: {why}; the file is unchanged; to replace it with an empty filter, add --allow-empty"
             )));
         }
-        message(format_args!("{path}: {why}; the filter is empty and denies every key"));
+        message(format_args!("{path}: {why}; the filter is empty; check the input"));
         Ok(())
     }
 
-    /// Returns an error if two options name the same file, because the second output would replace
-    /// the first.
+    /// Returns an error if both options name the same file, which can have only one content.
     pub fn refuse_same(&self, option: &str, other: &Self, other_option: &str) -> Outcome<()> {
         let (path, mine, theirs) = (self.path.display(), self.place(), other.place());
         if mine.is_some() && mine == theirs {
@@ -157,7 +158,8 @@ impl NewFile {
 
     /// Lets `write` fill the new file. Makes the file durable, asks `check` whether the result is
     /// still wanted, and renames the file to its target. If one of these steps fails, the new file
-    /// is removed. If only the sync of the directory fails, the file stays at its target.
+    /// is removed. If only the last step fails, the sync of the directory, returns an error but
+    /// leaves the file at its target.
     pub fn publish_with<T>(
         self,
         write: impl FnOnce(&File) -> Outcome<T>,
@@ -198,7 +200,7 @@ fn follow_links(path: &Path) -> Outcome<PathBuf> {
         target = parent(&target).join(next);
     }
     Err(Failure::Message(format!(
-        "{}: more than {LINKS_MAX} symbolic links in a row; give the path of the file itself",
+        "{}: {LINKS_MAX} or more symbolic links in a row; give the path of the file itself",
         path.display()
     )))
 }

@@ -289,8 +289,8 @@ impl<W: Write> Query<'_, W> {
         if self.arguments.quiet || self.batch.is_full() { self.answer().map_err(Refused::Other) } else { Ok(()) }
     }
 
-    /// Queries the filter block for the hashes of the batch, and counts the answers. Prints the
-    /// answers unless --quiet or --count is given.
+    /// Queries the filter block for the hashes of the batch, counts the answers, and empties the
+    /// batch. Prints the answers unless --quiet or --count is given.
     fn answer(&mut self) -> Outcome<()> {
         if let Target::Native(filter) = &self.target
             && !self.batch.hashes.is_empty()

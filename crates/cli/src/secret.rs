@@ -11,7 +11,7 @@ use filterblock::Error;
 use filterblock::{HashKind, HashSeed, KeyHasher, Secret};
 
 /// The maximum number of bytes that are read from a secret file: enough for the longest secret and
-/// white space around it. A large file given by mistake is not read to its end.
+/// some white space around it. A large file given by mistake is not read to its end.
 const MAX_FILE_LEN_BYTES: u64 = 1 << 10;
 
 /// The option for the secret file.
@@ -99,7 +99,7 @@ impl SecretArguments {
     pub fn explain(&self, error: impl Into<Failure>) -> Failure {
         let failure = error.into();
         let text = failure.to_string();
-        // The text before "; " is the problem; the library's advice follows it.
+        // The text before the last "; " is the problem. The library's advice follows it.
         let problem = text.rsplit_once("; ").map_or(text.as_str(), |(problem, _)| problem);
         let message = match (failure.library_error(), &self.secret_file) {
             (Some(Error::Secret { given: None, stored: Some(stored), .. }), _) => {

@@ -1,9 +1,9 @@
 //! Opens the standard streams exactly as the process received them.
 //!
-//! Before `main`, Rust's runtime replaces a closed standard stream by /dev/null. A closed stdin
-//! then reads as an empty file, and `build --force` would turn it into a filter that denies every
-//! key. Output to a closed stdout would be lost without an error. `main` cannot detect this: a
-//! /dev/null that is open in both directions may come from the runtime or from the caller (Python's
+//! Before `main`, Rust's runtime on Unix replaces a closed standard stream by /dev/null. A closed
+//! stdin then reads as an empty file, and `build` would turn it into an empty filter. Output to a
+//! closed stdout would be lost without an error. `main` cannot detect this: a /dev/null that is
+//! open in both directions may come from the runtime or from the caller (Python's
 //! `subprocess.DEVNULL` and daemon(3) open it like that). On Linux, a function therefore checks the
 //! streams before the runtime does: the C library calls the functions listed in `.init_array`
 //! before `main`. On other systems a closed stream stays undetected.

@@ -95,8 +95,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
     bar.finish_and_clear();
     match checked? {
         BlockFile::Sound(filter) => {
-            report.sound = true;
-            if let Some(keys) = &arguments.against {
+            // An open accepts a block whose range filter is damaged, because the other filter is
+            // usable.
+            report.damage = filter.verify_pages().err().map(|error| error.in_file(path).to_string());
+            report.sound = report.damage.is_none();
+            if let (true, Some(keys)) = (report.sound, &arguments.against) {
                 let filter = block_file::unlock(path, filter, &arguments.secret)?;
                 block_file::check_question(path, &filter, arguments.prefixes)?;
                 report.ask_every_key(keys, arguments.format, |key| Ok(filter.may_contain(key)))?;
@@ -144,7 +147,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 impl Report {
-    /// Looks up every key of a file, and counts the keys and the false negatives.
+    /// Looks up every key of a file, and counts the keys and the false negatives. Prints the first
+    /// [`NAMED_MAX`] false negatives.
     fn ask_every_key(
         &mut self,
         keys: &Path,

@@ -266,15 +266,15 @@ typedef struct filterblock_error {
      */
     filterblock_code code;
     /**
-     * 1 if the function failed because the hasher of the caller differs from the hasher of the
-     * filter's keys by function, seed or secret. 0 for any other error. The value 1 does not mean
-     * damage. For the compact form, which does not record the hasher, the value is always 0.
+     * 1 if the function failed because the caller's hasher is not the hasher of the filter's keys:
+     * the function, the seed or the secret differs. 0 for any other error. The value 1 does not
+     * mean damage. For the compact form, which does not record the hasher, the value is always 0.
      */
     uint32_t is_hasher_mismatch;
     /**
-     * The offset of the damage for `CORRUPT` and `CHECKSUM_MISMATCH`, in bytes: the offset in the
-     * block plus the offset that the caller gave for the block, such as `expected.offset`. 0 for
-     * other codes.
+     * The offset of the damage in bytes, for `CORRUPT` and `CHECKSUM_MISMATCH`. It is the offset
+     * in the block plus the offset that the caller gave for the block, such as `expected.offset`.
+     * It is 0 for other codes.
      */
     uint64_t offset;
     /**
@@ -347,7 +347,8 @@ typedef struct filterblock_plan_info {
     double bits_per_key;
     /**
      * The share of absent keys for which the filter answers "maybe", from 0 to 1. For a range
-     * filter, it is the share of ranges without a key for which the filter answers "maybe".
+     * filter, it is an upper bound on this share, for ranges of the planned length that have no
+     * key.
      */
     double expected_fpr;
     /**
@@ -365,7 +366,7 @@ typedef struct filterblock_plan_info {
  */
 typedef struct filterblock_metadata {
     /**
-     * The number of distinct keys and prefixes.
+     * The number of distinct keys and prefixes. A prefix counts once per partition that has it.
      */
     uint64_t num_keys;
     /**
@@ -392,8 +393,9 @@ typedef struct filterblock_metadata {
      */
     uint64_t hash_seed;
     /**
-     * The number of bits that must match for "maybe". For a filter in partitions, it is the number
-     * of the first partition, or 0 if there is none.
+     * The number of bits that must match for "maybe". It is 0 for filters without such bits, for
+     * example range filters. For a filter in partitions, it is the number of the first partition,
+     * or 0 if there is none.
      */
     uint32_t probes;
     /**
@@ -415,7 +417,7 @@ typedef struct filterblock_metadata {
     bool has_prefixes;
     /**
      * The kind of the filter, such as `"blocked-bloom"`. For a filter in partitions, it is the
-     * kind of the first partition. A zero byte ends the text.
+     * kind of the first partition, or `"empty"` if there is none. A zero byte ends the text.
      */
     char kind[30];
     /**
@@ -561,7 +563,7 @@ void filterblock_builder_set_self_check(struct filterblock_builder *builder, boo
 /**
  * Reserves memory for `num_keys` more keys: 8 bytes each in a filter, and about 8 bytes each in a
  * range filter. Without this call, the memory doubles when it is full. If there is not enough
- * memory, the call has no effect.
+ * memory, the call reserves less or nothing.
  */
 void filterblock_builder_reserve(struct filterblock_builder *builder, size_t num_keys);
 
@@ -744,7 +746,7 @@ bool filterblock_filter_may_contain(const filterblock_filter *filter,
  * partitions, the function asks them one by one until one answers "maybe". A range filter alone
  * has no hashes, so the function returns `true`.
  *
- * The hash must come from a hasher that equals the filter's hasher. Otherwise the filter denies
+ * The hash must come from a hasher that equals the filter's hasher. Otherwise the filter can deny
  * present keys. Returns `true` for `FILTERBLOCK_NO_HASH`.
  */
 bool filterblock_filter_may_contain_hash(const filterblock_filter *filter, uint64_t hash);
@@ -767,9 +769,9 @@ bool filterblock_filter_may_contain_hashed_key(const filterblock_filter *filter,
  * `extractor` is the name of the function that took the prefix from a key.
  *
  * Returns `true` if the filter has no prefixes, or prefixes of another extractor. Returns `true`
- * if `filter` or `extractor` is NULL, or if `prefix` is NULL and `prefix_len` is not 0. Also
- * returns `true` if a page that the query needs is damaged, or if keys of several partitions may
- * begin with the prefix.
+ * if `filter` or `extractor` is NULL, if `extractor` is not UTF-8, or if `prefix` is NULL and
+ * `prefix_len` is not 0. Also returns `true` if a page that the query needs is damaged, or if keys
+ * of several partitions may begin with the prefix.
  */
 bool filterblock_filter_may_contain_prefix(const filterblock_filter *filter,
                                            const char *extractor,
@@ -783,8 +785,8 @@ bool filterblock_filter_may_contain_prefix(const filterblock_filter *filter,
  *
  * The filter must have a range filter (see `filterblock_builder_set_ranges`) or be one. Otherwise
  * the function returns `true`. It also returns `true` if the range filter could not be opened, or
- * if a page that the query needs is damaged. It returns `true`, too, if `upper` is not above
- * `lower`, if `filter` is NULL, or if a bound is NULL and its length is not 0.
+ * if a page that the query needs is damaged. It returns `true`, too, if the range is empty, if
+ * `filter` is NULL, or if a bound is NULL and its length is not 0.
  */
 bool filterblock_filter_may_contain_range(const filterblock_filter *filter,
                                           const void *lower,
@@ -833,11 +835,12 @@ void filterblock_filter_prefetch(const filterblock_filter *filter, uint64_t hash
 uint64_t filterblock_filter_damaged_pages(const filterblock_filter *filter);
 
 /**
- * Compares the pages of the filter with their checksums. Skips the pages of a range filter that
- * could not be opened. Other threads may ask the filter at the same time.
+ * Compares the pages of the filter with their checksums. Other threads may ask the filter at the
+ * same time.
  *
- * Returns `CHECKSUM_MISMATCH` with the offset of a damaged page, and `NULL_ARGUMENT` if `filter`
- * is NULL.
+ * Returns `CHECKSUM_MISMATCH` with the offset of the first damaged page, and `NULL_ARGUMENT` if
+ * `filter` is NULL. If all pages of the filter are sound, returns the error of a range filter that
+ * cannot be used.
  */
 filterblock_code filterblock_filter_verify_pages(const filterblock_filter *filter,
                                                  struct filterblock_error *error);
@@ -930,8 +933,8 @@ bool filterblock_code_is_unsupported(uint32_t code);
 /**
  * Plans a filter of `spec` for `num_keys` keys, without building it. Sizes are exact for Bloom
  * filters. For a bumped ribbon of at least a few thousand keys, they are exact to about 1 %. A
- * ribbon or a binary fuse filter is rarely larger than planned. A range filter is up to a few
- * hundred bytes larger.
+ * ribbon or a binary fuse filter is rarely larger than planned. A range filter is usually at most
+ * a few hundred bytes larger.
  *
  * Returns `INVALID` if `spec` is not a specification, if `num_keys` is 0 or above 2^56, or if no
  * filter of that many keys is possible with this specification. Returns `NULL_ARGUMENT` if `spec`
@@ -1062,11 +1065,11 @@ struct filterblock_slot filterblock_set_insert_degraded(struct filterblock_set *
  * Asks one filter for a key by its hash. If the filter has partitions, the function asks them one
  * by one until one answers "maybe".
  *
- * The hash must come from a hasher that equals the set's hasher. Otherwise the set denies present
- * keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `set` is NULL, for `FILTERBLOCK_NO_HASH`, and
- * for a slot of another set. The answer is the same if the filter at the slot is missing, degraded
- * or under another hasher. It is also the same for a filter of prefixes only, and for a range
- * filter.
+ * The hash must come from a hasher that equals the set's hasher. Otherwise the set can deny
+ * present keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `set` is NULL, for
+ * `FILTERBLOCK_NO_HASH`, and for a slot of another set. The answer is the same if the filter at
+ * the slot is missing, degraded or under another hasher. It is also the same for a filter of
+ * prefixes only, and for a range filter.
  */
 filterblock_answer filterblock_set_ask(const struct filterblock_set *set,
                                        struct filterblock_slot slot,
@@ -1099,7 +1102,7 @@ filterblock_answer filterblock_set_ask_prefix(const struct filterblock_set *set,
 /**
  * Asks one filter for a range: see `filterblock_filter_may_contain_range`. Returns
  * `FILTERBLOCK_ANSWER_UNFILTERED` if the slot has no usable range filter, for NULL pointers, and
- * if `upper` is not above `lower`.
+ * for an empty range.
  */
 filterblock_answer filterblock_set_ask_range(const struct filterblock_set *set,
                                              struct filterblock_slot slot,
@@ -1170,16 +1173,16 @@ size_t filterblock_set_len(const struct filterblock_set *set);
 
 /**
  * Sets `counts` to the counts of the set, or to zeros if `set` is NULL. Takes time linear in the
- * number of filters and partitions. Returns `false` if `set` or `counts` is NULL, and `true`
- * otherwise.
+ * numbers of filters, partitions, and pages that are verified on first touch. Returns `false` if
+ * `set` or `counts` is NULL, and `true` otherwise.
  */
 bool filterblock_set_counts(const struct filterblock_set *set,
                             struct filterblock_set_counts_info *counts);
 
 /**
  * Asks a filter for a key. The caller passes the bytes of the filter to every query, and must have
- * verified them by a checksum of its own: **this function does not detect a damaged page, and a
- * damaged page can deny present keys**. The bytes may have any alignment. The time does not depend
+ * verified them by a checksum of its own. **This function does not detect a damaged page, and a
+ * damaged page can deny present keys.** The bytes may have any alignment. The time does not depend
  * on the length of the filter. The call allocates memory only for an error, and once in the
  * process to detect the vector instructions.
  *

@@ -249,7 +249,7 @@ fn set_quietly(builder: Option<&mut Builder>, set: impl Fn(FilterBuilder) -> Fil
 
 /// Reserves memory for `num_keys` more keys: 8 bytes each in a filter, and about 8 bytes each in a
 /// range filter. Without this call, the memory doubles when it is full. If there is not enough
-/// memory, the call has no effect.
+/// memory, the call reserves less or nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_reserve(builder: Option<&mut Builder>, num_keys: usize) {
     let Some(builder) = builder else { return };

@@ -58,13 +58,13 @@ pub enum Code {
 pub struct ErrorInfo {
     /// The cause of the error.
     pub code: Code,
-    /// 1 if the function failed because the hasher of the caller differs from the hasher of the
-    /// filter's keys by function, seed or secret. 0 for any other error. The value 1 does not mean
-    /// damage. For the compact form, which does not record the hasher, the value is always 0.
+    /// 1 if the function failed because the caller's hasher is not the hasher of the filter's keys:
+    /// the function, the seed or the secret differs. 0 for any other error. The value 1 does not
+    /// mean damage. For the compact form, which does not record the hasher, the value is always 0.
     pub is_hasher_mismatch: u32,
-    /// The offset of the damage for `CORRUPT` and `CHECKSUM_MISMATCH`, in bytes: the offset in the
-    /// block plus the offset that the caller gave for the block, such as `expected.offset`. 0 for
-    /// other codes.
+    /// The offset of the damage in bytes, for `CORRUPT` and `CHECKSUM_MISMATCH`. It is the offset
+    /// in the block plus the offset that the caller gave for the block, such as `expected.offset`.
+    /// It is 0 for other codes.
     pub offset: u64,
     /// What is wrong and what to do next, in English and UTF-8. A zero byte ends the text. A text
     /// that is too long is cut between two characters. After a panic, the text may be empty.

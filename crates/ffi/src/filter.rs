@@ -157,7 +157,7 @@ pub unsafe extern "C" fn filterblock_filter_may_contain(
 /// partitions, the function asks them one by one until one answers "maybe". A range filter alone
 /// has no hashes, so the function returns `true`.
 ///
-/// The hash must come from a hasher that equals the filter's hasher. Otherwise the filter denies
+/// The hash must come from a hasher that equals the filter's hasher. Otherwise the filter can deny
 /// present keys. Returns `true` for `FILTERBLOCK_NO_HASH`.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_filter_may_contain_hash(filter: Option<&Filter>, hash: u64) -> bool {
@@ -188,9 +188,9 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_hashed_key(
 /// `extractor` is the name of the function that took the prefix from a key.
 ///
 /// Returns `true` if the filter has no prefixes, or prefixes of another extractor. Returns `true`
-/// if `filter` or `extractor` is NULL, or if `prefix` is NULL and `prefix_len` is not 0. Also
-/// returns `true` if a page that the query needs is damaged, or if keys of several partitions may
-/// begin with the prefix.
+/// if `filter` or `extractor` is NULL, if `extractor` is not UTF-8, or if `prefix` is NULL and
+/// `prefix_len` is not 0. Also returns `true` if a page that the query needs is damaged, or if keys
+/// of several partitions may begin with the prefix.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain_prefix(
     filter: Option<&Filter>,
@@ -210,8 +210,8 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_prefix(
 ///
 /// The filter must have a range filter (see `filterblock_builder_set_ranges`) or be one. Otherwise
 /// the function returns `true`. It also returns `true` if the range filter could not be opened, or
-/// if a page that the query needs is damaged. It returns `true`, too, if `upper` is not above
-/// `lower`, if `filter` is NULL, or if a bound is NULL and its length is not 0.
+/// if a page that the query needs is damaged. It returns `true`, too, if the range is empty, if
+/// `filter` is NULL, or if a bound is NULL and its length is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain_range(
     filter: Option<&Filter>,
@@ -314,11 +314,12 @@ pub extern "C" fn filterblock_filter_damaged_pages(filter: Option<&Filter>) -> u
     Filter::ready(filter).map_or(0, |block| border::or(0, || block.damaged_pages()))
 }
 
-/// Compares the pages of the filter with their checksums. Skips the pages of a range filter that
-/// could not be opened. Other threads may ask the filter at the same time.
+/// Compares the pages of the filter with their checksums. Other threads may ask the filter at the
+/// same time.
 ///
-/// Returns `CHECKSUM_MISMATCH` with the offset of a damaged page, and `NULL_ARGUMENT` if `filter`
-/// is NULL.
+/// Returns `CHECKSUM_MISMATCH` with the offset of the first damaged page, and `NULL_ARGUMENT` if
+/// `filter` is NULL. If all pages of the filter are sound, returns the error of a range filter that
+/// cannot be used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_verify_pages(filter: Option<&Filter>, error: *mut ErrorInfo) -> Code {
     // SAFETY: the header asks for valid pointers.

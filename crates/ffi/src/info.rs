@@ -59,7 +59,8 @@ pub struct PlanInfo {
     /// The bits of the payload per key.
     pub bits_per_key: f64,
     /// The share of absent keys for which the filter answers "maybe", from 0 to 1. For a range
-    /// filter, it is the share of ranges without a key for which the filter answers "maybe".
+    /// filter, it is an upper bound on this share, for ranges of the planned length that have no
+    /// key.
     pub expected_fpr: f64,
     /// The mean number of cache lines of 64 bytes that a query of an absent key reads.
     pub lines_if_absent: f64,
@@ -69,8 +70,8 @@ pub struct PlanInfo {
 
 /// Plans a filter of `spec` for `num_keys` keys, without building it. Sizes are exact for Bloom
 /// filters. For a bumped ribbon of at least a few thousand keys, they are exact to about 1 %. A
-/// ribbon or a binary fuse filter is rarely larger than planned. A range filter is up to a few
-/// hundred bytes larger.
+/// ribbon or a binary fuse filter is rarely larger than planned. A range filter is usually at most
+/// a few hundred bytes larger.
 ///
 /// Returns `INVALID` if `spec` is not a specification, if `num_keys` is 0 or above 2^56, or if no
 /// filter of that many keys is possible with this specification. Returns `NULL_ARGUMENT` if `spec`
@@ -125,7 +126,7 @@ pub unsafe extern "C" fn filterblock_block_checksum(data: *const c_void, data_le
 /// The metadata of an open filter.
 #[repr(C)]
 pub struct MetadataInfo {
-    /// The number of distinct keys and prefixes.
+    /// The number of distinct keys and prefixes. A prefix counts once per partition that has it.
     pub num_keys: u64,
     /// The number of partitions. It is 0 for a filter in one piece, and for a partition index
     /// without partitions.
@@ -140,8 +141,9 @@ pub struct MetadataInfo {
     pub expected_fpr: f64,
     /// The seed of the hasher.
     pub hash_seed: u64,
-    /// The number of bits that must match for "maybe". For a filter in partitions, it is the number
-    /// of the first partition, or 0 if there is none.
+    /// The number of bits that must match for "maybe". It is 0 for filters without such bits, for
+    /// example range filters. For a filter in partitions, it is the number of the first partition,
+    /// or 0 if there is none.
     pub probes: u32,
     /// The hash function: 1 for XXH3, 2 for XXH3 with a secret, 3 for SipHash-1-3.
     pub hash_function: u32,
@@ -153,7 +155,7 @@ pub struct MetadataInfo {
     /// Whether the filter has prefixes.
     pub has_prefixes: bool,
     /// The kind of the filter, such as `"blocked-bloom"`. For a filter in partitions, it is the
-    /// kind of the first partition. A zero byte ends the text.
+    /// kind of the first partition, or `"empty"` if there is none. A zero byte ends the text.
     pub kind: [c_char; 30],
     /// The name of the extractor that took the prefixes. It is empty if the filter has no prefixes.
     /// A zero byte ends the text.

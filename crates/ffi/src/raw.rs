@@ -1,8 +1,9 @@
 //! Turns the pointers of a C caller into references and slices, and writes into the caller's
 //! arrays.
 //!
-//! A NULL pointer and an impossible length become `None`. Nothing can detect an invalid pointer
-//! that is not NULL, so the header asks the caller for valid pointers.
+//! A NULL pointer for an object, a text or a nonempty array becomes `None`, and so does an
+//! impossible length. No function can detect every invalid pointer, so the header asks the caller
+//! for valid pointers.
 #![expect(unsafe_code, reason = "reads and writes memory of the caller")]
 
 use std::ffi::{CStr, c_char, c_void};

@@ -137,11 +137,11 @@ fn answer(set: Option<&Set>, hash: u64, ask: impl FnOnce(&FilterSet<Code>, KeyHa
 /// Asks one filter for a key by its hash. If the filter has partitions, the function asks them one
 /// by one until one answers "maybe".
 ///
-/// The hash must come from a hasher that equals the set's hasher. Otherwise the set denies present
-/// keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `set` is NULL, for `FILTERBLOCK_NO_HASH`, and
-/// for a slot of another set. The answer is the same if the filter at the slot is missing, degraded
-/// or under another hasher. It is also the same for a filter of prefixes only, and for a range
-/// filter.
+/// The hash must come from a hasher that equals the set's hasher. Otherwise the set can deny
+/// present keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `set` is NULL, for
+/// `FILTERBLOCK_NO_HASH`, and for a slot of another set. The answer is the same if the filter at
+/// the slot is missing, degraded or under another hasher. It is also the same for a filter of
+/// prefixes only, and for a range filter.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_ask(set: Option<&Set>, slot: Slot, hash: u64) -> AnswerCode {
     answer(set, hash, |set, hash| set.ask(slot.into(), hash))
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn filterblock_set_ask_prefix(
 
 /// Asks one filter for a range: see `filterblock_filter_may_contain_range`. Returns
 /// `FILTERBLOCK_ANSWER_UNFILTERED` if the slot has no usable range filter, for NULL pointers, and
-/// if `upper` is not above `lower`.
+/// for an empty range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_ask_range(
     set: Option<&Set>,
@@ -335,8 +335,8 @@ pub extern "C" fn filterblock_set_len(set: Option<&Set>) -> usize {
 }
 
 /// Sets `counts` to the counts of the set, or to zeros if `set` is NULL. Takes time linear in the
-/// number of filters and partitions. Returns `false` if `set` or `counts` is NULL, and `true`
-/// otherwise.
+/// numbers of filters, partitions, and pages that are verified on first touch. Returns `false` if
+/// `set` or `counts` is NULL, and `true` otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_counts(set: Option<&Set>, counts: *mut SetCounts) -> bool {
     let found = border::or(SetCounts::default(), || set.map(SetCounts::of).unwrap_or_default());

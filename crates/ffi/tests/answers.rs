@@ -343,7 +343,8 @@ fn blocks_of_any_table_must_meet_all_other_expectations() {
         let error = open(ExpectedInfo { hasher: &raw const *other, ..any() }).unwrap_err();
         assert!(error.code == Code::Unexpected && error.is_hasher_mismatch, "{error:?}");
         assert_eq!(Open::copied(bytes, &any(), 2).unwrap_err().code, Code::Invalid);
-        // Without `FILTERBLOCK_EXPECT_ANY_TABLE`, an id of zeros names no SST.
+        // An id of zeros names no SST. Without `FILTERBLOCK_EXPECT_ANY_TABLE` or
+        // `FILTERBLOCK_EXPECT_CHECKSUM`, the library refuses it.
         assert_eq!(code(ExpectedInfo { flags: 0, ..any() }), Code::Invalid);
     }
 }

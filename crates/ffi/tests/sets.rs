@@ -33,7 +33,7 @@ fn block(spec: &str, hasher: &Hasher) -> Vec<u8> {
 type Step = (fn(&mut Partitioned), Code);
 
 /// Builds a filter of the first [`N`] keys and their prefixes in partitions. Calls `step` after the
-/// first key. Asserts that a second call of finish fails.
+/// first key and its prefix. Asserts that a second call of finish fails.
 fn partitioned(spec: &str, hasher: &Hasher, step: fn(&mut Partitioned)) -> Result<Vec<u8>, Code> {
     let spec = CString::new(spec).unwrap();
     // SAFETY: the pointers are valid.

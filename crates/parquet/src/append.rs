@@ -1,4 +1,5 @@
-//! Appends filters and a new footer to a copy of a Parquet file.
+//! Appends filters and a new footer to a copy of a Parquet file. [`estimate`] predicts the filters
+//! and writes nothing. [`fix_lengths`] appends only a footer.
 //!
 //! ```text
 //! the old file, byte for byte   filters of column a   filters of column b   new footer
@@ -36,13 +37,13 @@ pub struct Request {
 
 impl Request {
     /// Returns an error if a requested column is `FLOAT16`. DuckDB 2.0 hashes `FLOAT16` values as
-    /// `FLOAT`, so it would skip row groups that hold the searched value.
+    /// `FLOAT`. With a filter, it would skip row groups that hold the searched value.
     fn check(&self, footer: &Footer) -> Result<()> {
         let mut leaves = self.leaves.iter().filter_map(|&leaf| footer.leaves().get(leaf));
         match leaves.find(|leaf| leaf.is_float16()) {
             Some(leaf) => Err(Error::unsupported(
                 format!("column {} has the type FLOAT16", leaf.path),
-                "leave it out: DuckDB hashes such values as FLOAT, so a filter would hide its rows",
+                "omit the column: DuckDB hashes FLOAT16 values as FLOAT, so with a filter it would miss rows",
             )),
             None => Ok(()),
         }
@@ -79,12 +80,12 @@ pub struct Added {
     pub fpr: f64,
 }
 
-/// Appends filters and a new footer to `out`, which holds a copy of the file that `footer` and
-/// `values` read. Calls `progress` after each chunk with the chunk's length in bytes.
+/// Appends filters and a new footer to `out`. `out` holds a copy of the file to which `footer` and
+/// `values` belong. Calls `progress` for each chunk that got a filter, with the chunk's length in
+/// bytes.
 ///
-/// Each filter is read back from `out` and asked for every hash of its chunk. The hashes stay in
-/// memory after the values are read. If a chunk has too many hashes to keep, its values are read
-/// again: see [`Collector`].
+/// Each filter is read back from `out` and asked for every hash of its chunk. If a chunk has too
+/// many hashes to keep in memory, its values are read again: see [`Collector`].
 ///
 /// # Errors
 /// Returns [`Error::Unsupported`] for a `FLOAT16` column, or if the new footer would have 2 GiB or
@@ -121,9 +122,9 @@ pub fn add<R: ChunkReader + 'static>(
     Ok(added)
 }
 
-/// Estimates the lengths and FPRs of the filters that [`add`] would add. Reads the values of one
-/// row group for each column, and assumes that the other row groups have the same share of distinct
-/// values.
+/// Estimates the lengths and FPRs of the filters that [`add`] would add. For each column, reads the
+/// values of the first row group that gets a filter. Assumes that the other row groups have the
+/// same share of distinct values.
 ///
 /// # Errors
 /// Returns [`Error::Unsupported`] for a `FLOAT16` column, [`Error::Values`] if a chunk cannot be
@@ -135,8 +136,8 @@ pub fn estimate<R: ChunkReader + 'static>(
 ) -> Result<Vec<Added>> {
     request.check(footer)?;
     let mut added: Vec<Added> = Vec::new();
-    // The sampled leaf column, its number of values in the sampled row group, and its number of
-    // distinct values there.
+    // The sampled leaf column. In the sampled row group: the number of values (nulls included, at
+    // least 1), and the number of distinct values.
     let mut sample: Option<(usize, u64, u64)> = None;
     for (row_group, leaf) in request.chunks(footer) {
         let num_values = footer.chunk(row_group, leaf).map_or(0, |chunk| chunk.num_values);
@@ -157,8 +158,8 @@ pub fn estimate<R: ChunkReader + 'static>(
     Ok(added)
 }
 
-/// Appends a new footer to `out`, which holds a copy of the file. The new footer also has the
-/// filter lengths that the old footer lacks. Returns the number of added lengths.
+/// Appends a new footer to `out`, which holds a copy of the file. The new footer is the old footer
+/// with the filter lengths that it lacks. Returns the number of added lengths.
 ///
 /// # Errors
 /// Returns [`Error::Changed`] if `out` has another length than the file. Returns [`Error::Corrupt`]
@@ -187,14 +188,15 @@ pub fn without_length(footer: &Footer) -> impl Iterator<Item = (usize, usize, Fi
     })
 }
 
-/// Returns the length of the copy, which is the offset of the first new filter. Returns
-/// [`Error::Changed`] if the copy is not as long as the file.
+/// Seeks to the end of the copy, and returns the offset of the end. Returns [`Error::Changed`] if
+/// the copy is not as long as the file.
 fn end_of_copy(footer: &Footer, out: &mut impl Seek) -> Result<u64> {
     let end = out.seek(SeekFrom::End(0))?;
     if end == footer.file_len_bytes() { Ok(end) } else { Err(Error::Changed) }
 }
 
-/// Writes a filter at `offset`, the end of `out`. Returns the location of the filter.
+/// Writes a filter at `offset`, the end of `out`, and flushes `out`. Returns the location of the
+/// filter.
 fn write(builder: &ParquetBloomBuilder, offset: u64, out: &mut (impl Write + Seek)) -> Result<FilterRange> {
     let header = builder.header();
     out.seek(SeekFrom::Start(offset))?;

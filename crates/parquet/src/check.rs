@@ -28,18 +28,17 @@ pub struct Request {
     pub sizing: Sizing,
     /// The maximum expected false-positive rate. A filter with a higher rate is undersized.
     pub max_fpr: f64,
-    /// Whether values are read, counted, and looked up in their filter. A dictionary gives each of
-    /// its values once. Values of Boolean columns are never read.
+    /// Whether values are read, to count the distinct values and to look them up in their filter.
+    /// Values of Boolean columns are never read.
     pub looks_up_values: bool,
 }
 
-/// The size of a filter, compared with the size that its distinct values need.
+/// The verdict on the size of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
     /// The size is neither too large nor too small.
     Right,
     /// The filter has at least four times the needed number of blocks, and is not undersized.
-    /// Readers load more bytes than the FPR needs.
     Oversized,
     /// The expected false-positive rate exceeds [`Request::max_fpr`].
     Undersized,
@@ -64,7 +63,7 @@ pub struct CheckedFilter {
     /// The verdict on the size.
     pub size: Size,
     /// The number of distinct values of the chunk that the filter denies, or `None` if not all
-    /// values were looked up. A number of many millions is an estimate. A number above 0 means
+    /// values were looked up. A number of many millions may be an estimate. A number above 0 means
     /// damage: readers lose rows.
     pub false_negatives: Option<u64>,
 }
@@ -100,7 +99,7 @@ pub struct CheckedChunk {
     pub is_estimate: bool,
     /// The filter.
     pub state: State,
-    /// The error that prevented the requested lookup of the values, or `None` if there was no
+    /// The error that prevented the count and the lookup of the values, or `None` if there was no
     /// error.
     pub unread: Option<Error>,
 }
@@ -110,8 +109,9 @@ pub struct CheckedChunk {
 /// the distinct values. Calls `progress` after each chunk with the chunk's length in bytes.
 ///
 /// # Errors
-/// Returns [`Error::Io`] or [`Error::Changed`] if the file cannot be read. Damage is not an error;
-/// see [`State::Damaged`] and [`CheckedChunk::unread`].
+/// Returns [`Error::Io`] if a filter cannot be read from `file`, and [`Error::Changed`] if `file`
+/// became shorter. Other failures are not errors: see [`State::Damaged`] and
+/// [`CheckedChunk::unread`].
 ///
 /// # Examples
 /// ```no_run
@@ -170,8 +170,8 @@ pub fn num_reads(chunks: &[&CheckedChunk]) -> usize {
     if ranges.is_empty() { 0 } else { gaps + 1 }
 }
 
-/// The offsets at which the pages of each chunk start and end, in ascending order. Chunks with an
-/// unknown location are left out.
+/// The offsets at which the pages of each chunk start and end, in ascending order. Empty chunks and
+/// chunks with an unknown location are left out.
 struct Pages(Vec<(u64, u64)>);
 
 impl Pages {

@@ -29,11 +29,12 @@ pub enum Error {
     Corrupt {
         /// The part that is not valid.
         part: &'static str,
-        /// The offset at which the fault was found, in bytes from the start of the file. It is 0 if
-        /// the offset is not known.
+        /// An offset at or near the fault, in bytes from the start of the file. It is 0 if the
+        /// offset is not known.
         offset: u64,
     },
-    /// The file or a requested column has a property that this crate does not support.
+    /// The file, a requested column or the new footer has a property that this crate does not
+    /// support.
     Unsupported {
         /// What is not supported, as a clause for the message: "the footer is encrypted".
         what: String,
@@ -50,7 +51,7 @@ pub enum Error {
     Values {
         /// The number of the row group, from 0.
         row_group: usize,
-        /// The path of the column.
+        /// The path of the column, or the number of the leaf column if there is no such chunk.
         column: String,
         /// The reason.
         reason: String,
@@ -61,7 +62,8 @@ pub enum Error {
         row_group: usize,
         /// The path of the column.
         column: String,
-        /// The number of values that the filter denies.
+        /// The number of hashes that the filter denies. If the values were read again for the
+        /// check, a hash may be counted several times.
         values: u64,
     },
     /// The file changed while it was read, or the copy has another length than the file.
@@ -80,7 +82,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Adds the name of the file to the error, unless the error already names its file.
+    /// Adds the name of the file to the error, unless the error already names a file.
     #[must_use]
     pub fn in_file(self, path: &Path) -> Self {
         match self {
@@ -108,7 +110,7 @@ impl Error {
 }
 
 /// Returns a name for a message. If the name has more than 100 characters, returns the first 100
-/// and three dots. A damaged file may have a name of many megabytes.
+/// and three dots. A damaged footer may contain a name of many megabytes.
 #[must_use]
 pub fn shortened(name: &str) -> Cow<'_, str> {
     match name.char_indices().nth(SHOWN_CHARACTERS) {

@@ -6,7 +6,6 @@ use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 
 use crate::error::{Error, Result};
 
-/// The number of bits of a block.
 const BLOCK_BITS: f64 = 256.0;
 /// The number of lanes of a block. A value sets one of the 32 bits of each lane.
 const LANES: i32 = 8;
@@ -116,12 +115,11 @@ pub fn estimated_distinct(bits: &[u8]) -> u64 {
 /// The distinct hashes of a chunk, in bounded memory.
 ///
 /// Up to 12 Mi hashes are kept and counted. If a chunk has more hashes, and more than about 9 Mi
-/// are distinct, all hashes go into a filter. The filter is sized for the maximum number of values
-/// that the chunk can have, and has at most 128 MiB. The number of distinct values is then
-/// estimated from the bits of the filter, and [`Collector::finish`] folds it. For FPRs up to 0.5
-/// and 9 Mi to 1 Gi distinct values, the standard error of the estimate is below 0.1 %. A sketch
-/// such as `HyperLogLog` was rejected: its count is less accurate, and it cannot be turned into a
-/// filter.
+/// are distinct, all hashes go into a filter of at most 128 MiB. The number of distinct values is
+/// then estimated from the bits of the filter, and [`Collector::finish`] folds the filter. For FPRs
+/// up to 0.5 and 9 Mi to 1 Gi distinct values, the standard error of the estimate is below 0.1 %. A
+/// sketch such as `HyperLogLog` was rejected: its count is less accurate, and it cannot be turned
+/// into a filter.
 #[derive(Debug)]
 pub struct Collector {
     hashes: Vec<u64>,
@@ -189,10 +187,9 @@ impl Collector {
     fn enlarge(&mut self) -> Result<()> {
         let powers = Sizing { is_exact: false, ..self.sizing };
         let mut large = ParquetBloomBuilder::with_blocks(powers.num_blocks(self.most))?;
-        // The hashes are roughly in the order of their blocks. The loop adds the last hashes first
-        // and then frees their memory, while it fills the filter from its end. Where the system
-        // provides zeroed memory at the first write, the peak is less than all hashes and the whole
-        // filter.
+        // The hashes are roughly in the order of their blocks, so the loop fills the filter from
+        // its end while it frees the last hashes. If the system provides zeroed memory at the first
+        // write, the hashes and the whole filter are never in memory together.
         while !self.hashes.is_empty() {
             let keep = self.hashes.len().saturating_sub(self.max_hashes / 16 + 1);
             large.add_hashes(self.hashes.get(keep..).unwrap_or_default());
@@ -213,9 +210,8 @@ impl Collector {
         (self.hashes.len() as u64, false)
     }
 
-    /// Returns the filter of the hashes. If there are more hashes than the collector keeps, the
-    /// filter is folded to a number of blocks that is a power of two. It may then be longer than an
-    /// exact size: see [`Filter::exact_blocks`].
+    /// Returns the filter of the hashes. If there were too many hashes to keep, the number of
+    /// blocks is a power of two even if the sizing is exact: see [`Filter::exact_blocks`].
     ///
     /// # Errors
     /// Returns [`Error::Filter`] if the filter cannot be built.
@@ -235,9 +231,9 @@ impl Collector {
 }
 
 impl Filter {
-    /// Returns the exact number of blocks if the sizing is exact and the filter has another number,
-    /// or else `None`. The caller then reads the values again and adds them to a builder of the
-    /// returned size.
+    /// Returns the number of blocks that an exact sizing needs. Returns `None` if the filter has
+    /// this number, if the sizing is not exact, or if the hashes were kept. For `Some`, the caller
+    /// reads the values again and adds them to a builder of this size.
     #[must_use]
     pub fn exact_blocks(&self, sizing: &Sizing) -> Option<usize> {
         let blocks = sizing.num_blocks(self.distinct);

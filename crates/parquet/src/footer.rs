@@ -170,8 +170,8 @@ impl Footer {
     }
 
     /// Returns one list for each of `leaves`. A list holds the pair (min, max) of each row group in
-    /// PLAIN encoding, but a byte array has no length prefix. A row group whose statistics lack
-    /// `min_value` or `max_value` has no pair. The metadata are parsed once for all columns.
+    /// PLAIN encoding, but a byte array has no length prefix. A row group without a valid
+    /// `min_value` and `max_value` has no pair. The metadata are parsed once for all columns.
     #[must_use]
     pub fn ranges(&self, leaves: &[usize]) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut found = vec![Vec::new(); leaves.len()];
@@ -253,7 +253,7 @@ fn range(chunk: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((statistics.binary(6)?.to_vec(), statistics.binary(5)?.to_vec()))
 }
 
-/// Returns the first sorting column of a row group, or `None` if the row group has none.
+/// Returns the first sorting column of a row group, or `None` if it is missing or not valid.
 fn first_sorting_column(group: &Struct<'_>) -> Option<usize> {
     let order = group.list(4)?;
     let first = Struct::parse(order.elements.first()?).ok()?.0;

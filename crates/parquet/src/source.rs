@@ -39,7 +39,7 @@ impl ChunkReader for FileStart {
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         if start.checked_add(length as u64).is_none_or(|end| end > self.len_bytes) {
-            return Err(ParquetError::EOF("the file ends before the page".into()));
+            return Err(ParquetError::EOF("the file ends before the end of the page".into()));
         }
         let mut bytes = vec![0; length];
         let mut from = FromOffset { file: self.clone(), offset: start };

@@ -131,7 +131,7 @@ impl<'a> Struct<'a> {
         ids.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
     }
 
-    /// Returns the integer of 16, 32 or 64 bits in this field, or `None` if the field holds none.
+    /// Returns the integer of 16, 32 or 64 bits in this field, or `None` if there is none.
     #[must_use]
     pub fn int(&self, id: i16) -> Option<i64> {
         let field = self.get(id).filter(|field| field.kind.is_int())?;

@@ -1,4 +1,5 @@
 //! Converts values that people write as text to the plain encoding, which Parquet filters hash.
+//! Also takes values that are in plain encoding already.
 
 use std::str::FromStr;
 
@@ -110,7 +111,7 @@ impl ValueType {
     }
 }
 
-/// The conversion from text to the plain encoding.
+/// The conversion of given bytes or text to the plain encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// The given bytes are the plain encoding. The number is their required length, or `None` if
@@ -141,8 +142,9 @@ impl ColumnType<'_> {
     /// `--hex`, and `given` is the type that the user gave with `--type`.
     ///
     /// # Errors
-    /// Returns a message if `given` does not fit the column, or if text does not determine the
-    /// stored value. The message is the end of a sentence whose subject is the column.
+    /// Returns a message if `hex` is false and `given` does not fit the column. Returns a message
+    /// also if the user gave neither option and text does not determine the stored value. The
+    /// message is the end of a sentence whose subject is the column.
     pub fn encoding(self, hex: bool, given: Option<ValueType>) -> Result<Encoding, String> {
         let kind = match (hex, given) {
             (true, _) => return Ok(Encoding::plain(Some(self.physical), self.len_bytes)),
@@ -266,7 +268,7 @@ impl Encoding {
     }
 }
 
-/// Parses 32 hexadecimal digits, with or without hyphens.
+/// Parses 32 hexadecimal digits, with or without hyphens. Returns `None` for other texts.
 fn uuid(written: &[u8]) -> Option<Vec<u8>> {
     let digit = |&byte: &u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let digits = written.iter().filter(|&&byte| byte != b'-').map(digit).collect::<Option<Vec<u8>>>()?;

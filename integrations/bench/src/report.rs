@@ -20,7 +20,7 @@ const HEAD: &str =
 |--:|--:|---|--:|--:|--:|--:|--:|--:|--:|
 ";
 
-/// Returns one Markdown table for each engine. The rows must be sorted by engine.
+/// Returns one Markdown table for each engine. The rows of an engine must follow each other.
 #[must_use]
 pub fn markdown(rows: &[Row]) -> String {
     let mut text = String::new();

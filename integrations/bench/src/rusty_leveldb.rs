@@ -36,7 +36,8 @@ struct Contender {
 /// for each filter and layout to `sink`.
 ///
 /// # Panics
-/// Panics if rusty-leveldb returns an error, or a value for an absent key.
+/// Panics if `keys` is 0, if rusty-leveldb or the file system returns an error, or if rusty-leveldb
+/// returns a value for an absent key.
 pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let present = present_keys(keys);

@@ -45,14 +45,15 @@ struct Loaded {
 }
 
 /// Loads `keys` keys into one database for each filter. Measures gets of absent keys, and counts
-/// the present keys that a get does not find: first in five SSTs of level 0, then in one sorted
-/// run. Passes a row for each filter and layout to `sink`.
+/// the present keys that a get does not find. The layout is first five SSTs of level 0, then one
+/// sorted run. Passes a row for each filter and layout to `sink`.
 ///
 /// During the measured gets, filters and indexes are in a cache, and data blocks are not. All
 /// databases are open at once, and each round measures every database once.
 ///
 /// # Panics
-/// Panics if SlateDB returns an error, or a value for an absent key.
+/// Panics if `keys` is 0, if SlateDB or the file system returns an error, or if SlateDB returns a
+/// value for an absent key.
 pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     let runtime = Runtime::new().expect("a runtime");
     let dir = tempfile::tempdir().expect("a temporary folder");

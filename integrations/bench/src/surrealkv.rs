@@ -41,7 +41,8 @@ struct Contender {
 /// each filter and layout to `sink`.
 ///
 /// # Panics
-/// Panics if SurrealKV returns an error, or a value for an absent key.
+/// Panics if `keys` is 0, if SurrealKV or the file system returns an error, or if SurrealKV returns
+/// a value for an absent key.
 pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");

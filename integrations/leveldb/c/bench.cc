@@ -1,6 +1,6 @@
 // Measures gets of absent keys in LevelDB, with its own filters and with filterblock. All databases
-// are open at once, and each round measures every database once. Prints a row for each database as
-// JSON.
+// are open at once, and each round measures every database once. Prints a row for each database and
+// layout as JSON.
 //
 // LevelDB compacts in the background, and even gets can start a compaction. So an environment
 // delays background work while the benchmark loads and measures runs.

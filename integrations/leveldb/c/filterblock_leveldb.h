@@ -27,7 +27,8 @@ typedef struct filterblock_leveldb filterblock_leveldb;
 
 /* The counts since filterblock_leveldb_new. */
 typedef struct filterblock_leveldb_counts {
-    /* The number of filters that were built: one for each 2 KiB of data. */
+    /* The number of filters that were built: one for each 2 KiB of an SST in which a data block
+     * begins. */
     uint64_t filters_built;
     /* The number of filters that could not be built, for example because of too little memory, a
      * failed self-check, an FPR that is too low for the number of keys, or no keys. They answer

@@ -32,9 +32,9 @@ pub struct Counts {
     pub built_keys: u64,
     /// The total length of these filters in bytes.
     pub built_bytes: u64,
-    /// The number of filters that could not be built for any reason, such as too little memory, too
-    /// many keys for the requested FPR, a failed self-check, or invalid offsets of keys. The
-    /// always-maybe filter replaces each of them.
+    /// The number of filters that could not be built. Reasons are, for example, too little memory,
+    /// too many keys for the requested FPR, a failed self-check, or invalid offsets of keys. The
+    /// always-maybe filter replaces each of these filters.
     pub failed_builds: u64,
     /// The number of queries that were answered "maybe" because the length, the checksum or the
     /// shape of the filter is wrong. The bytes are damaged, or they are a filter of another policy,

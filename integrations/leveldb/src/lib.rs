@@ -21,9 +21,9 @@
 //!
 //! # Who verifies what
 //!
-//! These engines build one filter for each 2 KiB of a file. It has the keys of the data blocks that
-//! begin there: about 35 keys with blocks of 4 KiB and values of 100 bytes. The engines read all
-//! filters of a file without verifying a checksum. So each filter has the compact form
+//! These engines build one filter for each 2 KiB of a file. The filter has the keys of the data
+//! blocks that begin there: about 35 keys with blocks of 4 KiB and values of 100 bytes. The engines
+//! read all filters of a file without verifying a checksum. So each filter has the compact form
 //! ([`filterblock::compact`]), and each query verifies its CRC-32. A damaged filter answers
 //! "maybe", and [`Counters`] counts the query. The engines' own filters may deny present keys after
 //! damage.

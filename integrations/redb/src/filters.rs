@@ -1,5 +1,5 @@
 //! Keeps the filters of all keys. The first filter was built from the database or loaded from a
-//! file. Each further filter has the next 65,536 or more new keys. The newest keys are kept as
+//! file. Each further filter has the next 65,536 or more inserted keys. The newest keys are kept as
 //! hashes.
 
 use std::collections::HashSet;
@@ -47,7 +47,7 @@ struct State {
     slots: Vec<FilterSlot>,
     /// The generation of the first filter.
     generation: [u8; 16],
-    /// The hashes of keys that are not yet in a filter of the set.
+    /// The hashes of the keys that were inserted since the last filter was built or loaded.
     fresh: HashSet<u64>,
 }
 

@@ -19,7 +19,7 @@ fn insert(db: &FilteredDb, numbers: impl IntoIterator<Item = u32>) {
     writer.commit().unwrap();
 }
 
-/// Returns the number of keys that a read does not find.
+/// Returns the number of keys whose value a read does not find.
 fn missing(db: &FilteredDb, numbers: impl IntoIterator<Item = u32>) -> usize {
     let reader = db.begin_read().unwrap();
     let found = |number: u32| reader.get(&key(number)).unwrap() == Some(number.to_le_bytes().to_vec());

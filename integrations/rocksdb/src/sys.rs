@@ -99,8 +99,8 @@ impl Counters {
         counts
     }
 
-    /// Returns the reason for the last failure to build or open a filter. Returns an empty text if
-    /// there was none.
+    /// Returns the reason for the last failure to build or open a filter, cut to 1,023 bytes.
+    /// Returns an empty text if there was no failure.
     #[must_use]
     pub fn last_error(&self) -> String {
         let mut message = [0; MESSAGE_LEN];
@@ -144,7 +144,7 @@ impl std::error::Error for InvalidSettings {}
 ///
 /// # Safety
 /// `options` must come from `rocksdb_block_based_options_create` of the `librocksdb-sys` that this
-/// crate is built with, and must not be used by another thread during the call.
+/// crate is built with. No other thread may use `options` during the call.
 pub unsafe fn install(
     options: *mut rocksdb_block_based_table_options_t,
     settings: &Settings,

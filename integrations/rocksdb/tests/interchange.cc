@@ -1,7 +1,7 @@
 // Tests that the command `filterblock` reads SSTs of RocksDB with filters of filterblock, and that
 // databases change between RocksDB's own filters and filterblock's without a loss.
 //
-// With a folder as argument, it also copies the SSTs to the folder, as golden files.
+// With a folder as argument, the test also copies the SSTs to the folder, as golden files.
 #include <fstream>
 
 #include "../../cxx/command.h"

@@ -8,8 +8,8 @@ use slatedb::{BloomFilterPolicy, Filter, FilterBuilder, FilterPolicy, FilterQuer
 
 use crate::counters::Counters;
 
-/// A Bloom filter that answers "maybe" for every key, even in SlateDB's own policy: two bytes with
-/// the number of probes, which is 0, and one byte of bits.
+/// A Bloom filter that answers "maybe" for every key, even in SlateDB's own policy. It has two
+/// bytes with the number of probes, which is 0, and one byte of bits.
 const ALWAYS_MAYBE: [u8; 3] = [0, 0, 0xff];
 
 /// A policy that reads filters like SlateDB's own policy, and gives new SSTs [`ALWAYS_MAYBE`].

@@ -84,7 +84,7 @@ impl Builder {
 }
 
 impl slatedb::FilterBuilder for Builder {
-    /// Adds the key of an entry of any type: a value, a merge operand or a tombstone.
+    /// Adds an entry of any type: a value, a merge operand or a tombstone.
     fn add_entry(&mut self, entry: &RowEntry) {
         if self.incomplete.is_none()
             && let Err(error) = self.add_key(&entry.key)

@@ -18,7 +18,7 @@ pub(crate) const TABLE_ID: [u8; 16] = *b"SlateDB SST file";
 /// as a filter of keys.
 pub(crate) const RANGES_TABLE_ID: [u8; 16] = *b"SlateDB SST rngs";
 
-/// A function that chooses the filter of an SST by its number of keys.
+/// A function that chooses the filter of an SST by the number of keys and prefixes in the filter.
 pub(crate) type Choice = Arc<dyn Fn(u64) -> Option<FilterSpec> + Send + Sync>;
 /// A function that receives the reason why a filter cannot be built or used.
 pub(crate) type Handler = Arc<dyn Fn(&filterblock::Error) + Send + Sync>;

@@ -20,9 +20,9 @@ pub struct Counts {
     /// The number of decoded filters of a newer format version, or with a feature that this version
     /// does not read.
     pub unsupported: u64,
-    /// The number of decoded filters that are sound, but not as the policy expects: they have
-    /// another hash function, seed or secret, lack the expected prefixes, or belong to another
-    /// program.
+    /// The number of decoded filters that are sound, but not as the policy expects. For example,
+    /// they have another hash function, seed or secret, lack the expected prefixes, or belong to
+    /// another program.
     pub unexpected: u64,
     /// The number of filters that did not fit in memory when they were decoded.
     pub out_of_memory: u64,

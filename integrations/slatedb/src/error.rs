@@ -27,14 +27,15 @@ pub enum Error {
         /// The path of the record in the object store.
         record: String,
     },
-    /// SSTs have no usable filter of the policy. For example, a process wrote them with another
-    /// list of policies, they are older than the policy, or their filters are damaged.
+    /// SSTs have no usable filter of the policy, or no usable range filter. For example, a process
+    /// wrote them with another list of policies, they are older than the policy, or their filters
+    /// are damaged.
     Ssts {
         /// The name of the policy.
         policy: String,
         /// The number of SSTs in the manifest.
         num_ssts: usize,
-        /// The SSTs without a usable filter.
+        /// The SSTs without a usable filter or range filter.
         without: Vec<SstReport>,
     },
     /// A request to the object store failed.

@@ -49,8 +49,8 @@ impl Opened {
         }
     }
 
-    /// Returns whether the policy is for queries like `target`: the policy for ranges is only for
-    /// ranges, and the other policy is for all other queries.
+    /// Returns whether the policy is for queries like `target`. The policy for ranges is only for
+    /// ranges. The policy for keys and prefixes is for all other queries.
     fn is_for(&self, target: &FilterTarget) -> bool {
         matches!(target, FilterTarget::Range { .. }) == self.0.config.ranges.is_some()
     }

@@ -20,8 +20,8 @@ use crate::policy::Policy;
 /// [`record_or_compare`](Self::record_or_compare) and [`inspect`](Self::inspect).
 ///
 /// All processes need the same hasher and the same prefixes. Either all processes have range
-/// filters, or none. They may have different specifications, because each filter states its own
-/// kind and size.
+/// filters, or none. The processes may have different specifications, because each filter states
+/// its own kind and size.
 ///
 /// A clone shares the counts.
 #[derive(Clone)]
@@ -46,9 +46,9 @@ impl Filters {
         Self::by_num_keys(move |_| Some(spec))
     }
 
-    /// Chooses the filter of each SST by its number of keys. If the filter has prefixes, they
-    /// count, too. If `choice` returns `None`, the SST gets an always-maybe filter. It takes 60
-    /// bytes, or more with prefixes.
+    /// Chooses the filter of each SST by the number of keys and prefixes in the filter. If `choice`
+    /// returns `None`, the SST gets an always-maybe filter. It takes 60 bytes, or more with
+    /// prefixes.
     ///
     /// SlateDB builds no filter for an SST with fewer rows than its setting `min_filter_keys`.
     ///
@@ -97,7 +97,7 @@ impl Filters {
 
     /// Adds a range filter to every SST, so that `scan` of a short range can skip SSTs without a
     /// key in the range. The range filter is separate from the filter of keys, and gets do not use
-    /// it. A scan reads every SST that has no range filter.
+    /// it. Without a range filter, every `scan` that overlaps the SST's key range reads the SST.
     ///
     /// `spec` states the length of the ranges and the FPR. `grafite:L=16:fpr=0.01` takes about 12.7
     /// bits per key, and `grafite:L=1024:fpr=0.01` takes about 18.7. The FPR of longer ranges is

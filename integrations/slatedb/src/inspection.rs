@@ -32,7 +32,7 @@ impl Inspection {
     /// setting of this name.
     ///
     /// # Errors
-    /// Returns [`Error::Ssts`] with the SSTs that have no usable filter.
+    /// Returns [`Error::Ssts`] with the SSTs that fail this check.
     pub fn check(&self, min_filter_keys: u32) -> Result<()> {
         let is_expected = |sst: &SstReport, filter: &SstFilter| match filter {
             SstFilter::Usable => true,

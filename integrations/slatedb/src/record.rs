@@ -19,9 +19,9 @@ impl Filters {
     /// is no such object. Otherwise compares them with the record.
     ///
     /// Call this function before you open the database, in every writer, reader, compactor and
-    /// worker. The check detects a process with another hasher, other prefixes, another format
-    /// version, or with range filters where others have none. It cannot detect a process that does
-    /// not call it: see [`inspect`](Self::inspect). The record does not state the specification,
+    /// worker. The function compares the hasher, the format version, the name of the extractor, and
+    /// whether filters have keys, prefixes and ranges. It cannot detect a process that does not
+    /// call it: see [`inspect`](Self::inspect). The record does not state the specification,
     /// because processes may have different specifications.
     ///
     /// To change the policies, stop all processes, delete the object, and start them with the new

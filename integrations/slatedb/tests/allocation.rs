@@ -1,4 +1,4 @@
-//! Tests that decoding a filter copies its bytes once, and that a query copies nothing.
+//! Tests that decoding a filter copies its bytes once, and that a query allocates nothing.
 #![allow(unsafe_code, reason = "a global allocator needs unsafe code")]
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -33,13 +33,13 @@ pub struct Counts {
     pub built_keys: u64,
     /// The total length of these filters in bytes.
     pub built_bytes: u64,
-    /// The number of filters that could not be built for any reason, such as too little memory, too
-    /// many keys for the requested FPR, or a failed self-check. The always-maybe filter replaces
-    /// each of them.
+    /// The number of filters that could not be built. Reasons are, for example, too little memory,
+    /// too many keys for the requested FPR, or a failed self-check. The always-maybe filter
+    /// replaces each of these filters.
     pub failed_builds: u64,
-    /// The number of queries that were answered "maybe" because the bytes are damaged, are not a
-    /// filter block, have no keys, or are not a filter of whole keys in one piece. Filters that
-    /// could not be opened for another reason also count here.
+    /// The number of queries that were answered "maybe" because the bytes are damaged or are not a
+    /// filter block. Sound filters without keys, of prefixes only, or in partitions count here,
+    /// too. So do filters that could not be opened for another reason.
     pub damaged: u64,
     /// The number of queries that were answered "maybe" because a newer version of filterblock
     /// wrote the filter.

@@ -64,7 +64,7 @@ pub(crate) fn ask(bytes: &[u8], policy: u64, expected: &Expected<'_>, hash: KeyH
     }
 }
 
-/// Asks a filter whose trailer the thread does not have, and keeps the trailer.
+/// Asks a filter whose trailer the thread does not keep for this policy, and keeps the trailer.
 #[cold]
 fn ask_unknown(bytes: &[u8], policy: u64, checksum: u32, expected: &Expected<'_>, hash: KeyHash) -> Result<bool> {
     let trailer = VerifiedTrailer::read(bytes, expected)?;

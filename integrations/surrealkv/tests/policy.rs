@@ -1,5 +1,6 @@
-//! Tests the policy alone: the contract of the trait, the sizes of filters, specifications that it
-//! does not accept, damaged and unexpected filters, arbitrary bytes, and many threads.
+//! Tests the policy alone: the contract of the trait, the sizes of filters, and specifications
+//! that it does not accept. Also tests damaged and unexpected filters, arbitrary bytes, and many
+//! threads.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 use std::sync::Arc;
@@ -158,7 +159,7 @@ fn filters_with_an_unexpected_trailer_answer_maybe() {
 
 #[test]
 fn many_threads_and_filters_agree() {
-    // There are more filters than a thread keeps trailers.
+    // There are more filters than trailers that a thread keeps.
     let policy = Arc::new(policy("bumped-ribbon:7"));
     let keys = keys(1_500);
     let filters: Vec<Vec<u8>> = keys.iter().map(|key| policy.create_filter(std::slice::from_ref(key))).collect();

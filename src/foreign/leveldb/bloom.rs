@@ -95,7 +95,7 @@ impl<'a> LevelDbBloom<'a> {
         }
     }
 
-    /// Returns the filter's properties. This reads all bytes of the filter.
+    /// Returns the filter's properties. Reads all bytes of the filter.
     #[must_use]
     pub fn info(&self) -> ForeignFilterInfo {
         const KIND: &str = "leveldb-bloom";

@@ -160,7 +160,7 @@ impl LevelDbFilterBlockBuilder {
         Ok(())
     }
 
-    /// Adds a user key to the current data block.
+    /// Adds a user key of the current data block to the filter of this data block.
     pub fn add(&mut self, key: &[u8]) {
         self.pending.add(key);
     }

@@ -33,7 +33,7 @@ impl Policy {
     }
 
     /// Returns whether `filter` may contain `key`. A filter in the compact form answers "maybe" if
-    /// it is damaged or its keys were hashed by another hasher.
+    /// [`Self::can_use`] returns `false`.
     #[inline]
     pub(super) fn may_contain(&self, filter: &[u8], key: &[u8]) -> bool {
         match self {

@@ -248,9 +248,10 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
 
     /// Returns whether the table may contain `user_key`, as LevelDB answers with its bytewise
     /// comparator. A key after the last data block is absent. For any other key, the filter of the
-    /// data block that would hold the key answers. If the keys do not ascend bytewise, all filters
-    /// answer. If both forms of the keys are possible, the answer is "absent" only if it is
-    /// "absent" in both forms. If no form is possible, and after an error, the answer is "maybe".
+    /// data block that would hold the key answers. Without such a filter, the answer is "maybe". If
+    /// the keys do not ascend bytewise, all filters answer. If both forms of the keys are possible,
+    /// the answer is "absent" only if it is "absent" in both forms. If no form is possible, and
+    /// after an error, the answer is "maybe".
     #[must_use]
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         self.readings.is_empty() || self.readings.iter().any(|reading| self.ask(*reading, user_key))
@@ -317,8 +318,9 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     }
 
     /// Returns the number of filters that are not empty, and the number of unusable filters among
-    /// them. An unusable filter is damaged, or its keys were hashed by another hasher; the bytes do
-    /// not show which of the two. The method may read all filters.
+    /// them. It counts only filters of a known policy with valid offsets. An unusable filter is
+    /// damaged, or its keys were hashed by another hasher; the bytes do not show which of the two.
+    /// The method may read all filters.
     #[must_use]
     pub fn count_unusable_filters(&self) -> (u64, u64) {
         let Some(block) = self.known_filter_block() else { return (0, 0) };

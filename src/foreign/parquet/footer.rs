@@ -6,8 +6,8 @@
 //! Metadata and filters have no checksums, so damage that still parses goes unnoticed.
 //!
 //! This module has its own metadata parser. The parser needs only three lists: row groups, column
-//! chunks and the names of a path. It checks these lists against this crate's own limits. Even with
-//! all features off, the crate `parquet` has 26 packages (docs/DESIGN.md).
+//! chunks and the names of a path. Even with all features off, the crate `parquet` has 26 packages
+//! (docs/DESIGN.md).
 
 use std::ops::Range;
 
@@ -191,7 +191,8 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
     /// Opens a file and reads its metadata.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the metadata are damaged, and `Unsupported` if they are encrypted.
+    /// Returns `Corrupt` if the bytes are not a Parquet file or the metadata are damaged, and
+    /// `Unsupported` if the metadata are encrypted.
     pub fn open(bytes: D) -> Result<Self> {
         let file = bytes.as_ref();
         let too_short = Error::Corrupt { field: Field::Length, offset: 0 };
@@ -227,7 +228,7 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
     ///
     /// # Errors
     /// Returns `Corrupt` if the location or the header is invalid or the bits are incomplete, and
-    /// `Unsupported` for another kind of filter.
+    /// `Unsupported` for another algorithm, hash or compression.
     pub fn filter(&self, chunk: &ParquetColumnChunk) -> Result<Option<ParquetBloom<'_>>> {
         let Some(range) = self.metadata.filter_range(chunk)? else { return Ok(None) };
         let bytes = slice(self.bytes.as_ref(), &range);

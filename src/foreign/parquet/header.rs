@@ -69,7 +69,6 @@ fn member(reader: &mut Reader<'_>) -> Result<i16> {
     let (mut last, mut found) = (0, None);
     while let Some((number, kind)) = reader.field(&mut last)? {
         reader.skip(kind)?;
-        // A second member is an error.
         if found.replace(number).is_some() {
             return Err(reader.corrupt());
         }

@@ -154,7 +154,7 @@ impl<'a> ParquetBloom<'a> {
         self.kernel.num_denied(self.blocks, hashes)
     }
 
-    /// Returns the number of blocks of 32 bytes. It is 0 if every answer is "maybe".
+    /// Returns the number of blocks of 32 bytes. It is 0 for invalid bits: see [`Self::new`].
     #[must_use]
     pub fn num_blocks(&self) -> usize {
         self.blocks.len()
@@ -174,13 +174,14 @@ impl<'a> ParquetBloom<'a> {
         }
     }
 
-    /// Returns the bits without the header. They are empty if every answer is "maybe".
+    /// Returns the bits without the header. The result is empty for invalid bits: see
+    /// [`Self::new`].
     #[must_use]
     pub fn bits(&self) -> &'a [u8] {
         self.blocks.as_flattened()
     }
 
-    /// Returns the filter's properties. This reads all bytes of the filter.
+    /// Returns the filter's properties. Reads all bytes of the filter.
     #[must_use]
     pub fn info(&self) -> ForeignFilterInfo {
         const KIND: &str = "parquet-split-block";

@@ -13,7 +13,7 @@ const MAX_DEPTH: u32 = 32;
 /// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
-    /// A flag. In a field, the type code contains its value. In a list, its value is a byte.
+    /// A flag. In a field, the type code contains its value. In a list or map, its value is a byte.
     Bool(bool),
     I8,
     /// An integer of 16, 32 or 64 bits. All are varints.

@@ -14,9 +14,9 @@ const MOST_BITS_PER_KEY: f64 = 100.0;
 /// The options of a filter. They mean the same as in RocksDB.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RocksDbFilterOptions {
-    /// The layout. As in RocksDB, the result for `Ribbon128` is a `FastLocalBloom` filter in two
-    /// cases: for more than 950 million keys, and for few keys if the Bloom filter is shorter. A
-    /// failed build has this result too: see [`RocksDbFilterBuilder::finish`].
+    /// The layout. As in RocksDB, `Ribbon128` gives a `FastLocalBloom` filter for more than 950
+    /// million keys, and for few keys if the Bloom filter is shorter. A failed build has this
+    /// result too: see [`RocksDbFilterBuilder::finish`].
     pub kind: RocksDbFilterKind,
     /// Bits per key, as given to RocksDB's policy. As in RocksDB, a value from 0.5 to 1 counts as
     /// 1, and a value above 100 or a NaN counts as 100. For a value below 0.5, RocksDB writes no
@@ -63,8 +63,9 @@ impl RocksDbFilterBuilder {
     }
 
     /// Adds a key or a prefix. Add keys and prefixes in the order of the table, because the first
-    /// one decides the seed and the size of a ribbon filter. If the same key or prefix is added
-    /// several times in a row, it counts once.
+    /// one decides the seed and the size of a ribbon filter. A key or prefix that equals the one
+    /// added just before does not count. Do not add a prefix that equals the prefix before it, even
+    /// if a key lies between: RocksDB leaves it out.
     pub fn add(&mut self, key: &[u8]) {
         let hash = match self.options.kind {
             RocksDbFilterKind::LegacyBloom => hash32::rocksdb(key).into(),

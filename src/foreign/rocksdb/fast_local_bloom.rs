@@ -77,8 +77,8 @@ pub(super) struct FastLocalBloom<'a> {
 impl<'a> FastLocalBloom<'a> {
     /// Returns the filter in `payload`. It ignores bytes after the last whole line.
     ///
-    /// Returns `None` in three cases: a line does not have 64 bytes; the payload has no whole line,
-    /// or 4 GiB or more; or the number of probes is not 1 to 30.
+    /// Returns `None` if a line does not have 64 bytes, or if the number of probes is not 1 to 30.
+    /// Also returns `None` if the payload has no whole line, or has 4 GiB or more.
     pub(super) fn new(payload: &'a [u8], line_and_probes: u8) -> Option<Self> {
         // The upper three bits are the length of a line, 0 for 64 bytes. So a longer line reads as
         // too many probes.

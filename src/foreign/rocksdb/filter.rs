@@ -1,5 +1,5 @@
-//! Reads any filter of RocksDB. The five bytes of its trailer say how to read the bytes before
-//! them.
+//! Reads full filters and filter partitions of RocksDB. The five bytes of the trailer say how to
+//! read the bytes before them.
 //!
 //! | First byte | Kind | The other four bytes |
 //! |---|---|---|
@@ -63,7 +63,8 @@ impl<'a> RocksDbFilter<'a> {
         }
     }
 
-    /// Returns the layout, or `None` if every key has the same answer.
+    /// Returns the layout. Returns `None` for five bytes or fewer, for an always-maybe filter, and
+    /// for reserved or inconsistent values. Every key then has the same answer.
     #[must_use]
     pub fn kind(&self) -> Option<RocksDbFilterKind> {
         match self.rule {
@@ -118,7 +119,7 @@ impl<'a> RocksDbFilter<'a> {
         }
     }
 
-    /// Returns the filter's properties. This reads all bytes of the filter.
+    /// Returns the filter's properties. May read all bytes of the filter.
     #[must_use]
     pub fn info(&self) -> ForeignFilterInfo {
         match self.rule {

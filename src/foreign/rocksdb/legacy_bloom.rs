@@ -84,12 +84,12 @@ impl<'a> LegacyBloom<'a> {
 
     /// Returns the false-positive rate of a line. With many bits per key, this rate is far above
     /// the rate of independent probes: 0.28 % instead of 0.03 % at 18 bits per key. `keys` is the
-    /// number of keys in the line.
+    /// mean number of keys per line.
     ///
-    /// There are two reasons. First, if the step of a key is a multiple of `2^j`, its probes return
-    /// to the first bit after `m / 2^j` probes in a line of `m` bits. The key then has at most
-    /// `m / 2^j` distinct bits. Second, a line of `m` bits has only `m^2` pairs of first bit and
-    /// step. The pair of a present key always passes, and so does the pair that visits the same
+    /// There are two reasons. Let the line have `m` bits. First, the step of a key may be a
+    /// multiple of `2^j`. The probes then return to the first bit after `m / 2^j` probes, so the
+    /// key has at most `m / 2^j` distinct bits. Second, the line has only `m^2` pairs of first bit
+    /// and step. The pair of a present key always passes, and so does the pair that visits the same
     /// bits in reverse order. A pair that begins a few steps before or after one of these two pairs
     /// passes if its other bits are set by chance.
     fn line_rate(&self, line: &[u8], keys: f64) -> f64 {

@@ -1,5 +1,5 @@
-//! Reads partitioned filters. Each entry of the partition index has a key: the last key of a
-//! partition, or a key between this last key and the first key of the next partition.
+//! Reads partitioned filters. The key of an entry in the partition index is the last key of a
+//! partition, or lies between this key and the first key of the next partition.
 
 use std::ops::Range;
 
@@ -17,7 +17,8 @@ pub(super) struct PartitionIndex {
     offset: u64,
     values: Values,
     keys: KeyForm,
-    /// Whether the keys of the index ascend bytewise. If not, a query asks all partitions.
+    /// Whether the comparator is bytewise and the keys of the index ascend. If not, a query asks
+    /// all partitions.
     is_searchable: bool,
     len: u64,
     last: Option<BlockHandle>,

@@ -32,11 +32,11 @@ impl Policy {
         }
     }
 
-    /// Checks a filter of the table, which begins at `offset` of the file.
+    /// Checks a filter of the table that begins at `offset` of the file. Keeps the hasher of the
+    /// first filter block of this crate.
     ///
     /// # Errors
-    /// Returns an error if a filter block of this crate is damaged or of a newer version. Every
-    /// filter of RocksDB passes.
+    /// Returns the errors of [`NativeFilters::check`]. Every filter of RocksDB passes.
     pub(super) fn check(&mut self, filter: &[u8], offset: u64) -> Result<()> {
         if let Self::Native(known) = self {
             let found = NativeFilters::check(filter, offset)?;

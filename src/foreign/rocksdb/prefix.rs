@@ -1,4 +1,5 @@
-//! Takes the prefixes of keys that RocksDB adds to filters for prefix seeks.
+//! Takes the prefixes of keys as RocksDB's own extractors do. RocksDB adds the prefixes to filters
+//! for prefix seeks.
 
 /// A prefix extractor that RocksDB provides. The rules of an application's own extractor are
 /// unknown, so the answer for its prefixes is always "maybe".

@@ -36,7 +36,7 @@ pub enum RocksDbIndexKind {
 }
 
 /// The properties of a table that matter to its filters. Invalid UTF-8 in a string is replaced. A
-/// missing string is empty, and a missing number is 0.
+/// missing string is empty, a missing number is 0, and a missing public Boolean is `true`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RocksDbProperties {
@@ -88,8 +88,8 @@ impl RocksDbProperties {
     }
 
     /// Reads the properties of a table that got a sequence number after it was written. Returns
-    /// `None` if the block has no such number or is compressed, or if the checksum is wrong even
-    /// with zeros in place of the number.
+    /// `None` if the block is invalid or compressed, or if it has no such number. Also returns
+    /// `None` if the checksum is wrong even with zeros in place of the number.
     fn read_ingested(blocks: &Blocks<'_>, handle: BlockHandle) -> Option<Result<Self>> {
         let (stored, covered, checksum) = blocks.split(handle).ok()?;
         let mut place = None;

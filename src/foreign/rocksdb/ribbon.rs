@@ -1,9 +1,9 @@
 //! Reads and builds RocksDB's ribbon filter, `Standard128Ribbon`. Its layout is that of
 //! [`FilterKind::Ribbon`](crate::FilterKind), but the rows of keys are computed in another way.
 //!
-//! Each block of 128 slots has a word of 128 bits for each column. The first blocks have one column
-//! less. The trailer has the seed number and the number of blocks. The number of columns follows
-//! from the length.
+//! Each block of 128 slots has a word of 128 bits for each column. The first blocks can have one
+//! column less. The trailer has the seed number and the number of blocks. The number of columns
+//! follows from the length.
 
 mod build;
 

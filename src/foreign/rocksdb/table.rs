@@ -5,8 +5,9 @@
 //! data block*  filter | (filter partition* partition index)  index  dictionary  range deletions
 //! properties  metaindex  footer
 //! ```
-//! Not every table has every part. The metaindex names the parts. The properties say whether
-//! filters hold whole keys, prefixes or both.
+//! Not every table has every part. The footer locates the metaindex and, in format versions below
+//! 6, the index. The metaindex locates all other parts except data blocks and filter partitions.
+//! The properties say whether filters hold whole keys, prefixes or both.
 
 use std::ops::Range;
 
@@ -105,7 +106,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     /// Returns `Corrupt` or `ChecksumMismatch` if footer, metaindex, properties, a filter or the
     /// partition index are damaged. Returns `Unsupported` for an unknown version, checksum type,
     /// index type or block feature, and if one of these parts is compressed. Returns `Filter` if a
-    /// filter block of this crate is damaged or of a newer version.
+    /// filter block of this crate does not open, for example because it is damaged or of a newer
+    /// version.
     pub fn open(bytes: D) -> Result<Self> {
         let file = bytes.as_ref();
         let footer = Footer::read(file)?;
@@ -122,8 +124,9 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     }
 
     /// Returns whether the table may contain `user_key` (without timestamp), as RocksDB's filters
-    /// answer a get. If the filters have whole keys, they are asked for the whole key, and
-    /// otherwise for its prefix. Without a known filter, and after an error, the answer is "maybe".
+    /// answer a get. If the filters have whole keys, they are asked for the whole key. Otherwise
+    /// [`Self::prefix_may_match`] answers. Without a known filter, and after an error, the answer
+    /// is "maybe".
     #[must_use]
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         if self.properties.whole_key_filtering { self.ask(user_key, user_key) } else { self.prefix_may_match(user_key) }
@@ -144,8 +147,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     }
 
     /// Returns whether the table may contain a key with the prefix of `seek_key`, as RocksDB
-    /// answers for a prefix seek. The answer is "maybe" if the key has no prefix, or if the table
-    /// has no known filter with prefixes of a known extractor.
+    /// answers for a prefix seek. The answer is "maybe" if the key has no prefix, if the table has
+    /// no known filter with prefixes of a known extractor, and after an error.
     #[must_use]
     pub fn prefix_may_match(&self, seek_key: &[u8]) -> bool {
         let prefix = self.properties.extractor().and_then(|extractor| extractor.prefix(seek_key));
@@ -177,8 +180,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         self.bytes.as_ref().get(start..end)
     }
 
-    /// Returns the properties of a filter of the table, given its bytes. The method reads all of
-    /// these bytes.
+    /// Returns the properties of a filter of the table, given its bytes. The method may read
+    /// all of these bytes.
     #[must_use]
     pub fn filter_info(&self, filter: &[u8]) -> ForeignFilterInfo {
         match self.policy {
@@ -317,7 +320,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         Ok(found.len)
     }
 
-    /// Reads every block, and asks the table for every key of the data blocks.
+    /// Verifies every block that opening did not verify, and asks the table for every key of the
+    /// data blocks. Does not read the partitions of a filter of an unknown policy.
     ///
     /// # Errors
     /// Returns the error of the first block that is damaged or has an unsupported layout or

@@ -151,8 +151,8 @@ impl Writer {
     }
 
     /// Checks that no earlier failure forbids writes, and that the file's length, header and state
-    /// are those that this writer last read or wrote. A writer must not add its pages to another filter. It must not
-    /// add them to an older copy either, because the copy lacks synced keys.
+    /// are those that this writer last read or wrote. A writer must not add its pages to another
+    /// filter. It must not add them to an older copy either, because the copy lacks synced keys.
     fn check(&mut self) -> Result<()> {
         if let Some(reason) = &self.poisoned {
             return Err(Error::Poisoned { reason: reason.clone() });

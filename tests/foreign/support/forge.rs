@@ -135,7 +135,7 @@ pub fn parquet_file(columns: &[(&[&str], Vec<u8>, bool)]) -> Vec<u8> {
         chunks.extend([&[0x15, 0, 0x16, 2, 0x16, 2, 0x16, 2, 0x26, 8, 0x56][..], &varint(offset * 2), &[0]].concat());
         chunks.extend(if *is_encrypted { &[0x5c, 0x1c, 0, 0, 0][..] } else { &[0] });
     }
-    // Field 4 is a list of one row group. Its field 1 is a list of column chunks.
+    // Field 4 is a list of one row group. Field 1 of the row group is a list of column chunks.
     let metadata = [&[0x49, 0x1c, 0x19, (columns.len() as u8) << 4 | 12][..], &chunks, &[0, 0]].concat();
     bytes.extend(&metadata);
     bytes.extend((metadata.len() as u32).to_le_bytes());

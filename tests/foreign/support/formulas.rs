@@ -106,7 +106,6 @@ fn fast_local_bloom(payload: &[u8], trailer: &[u8], h: u64) -> bool {
     })
 }
 
-/// Returns the seed with this number.
 fn ribbon_seed(number: u8) -> u64 {
     let t = u64::from(number).wrapping_mul(0xc782_19a2_3eea_dd03);
     (t ^ (t & 0xf0f0_f0f0_f0f0_f0f0) >> 4) & 0xffff_ffff

@@ -32,7 +32,6 @@ pub struct Case {
     pub fields: Value,
 }
 
-/// Returns all cases of a folder.
 pub fn cases(folder: &'static str) -> Vec<Case> {
     let list: Value = serde_json::from_slice(&file(folder, "cases.json")).unwrap();
     let Value::Array(list) = list else { panic!("{folder}: cases.json is not a list") };
@@ -80,7 +79,7 @@ impl Case {
         self.scheme("start").wrapping_add(self.scheme("step").wrapping_mul(i))
     }
 
-    /// Returns the key that is made from `v`. Only keys of varying length depend on `i`.
+    /// Returns the key that is made from `v`, or from `i` for keys of varying length.
     fn key_of(&self, v: u64, i: u64) -> Vec<u8> {
         match self.fields["keys"]["kind"].as_str().unwrap() {
             "dec" => format!("{}{v:08}", self.fields["keys"]["prefix"].as_str().unwrap()).into_bytes(),
@@ -144,7 +143,7 @@ impl Case {
         (0..).zip(self.absent_keys()).map(absent).collect()
     }
 
-    /// Returns a number as its column stores it, or `None` for a column of bytes.
+    /// Returns a number as its column stores it, or `None` for a BYTE_ARRAY column.
     fn plain(&self, v: u64) -> Option<Vec<u8>> {
         match self.text("column") {
             "i64" => Some(v.to_le_bytes().to_vec()),
@@ -187,13 +186,11 @@ pub fn rows(folder: &str, name: &str) -> Vec<Vec<String>> {
     lines.map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
-/// Parses pairs of hexadecimal digits into bytes.
 pub fn from_hex(text: &str) -> Vec<u8> {
     let digits: Vec<u32> = text.chars().map(|c| c.to_digit(16).unwrap()).collect();
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
 
-/// Parses a number in hexadecimal digits.
 pub fn hex_number(text: &str) -> u64 {
     u64::from_str_radix(text, 16).unwrap()
 }

@@ -79,8 +79,7 @@ impl Contender {
         keys <= self.max_keys
     }
 
-    /// Measures the build and the queries of a new filter. A panic of another crate becomes an
-    /// error.
+    /// Measures the build and the queries of a new filter. A panic becomes an error.
     pub(super) fn pass(&self, work: &Work) -> Result<Pass, String> {
         let pass = self.pass;
         let outcome = catch_unwind(|| pass(work, self.asked_part)).unwrap_or_else(|_| Err("it panics".into()));

@@ -2,8 +2,8 @@
 //!
 //! Keys are random numbers below 2^60. Queries ask for ranges without a key: uniform ranges, and
 //! ranges that end one below a key, where filters of prefixes fail. Queries also ask for ranges
-//! that hold a key at a random position. The filter must not deny these. Denials are counted, and
-//! are an error except for filters of other crates that are known to deny keys.
+//! that hold a key at a random position. The filter must not deny these. Denials are counted. They
+//! are an error, except for DIVA and SuRF.
 
 mod filters;
 
@@ -163,7 +163,7 @@ impl Answers {
 }
 
 /// Measures the build and the queries of a new filter. Asks for the first `1 / asked_part` of the
-/// ranges of each sort, but for at least one.
+/// ranges of each sort, but for at least one, if there is one.
 fn pass<F: RangeFilter>(work: &Work, asked_part: usize) -> Result<Pass, String> {
     let start = process_time();
     let mut filter = F::build(black_box(&work.keys), work.range_len)?;

@@ -26,7 +26,7 @@ const BEGIN: &str = "<!-- generated: ";
 ///
 /// # Errors
 /// Returns an error if a file cannot be read or written, or if the CSV has no measurements. Returns
-/// an error if a marker of the page is unknown or has no end.
+/// an error if a marker of the page is unknown or incomplete, or has no end.
 pub fn write(args: &Report) -> Result<(), String> {
     if let Ok((machine, rows)) = csv_file::read(&args.csv)
         && !rows.is_empty()

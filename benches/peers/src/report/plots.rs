@@ -139,7 +139,8 @@ fn ticks(axis: &Axis) -> Vec<f64> {
     (-9..10).flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power))).filter(within).collect()
 }
 
-/// Writes a tick of 1, 2, 3 or 5 times a power of ten with the decimals that it needs.
+/// Formats a value. A value of 0, or from 1 on, has no decimals. Another value has as many decimals
+/// as its first digit needs.
 fn plain(value: f64) -> String {
     let decimals = if value >= 1.0 || value <= 0.0 { 0.0 } else { (-value.log10() - 1e-9).ceil() };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most nine")]

@@ -45,7 +45,7 @@ fn filters(rows: &[Row]) -> Vec<&str> {
     names
 }
 
-/// The rows whose measurements a cell shows.
+/// Selects rows of the record.
 #[derive(Clone, Copy)]
 struct At<'a> {
     filter: &'a str,
@@ -142,8 +142,8 @@ fn space_and_rate(row: &Row) -> [String; 3] {
     [row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}")), row.overhead_bare.map_or(none(), percent), rate]
 }
 
-/// Returns the table of ratios: each time divided by the time of a fastbloom filter with the same
-/// measured FPR.
+/// Returns the table that compares each filter with a fastbloom filter of about the same measured
+/// FPR: FPRs, bits per key, and ratios of query times.
 fn same_rate(rows: &[Row]) -> String {
     let ours = filters(rows).into_iter().filter(|filter| rows.iter().any(|row| rival_of(row) == Some(filter)));
     let mut lines = Vec::new();
@@ -269,7 +269,7 @@ fn extras(rows: &[Row]) -> String {
     )
 }
 
-/// Returns a table with a line for each filter and a column for each size.
+/// Returns a table with a line for each filter and a column for each size, without the empty loop.
 fn by_size(rows: &[Row], cell: &dyn Fn(&Row) -> Option<String>) -> String {
     let sizes = sizes(rows);
     let line = |filter: &&str| {

@@ -32,7 +32,7 @@ pub struct Row {
     pub runtime: String,
     /// Number of keys that were added.
     pub keys: usize,
-    /// Number of passes that were timed.
+    /// Number of passes. A pass in which an insertion failed does not count in the results.
     pub passes: usize,
     /// CPU time of an insertion in ns, of the fastest pass.
     pub insert_ns: f64,
@@ -176,7 +176,6 @@ fn nanos_per_key(start: std::time::Duration, keys: usize) -> f64 {
 /// Makes a filter, and returns the results of one pass.
 type OnePass = Box<dyn Fn(&Work) -> Result<Pass, String>>;
 
-/// A kind of filter.
 struct Kind {
     name: String,
     package: &'static str,
@@ -222,7 +221,8 @@ impl Kind {
 /// # Errors
 /// Returns an error if the thread cannot be pinned to a core, or if the CSV cannot be written.
 /// Returns an error if a filter cannot be made or synced, or if no pass has room for all keys of a
-/// filter. A denied key is an error too, unless the kind may deny keys by design.
+/// filter. A denied key or a failed removal is an error too, unless the kind may deny keys by
+/// design.
 pub fn measure(args: &Variants) -> Result<(), String> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");

@@ -12,7 +12,6 @@ use crate::engine::{BITS_PER_KEY, Contender, Engine, Outcome, Settings, text};
 use crate::keys::Key;
 use crate::machine::version_of;
 
-/// Returns the contender.
 pub fn contender() -> Contender {
     Contender {
         name: "fjall",

@@ -50,7 +50,6 @@ unsafe extern "C" {
     fn leveldb_minor_version() -> c_int;
 }
 
-/// Returns the contender.
 pub fn contender() -> Contender {
     // SAFETY: both functions return a number.
     let (major, minor) = unsafe { (leveldb_major_version(), leveldb_minor_version()) };

@@ -11,7 +11,6 @@ use crate::machine::version_of;
 
 const TABLE: TableDefinition<'_, &[u8; 16], &[u8]> = TableDefinition::new("keys");
 
-/// Returns the contender.
 pub fn contender() -> Contender {
     Contender { name: "redb", version: version_of("redb").into(), most_runs: 0, batched: false, open }
 }

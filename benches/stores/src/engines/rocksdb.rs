@@ -199,7 +199,7 @@ impl Engine for RocksDb {
         let (mut values, mut errors) = ([null_mut(); BATCH], [null_mut(); BATCH]);
         let (count, lens) = (keys.len().min(BATCH), [size_of::<Key>(); BATCH]);
         // SAFETY: the handles are open, the lists have at least `count` entries, and `with_value`
-        // gets each value once.
+        // gets each value at most once.
         unsafe {
             rocksdb_batched_multi_get_cf(
                 self.db,

@@ -13,7 +13,6 @@ use crate::machine::version_of;
 /// A key above all keys of the store.
 const HIGHEST: [u8; 17] = [0xff; 17];
 
-/// Returns the contender.
 pub fn contender() -> Contender {
     Contender { name: "rusty-leveldb", version: version_of("rusty-leveldb").into(), most_runs: 0, batched: false, open }
 }

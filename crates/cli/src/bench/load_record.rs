@@ -1,5 +1,5 @@
-//! Reads the record of `bench load`, a list with the report of each load. Formats the record as text
-//! and as Markdown.
+//! Reads the record of `bench load`, a list with the report of each load. Formats the record as
+//! text and as Markdown.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! `filterblock bench`: measures how many block reads and how much time filters save, and how fast a
-//! store loads.
+//! `filterblock bench`: measures how many block reads and how much time filters save, and how fast
+//! a store loads.
 
 mod load;
 mod load_record;

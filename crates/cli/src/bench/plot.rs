@@ -41,7 +41,7 @@ pub fn draw(report: &Report, filters: &[String]) -> String {
 }
 
 /// Returns a group of bars for each layout: a bar for each filter, and one for reads without
-/// filters. Leaves out a layout without rows with filters, and a layout with as many runs as an
+/// filters. Leaves out a layout that has no row with filters, and a layout with as many runs as an
 /// earlier layout.
 fn groups(report: &Report, filters: &[String]) -> Vec<Group> {
     let is_shown = |row: &&Row| filters.is_empty() || filters.contains(&row.filter);

@@ -160,7 +160,7 @@ impl Record {
     }
 }
 
-/// The fields that distinguish the records.
+/// The fields that tell the records of the benchmarks apart.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Fields {
@@ -227,7 +227,9 @@ fn filled(page: &str, report: &Record) -> Result<String, String> {
                 Record::Ranges(_) => "ranges",
                 Record::Loads(_) => "loads",
             };
-            Err(format!("no marker for a table of this record; write \"{BEGIN}{name} -->\" and \"{END}\" where the table belongs"))
+            Err(format!(
+                "no marker for a table of this record; write \"{BEGIN}{name} -->\" and \"{END}\" where the table belongs"
+            ))
         }
         _ => Ok(filled + rest),
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::super::failure::{Failure, Outcome};
 use super::super::keys::KeyReader;
+use super::super::text::count as count_of;
 use filterblock::{HashSeed, KeyHash};
 use filterblock_store::lsm::MAX_KEY_LEN_BYTES;
 
@@ -124,10 +125,8 @@ impl Source {
             }
         }
         if (read.len() as u64) < KEYS_MIN {
-            let (path, found) = (path.display(), read.len());
-            return Err(Failure::Message(format!(
-                "{path}: number of distinct keys: {found}; give a file with at least {KEYS_MIN} distinct keys"
-            )));
+            let (path, found) = (path.display(), count_of(read.len() as u64, "distinct key"));
+            return Err(Failure::Message(format!("{path}: {found} found; give a file with at least {KEYS_MIN}")));
         }
         Ok(Self::shuffled(&read, loaded, seed))
     }
@@ -309,6 +308,6 @@ mod tests {
         assert_eq!(absent.len(), 300);
         assert!(absent.iter().all(|key| !lines.as_bytes().split(|&b| b == b'\n').any(|line| line == key)));
         let few = Source::lines(file.path(), Some(3), 1);
-        assert!(few.unwrap_err().to_string().contains("distinct keys: 3;"));
+        assert!(few.unwrap_err().to_string().contains("3 distinct keys"));
     }
 }

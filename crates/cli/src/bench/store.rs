@@ -136,8 +136,8 @@ impl Store<'_> {
         name
     }
 
-    /// Returns the options that all opens share. There is no block cache, so that each block read is
-    /// counted.
+    /// Returns the options that all opens share. There is no block cache, so that each block read
+    /// is counted.
     fn options(&self, filter_use: FilterUse) -> Options {
         Options {
             filter: Some(self.filter.policy()),

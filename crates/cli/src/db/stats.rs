@@ -30,7 +30,7 @@ A missing SST file or manifest is damage too.
 
 The report names the file and offset of a bad record at the end of a log:
   If bytes are missing or are zeros that were never written, a crash has torn a write that was not synced. This is no damage.
-  If the record has its full length but a wrong checksum, the cause is damage or a crash. The store counts as damaged.
+  If no bytes seem to be missing but the record is not sound, the cause is damage or a crash. The store counts as damaged.
   This command opens the store, which drops that record. A second run does not find it.
 
 Exit status:
@@ -179,8 +179,8 @@ struct Warning {
     file: String,
     offset: u64,
     len_bytes: u64,
-    /// True if the last record seems to have its full length but fails its checksum. The cause is
-    /// then damage or a crash.
+    /// True if no bytes seem to be missing, but the tail is not a sound record. The cause is then
+    /// damage or a crash.
     suspect: bool,
     message: String,
 }

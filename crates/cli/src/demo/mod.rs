@@ -85,7 +85,7 @@ fn make_empty(dir: &Path) -> Outcome<()> {
     fs::create_dir_all(dir).map_err(in_dir)?;
     match fs::read_dir(dir).map_err(in_dir)?.next() {
         Some(_) => Err(Failure::Message(format!(
-            "{}: this folder has files; give --keep a new or an empty folder",
+            "{}: this folder is not empty; give --keep a new or an empty folder",
             dir.display()
         ))),
         None => Ok(()),

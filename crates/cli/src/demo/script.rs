@@ -84,7 +84,7 @@ pub const STEPS: [Make; 18] = [
         Ok(step.counts("found", KEYS..=KEYS).drawn())
     },
     |_| {
-        let explanation = "For absent words, each \"maybe\" costs a read; the store counts them.";
+        let explanation = "For absent words, each \"maybe\" costs a read; the store counts these reads.";
         let step = Step::filterblock(explanation, "db get words.db --keys other-words.txt --count").exits(1);
         Ok(step.counts("found", 0..=0).counts("damaged filters", 1..=OTHERS))
     },

@@ -37,7 +37,7 @@ enum Work {
 #[derive(Debug, Clone, Copy)]
 enum Shown {
     All,
-    /// The last lines of the output (tail), with the messages. The field is their number.
+    /// The last lines of the output (tail), with the messages. The field is the number of lines.
     LastLines(usize),
     /// The lines that contain a text (grep), without the messages.
     LinesWith(&'static str),
@@ -76,7 +76,7 @@ impl Step {
     }
 
     /// Makes a step that writes the first column of a file to another file, and shows the first
-    /// `lines` lines of it.
+    /// `lines` lines of the new file.
     pub fn first_column(explanation: &str, from: &'static str, to: &'static str, lines: usize) -> Self {
         let command = format!("cut -f 1 {from} > {to}; head -n {lines} {to}");
         Self::new(explanation, command, Work::FirstColumn { from, to, lines })

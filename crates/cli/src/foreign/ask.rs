@@ -66,7 +66,8 @@ impl<'a> Asked<'a> {
         };
         if question.prefixes && !has_prefixes {
             return Err(Failure::Message(format!(
-                "{name}: this filter holds no prefixes; query whole keys without --prefixes"
+                "{name}: the filters hold no prefixes, or prefixes of an unknown extractor; query whole keys without \
+                 --prefixes"
             )));
         }
         Ok(match file {

@@ -119,8 +119,8 @@ impl Foreign {
     /// # Errors
     /// Returns an error if a secret is given and the file has no filters that need one, or if the
     /// secret cannot be read. For a RocksDB table, returns an error if the filters need a secret
-    /// that is missing or wrong. For a LevelDB table, returns an error if the secret does not fit
-    /// the hash function.
+    /// that is missing or wrong. For a LevelDB table, returns an error if the secret is missing or
+    /// does not fit the hash function.
     pub fn unlock(&mut self, path: &Path, file: &FileArguments, arguments: &SecretArguments) -> Outcome<()> {
         if let Self::LevelDb(table) = self
             && table.has_native_filters()
@@ -261,7 +261,7 @@ impl FileArguments {
 
     /// Returns the chunks of the queried column in the selected row groups. The queried column is
     /// that of --column, or else the only column with a filter. Returns an error if there is no
-    /// such column, or several.
+    /// such column or row group, or if there are several such columns.
     pub fn column<'a>(
         &self,
         path: &Path,

@@ -27,8 +27,8 @@ pub struct Report {
 /// Makes the report about a file. For a Parquet file, `arguments` select the column chunks.
 ///
 /// # Errors
-/// Returns an error if a Parquet filter is damaged, or if a selected column or row group does not
-/// exist. The filters of tables were checked at open.
+/// Returns an error if a Parquet filter is damaged or of an unknown kind, or if a selected column
+/// or row group does not exist. The filters of tables were checked at open.
 pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome<Report> {
     let mut found = FileReport::new(path.display().to_string(), file.kind(), file.as_bytes().len() as u64);
     let in_file = |error: Error| error.in_file(path);

@@ -20,7 +20,8 @@ pub struct FileReport {
     /// The properties that the file records; they depend on the engine.
     #[serde(serialize_with = "as_object", skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<(&'static str, Value)>,
-    /// The number of keys in the table, for RocksDB of entries. `None` if the number is unknown.
+    /// The number of keys in a LevelDB table, or of entries in a RocksDB table. `None` if the
+    /// number is unknown.
     pub keys: Option<u64>,
     /// The sums and means over all filters, or `None` without filters.
     pub summary: Option<Summary>,

@@ -14,7 +14,7 @@ pub enum Scale {
     FromZero,
     /// From 0 to 1.
     Share,
-    /// From a power of ten at or below the smallest positive value to one at or above the largest.
+    /// From a power of ten to a power of ten, around all positive values.
     Logarithmic,
 }
 

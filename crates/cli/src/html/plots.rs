@@ -1,4 +1,4 @@
-//! Makes the plots of each page from the values of its report.
+//! Makes the plots of a page from the values of its report.
 
 use serde_json::Value;
 
@@ -67,7 +67,7 @@ pub fn inspect(report: &Value) -> Vec<Bars> {
     vec![what_if, fill, rates]
 }
 
-/// Returns the plots of `plan`: size, FPR, cache lines and time of each kind.
+/// Returns the plots of `plan`: size, FPR, cache lines and time of each filter.
 pub fn plan(report: &Value) -> Vec<Bars> {
     let plot = |title: &str, unit, scale, field: &str| {
         let mut bars = Bars::new(title, unit, scale);

@@ -17,15 +17,15 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Locks an existing index. Returns an error if another command holds the lock or has just
-    /// replaced the file.
+    /// Locks an existing index. Returns an error if the file cannot be opened, or if another
+    /// command holds the lock or has just replaced or removed the file.
     pub fn of_index(path: &Path) -> Outcome<Self> {
         let file = File::open(path).map_err(|error| Failure::file(path, error))?;
         Self::lock(path, file)
     }
 
     /// Locks the output of a build, if it exists. Returns an error in the same cases as
-    /// [`Self::of_index`].
+    /// [`Self::of_index`], except for a missing file.
     pub fn of_output(path: &Path) -> Outcome<Self> {
         match File::open(path) {
             Ok(file) => Self::lock(path, file),

@@ -125,14 +125,14 @@ impl FileList {
         let refused = |why: &str| Err(Failure::Message(format!("{}: {why}", path.display())));
         if ends_with(path, &MAGIC)? {
             if column.is_some_and(|column| !column.is_empty()) {
-                return refused("an SST file has no columns; omit --column, and index Parquet files separately");
+                return refused("an SST file has no columns; index it separately from Parquet files, without --column");
             }
             let table = Table::open(&Disk, path, TableReadOptions::default())?;
             return Ok((stamp, Content::Sst(Arc::new(table))));
         }
         if ends_with(path, b"PAR1")? {
             let Some(name) = column.filter(|name| !name.is_empty()) else {
-                return refused("a Parquet file needs --column; name the column whose values are the keys");
+                return refused("a Parquet file needs an index of one column; build the index with --column NAME");
             };
             let file = File::open(path).map_err(|error| Failure::file(path, error))?;
             let values =
@@ -154,7 +154,7 @@ impl FileList {
             }
         };
         if column.is_some_and(|column| !column.is_empty()) {
-            return refused("a table has no columns; omit --column, and index Parquet files separately");
+            return refused("a table has no columns; index it separately from Parquet files, without --column");
         }
         Ok((stamp, content))
     }

@@ -27,8 +27,8 @@ docs/INDEX_FORMAT.md specifies the file.
 
 Changed files:
   The index records size, modification time and a checksum of the end of each file: the last 4 KiB, or the \
-whole metadata of a Parquet file. If a file differs or is \
-missing, it is a candidate for every key until it is added again, except with --check no. The command names the first 10 \
+whole metadata of a Parquet file. If a file differs, is \
+missing or cannot be read, it is a candidate for every key until it is added again, except with --check no. The command names the first 10 \
 such files on stderr, and counts all.
 
 Paths:

@@ -49,8 +49,8 @@ impl CheckArguments {
         }
     }
 
-    /// Returns the numbers of the changed files and how each of them differs. With `--check no`,
-    /// returns nothing.
+    /// Returns the numbers of the changed, missing and unreadable files, and how each of them
+    /// differs. With `--check no`, returns nothing.
     pub fn differences(&self, index: &IndexReader<File>) -> Vec<(usize, Difference)> {
         if self.check == Check::No {
             return Vec::new();
@@ -96,7 +96,7 @@ pub fn report_differences(index: &Path, reader: &IndexReader<File>, differences:
     }
     if !differences.is_empty() {
         message(format_args!(
-            "{}: {} changed or missing; every key may be in such a file until \"filterblock index add\" adds it again",
+            "{}: {} changed, missing or unreadable; every key may be in such a file until \"filterblock index add\" adds it again",
             index.display(),
             text::count(differences.len() as u64, "file"),
         ));

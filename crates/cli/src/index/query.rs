@@ -51,7 +51,7 @@ unchanged) or in the type of --type. With --hex they are the plain encoding, wit
 Changed files and damage:
   The files are checked before each batch of answers, as --check says. A batch has at most 16,384 keys of a file, or 256 keys \
 of a pipe. A pipe that pauses within a batch gets no answers before the batch is full or the pipe ends.
-  Changed and missing files are candidates for every key. For the keys of a damaged row, all files are candidates. The changed \
+  Changed, missing and unreadable files are candidates for every key. For the keys of a damaged row, all files are candidates. The changed \
 files and these keys are counted on stderr. If the index does not open, the status is 2: search all files.
 
 Exit status, as grep: 0 some key may be in a file; 1 all keys are absent from all files; 2 an error.";
@@ -144,7 +144,7 @@ struct Batch {
     ends: Vec<usize>,
 }
 
-/// The output of `--count --json`.
+/// The numbers that `--count` prints.
 #[derive(Debug, Default, Serialize)]
 struct Counts {
     maybe: u64,
@@ -169,7 +169,8 @@ struct Query<'a, W> {
     encoding: Encoding,
     batch: Batch,
     batch_len: usize,
-    /// The numbers of the files that have changed. They are candidates for every key.
+    /// The numbers of the changed, missing and unreadable files. These files are candidates for
+    /// every key.
     changed: HashSet<usize>,
     out: W,
     counts: Counts,
@@ -218,8 +219,8 @@ impl<W: Write> Query<'_, W> {
         if is_full { self.answer() } else { Ok(()) }
     }
 
-    /// Looks for files that have changed since they were indexed. Such a file becomes a candidate
-    /// for every key. A message counts it once and may name it.
+    /// Looks for files that have changed since they were indexed, are missing or cannot be read.
+    /// Such a file becomes a candidate for every key. A message counts it once and may name it.
     fn check_files(&mut self) {
         let mut differences = self.arguments.files.differences(&self.index);
         differences.retain(|(file, _)| self.changed.insert(*file));

@@ -130,9 +130,13 @@ fn summary(report: &Report) -> String {
         report.files.iter().map(|file| file.fpr).fold(0.0, |sum, fpr| sum + fpr) / report.files.len().max(1) as f64;
     let state = match (report.damaged_rows, report.changed_files) {
         (0, 0) => "sound".to_owned(),
-        (0, changed) => format!("sound, but {} changed", text::count(changed, "file")),
+        (0, changed) => format!("sound, but {} changed, missing or unreadable", text::count(changed, "file")),
         (damaged, changed) => {
-            format!("damaged: {}; {} changed", text::count(damaged, "row"), text::count(changed, "file"))
+            format!(
+                "damaged: {}; {} changed, missing or unreadable",
+                text::count(damaged, "row"),
+                text::count(changed, "file")
+            )
         }
     };
     format!(

@@ -1,5 +1,5 @@
-//! Receives signals on systems other than Unix: SIGINT (Ctrl-C) and SIGTERM, which the C library
-//! emulates.
+//! Receives SIGINT (Ctrl-C) and SIGTERM on systems other than Unix. The C library emulates these
+//! signals.
 
 use std::io;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
-/// The terminating signals that people, shells and resource limits send.
+/// The signals that [`watch`] receives. By default, each of them ends the process.
 const ENDING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU];
 
 /// Catches SIGXFSZ and does nothing else, so that a write beyond the file size limit returns an
@@ -16,7 +16,7 @@ pub fn outlive_file_size_limit() {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
-/// Starts the thread that passes each signal to `end`. On Linux, signals that the parent process
+/// Starts the thread that passes each signal to `end`. On Linux, signals that the process already
 /// ignores stay ignored (nohup, background jobs).
 pub fn watch(end: fn(i32)) -> io::Result<()> {
     let ignored = ignored_signals();
@@ -25,8 +25,8 @@ pub fn watch(end: fn(i32)) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a mask of the signals that were ignored at the start of the process. Only Linux reports
-/// the mask without unsafe code; on other systems it is empty.
+/// Returns a mask of the signals that the process ignores. The mask is empty if
+/// `/proc/self/status`, which only Linux has, cannot be read.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -33,8 +33,8 @@ The new file:
   It begins with the bytes of the old file, unchanged. The filters and a new footer follow.
   The filters of a column lie side by side, so that a reader fetches them with one read.
   The command reads every filter back and looks up the hash of every value of its row group. The hashes stay in \
-memory from the first read. If there are more than 12 Mi hashes, the command reads the values from the file again. If a \
-filter denies a hash, there is no new file.
+memory from the first read. If a row group has more than about 9 Mi distinct values, the command may read the values \
+from the file again. If a filter denies a hash, there is no new file.
   --replace leaves the old filters in the file as dead bytes, so the file grows with each run.
   If a command is interrupted or the disk is full, the old file is whole and there is no new file.
 
@@ -109,7 +109,7 @@ pub struct Arguments {
     /// The output file, written atomically; with several files or a folder, the output folder
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Replace OUT if it exists
+    /// Replace output files that exist
     #[arg(long, requires = "output")]
     force: bool,
     /// Replace each file by its new version; not for files of Iceberg or Delta tables
@@ -126,7 +126,7 @@ pub struct Arguments {
 /// Runs `filterblock parquet add`.
 pub fn run(arguments: &Arguments) -> Outcome {
     if arguments.files.is_empty() {
-        return Err(Failure::Message("no file is given; give the files before --column".into()));
+        return Err(Failure::Message("no file is given; give at least one, and give the files before --column".into()));
     }
     let work = arguments.work()?;
     output::check_stdout()?;
@@ -220,7 +220,8 @@ impl Arguments {
         Ok(FileReport::new(&input.path, output, &source.footer, &done, requested_fpr))
     }
 
-    /// Prints the report of a file, and each tip once. Prints nothing with --json.
+    /// Prints the report of a file, and each tip that is not in `tips` yet. Prints nothing with
+    /// --json.
     fn tell(&self, done: &FileReport, tips: &mut BTreeSet<String>) -> Outcome<()> {
         if self.json {
             return Ok(());

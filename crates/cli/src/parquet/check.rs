@@ -1,5 +1,4 @@
-//! `filterblock parquet check`: tells which columns have filters, and whether the filters are
-//! right.
+//! `filterblock parquet check`: tells which columns have filters, and checks the filters.
 
 use std::path::{Path, PathBuf};
 
@@ -74,7 +73,7 @@ pub struct Arguments {
 /// Runs `filterblock parquet check`.
 pub fn run(arguments: &Arguments) -> Outcome {
     if arguments.files.is_empty() {
-        return Err(Failure::Message("no file is given; give the files before --column".into()));
+        return Err(Failure::Message("no file is given; give at least one, and give the files before --column".into()));
     }
     let sizing = Sizing::new(Budget::Fpr(arguments.fpr), false)?;
     if !(arguments.max_fpr >= arguments.fpr && arguments.max_fpr < 1.0) {
@@ -159,7 +158,9 @@ impl Arguments {
             (0, _) => Ok(Exit::Negative),
             (failed, _) => {
                 let all = count(num_files as u64, "file");
-                Err(Failure::Message(format!("{failed} of {all} could not be checked; the messages above say why")))
+                Err(Failure::Message(format!(
+                    "{failed} of {all} could not be checked completely; the messages above say why"
+                )))
             }
         }
     }

@@ -45,8 +45,8 @@ struct ColumnReport {
     undersized: u64,
     damaged: u64,
     missing_lengths: u64,
-    /// The number of values that their own sound filters deny. Null without --values, without a
-    /// sound filter, or if the values cannot be read.
+    /// The number of values that the sound filters of their row groups deny. Null without --values,
+    /// or if no row group has both a sound filter and readable values.
     false_negatives: Option<u64>,
     /// The sum of the numbers of distinct values in the row groups, or null if one of these numbers
     /// is unknown.

@@ -8,7 +8,7 @@ use filterblock_parquet::Footer;
 use filterblock_parquet::error::shortened;
 use filterblock_parquet::footer::PhysicalType;
 
-/// The minimum Jaro-Winkler similarity of a suggested name to the unknown name.
+/// The minimum score of a suggested name, on the scale of the Jaro-Winkler similarity.
 const SIMILARITY_MIN: f64 = 0.7;
 /// The maximum number of column names in a message.
 const NAMED_MAX: usize = 5;

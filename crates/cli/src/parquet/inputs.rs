@@ -30,7 +30,8 @@ pub struct Inputs {
 
 /// Finds the files, in the order of the arguments. A folder stands for the Parquet files in it at
 /// any depth. In folders, skips names that begin with a dot or an underscore, and links to folders.
-/// Returns an error for a folder without such files, and for a pattern that matches no file.
+/// Returns an error if a folder cannot be read or has no such files, if a pattern is not valid or
+/// matches no file, and if a path has no file name.
 pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
     let mut files = Vec::new();
     for argument in arguments {
@@ -55,7 +56,7 @@ pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
 pub fn refuse_companion(path: &Path) -> Outcome<()> {
     match path.file_name().is_some_and(|name| COMPANIONS.iter().any(|companion| name == *companion)) {
         true => Err(Failure::Message(format!(
-            "{}: this file only repeats the footers of other files; give the files with the data; after filters were added, write this file again",
+            "{}: this file has no data, only the footers or the schema of other files; give the files with the data; after filters were added, write a _metadata file again",
             path.display()
         ))),
         false => Ok(()),

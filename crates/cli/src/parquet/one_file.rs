@@ -1,5 +1,5 @@
-//! Adds filters, or lengths of filters, to one file: copies it, appends to the copy, and publishes
-//! the copy.
+//! Opens one Parquet file, and adds filters, or lengths of filters, to it: copies the file, appends
+//! to the copy, and publishes the copy.
 
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
@@ -154,8 +154,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Writes the file with the filters to `target`. Returns an error if another program changes
-    /// the file meanwhile.
+    /// Writes the file with the filters or lengths to `target`. Returns an error if another program
+    /// changes the file meanwhile.
     pub fn write(&self, request: Option<&Request>, target: NewFile, bar: &ProgressBar) -> Outcome<Done> {
         let start = Instant::now();
         let target_path = target.path().to_path_buf();

@@ -62,7 +62,7 @@ fn refuse_nested(output: &Path, inputs: &Inputs) -> Outcome<()> {
     match inputs.folders.iter().find(is_outer) {
         None => Ok(()),
         Some(folder) => Err(Failure::Message(format!(
-            "{}: the output folder lies in the input folder {}; choose a folder beside it; to replace the files \
+            "{}: the output folder is or lies in the input folder {}; choose a folder beside it; to replace the files \
              themselves, use --in-place",
             output.display(),
             folder.display()
@@ -78,8 +78,8 @@ fn is_folder(output: &Path) -> bool {
 /// Device and inode, or `None` on systems without them.
 type Id = Option<(u64, u64)>;
 
-/// Returns the path without symbolic links, and device and inode. Returns `None` if there is no
-/// such file. Two names of a file share the inode.
+/// Returns the path without symbolic links, and device and inode. Returns `None` if the path cannot
+/// be resolved. Two names of a file (hard links) share the inode.
 fn seen(path: &Path) -> Option<(PathBuf, Id)> {
     let canonical = path.canonicalize().ok()?;
     #[cfg(unix)]
@@ -94,7 +94,7 @@ fn seen(path: &Path) -> Option<(PathBuf, Id)> {
 
 /// Returns the absolute path without symbolic links. The path need not exist. If it leads over a
 /// link to a missing file, returns the absolute path with its links. Returns an error if `..`
-/// follows a folder that does not exist.
+/// follows a folder that does not exist, or if the path cannot be resolved for another reason.
 fn place(path: &Path) -> Outcome<PathBuf> {
     let absolute = std::path::absolute(path).map_err(|error| Failure::file(path, error))?;
     for existing in absolute.ancestors() {
@@ -104,7 +104,7 @@ fn place(path: &Path) -> Outcome<PathBuf> {
                 if rest.components().any(|part| part == Component::ParentDir) {
                     let path = path.display();
                     return Err(Failure::Message(format!(
-                        "{path}: `..` follows a folder that does not exist; give the path without it"
+                        "{path}: `..` follows a folder that does not exist; give the path without `..`"
                     )));
                 }
                 return Ok(canonical.join(rest));

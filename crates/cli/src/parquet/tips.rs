@@ -4,7 +4,7 @@ use filterblock_parquet::Footer;
 use filterblock_parquet::append::Added;
 use filterblock_parquet::footer::PhysicalType;
 
-/// The maximum number of distinct values in a row group for which a filter counts as hardly useful.
+/// The maximum number of distinct values that [`are_few`] takes for few.
 const FEW_VALUES: u64 = 100;
 /// The maximum ratio between the FPR of a filter and the requested FPR that gives no tip.
 const RATE_SLACK: f64 = 1.5;
@@ -25,7 +25,7 @@ pub fn of(
     let values = filters.iter().filter_map(|filter| footer.chunk(filter.row_group, leaf)).map(|chunk| chunk.num_values);
     if !filters.is_empty() && are_few(most, values.max().unwrap_or(0)) {
         tips.push(format!(
-            "few distinct values (at most {most} in a row group): most row groups have every value, so a filter rarely \
+            "few distinct values (at most {most} in a row group): if most row groups have every value, a filter rarely \
              skips one"
         ));
     }
@@ -42,7 +42,7 @@ pub fn of(
     tips
 }
 
-/// Returns whether a row group has so few distinct values, and so many rows, that a filter hardly
+/// Returns whether a row group has so few distinct values, and so many rows, that a filter rarely
 /// skips it.
 pub fn are_few(distinct: u64, num_values: u64) -> bool {
     distinct <= FEW_VALUES && num_values > 10 * FEW_VALUES
@@ -54,7 +54,7 @@ pub fn is_sorted(footer: &Footer, leaf: usize, ranges: &Ranges) -> bool {
 }
 
 /// Returns whether the ranges of values of the row groups do not overlap. Two ranges may share one
-/// end. Returns false for a single row group, or if a range or its order is unknown.
+/// end. Returns false for fewer than two row groups, or if a range or its order is unknown.
 fn are_ranges_apart(footer: &Footer, leaf: usize, ranges: &Ranges) -> bool {
     let Some(column) = footer.leaves().get(leaf) else { return false };
     let order: fn(&[u8]) -> Option<Vec<u8>> = match (column.physical_type, column.logical_type) {

@@ -178,8 +178,8 @@ impl Picture {
     }
 }
 
-/// Estimates the width of a text in units. Readers have different fonts, so the estimate is that
-/// for the widest common font.
+/// Estimates the width of a text of size [`TEXT_SIZE`], in units. Readers have different fonts, so
+/// the estimate is that for the widest common font.
 pub fn text_width(text: &str) -> f64 {
     let width = |letter: char| match letter {
         'i' | 'j' | 'l' | 'I' | 't' | 'f' | 'r' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | '(' | ')' | ' ' | '/' => {
@@ -192,7 +192,7 @@ pub fn text_width(text: &str) -> f64 {
     text.chars().map(width).sum::<f64>() * TEXT_SIZE
 }
 
-/// Escapes a text for the content or a quoted attribute of an element.
+/// Escapes a text for the content or a double-quoted attribute of an element.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -238,8 +238,9 @@ pub mod check {
         svg.split("<text").skip(1).map(label).collect()
     }
 
-    /// Asserts that a picture is complete and has a title, a description and a dark theme. Also
-    /// asserts that no text leaves the picture, and that no two texts overlap.
+    /// Asserts that a picture is complete, that its positions are finite, and that it has a title, a
+    /// description and a dark theme. Also asserts that no text leaves the picture, and that no two
+    /// texts overlap.
     pub fn is_readable(svg: &str) {
         for part in ["role=\"img\"", "<title id=\"title\">", "<desc id=\"desc\">", "prefers-color-scheme: dark"] {
             assert!(svg.contains(part), "{part} is missing");

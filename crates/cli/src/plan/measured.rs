@@ -16,8 +16,8 @@ const ABSENT_COLUMN: usize = 4;
 /// The largest ratio between the measured and the planned number of keys. Beyond it, the filter
 /// may fit a different cache level.
 const KEYS_APART: f64 = 10.0;
-/// The largest ratio between the measured and the planned bits per key. Beyond it, the filter has
-/// another number of probes or columns.
+/// The largest ratio between the measured and the planned bits per key. Beyond it, the filter
+/// usually has another number of probes or columns.
 const BITS_APART: f64 = 4.0 / 3.0;
 
 /// The machine and the conditions of the measurements, as the page describes them.

@@ -42,8 +42,7 @@ plan-space-by-rate.svg.
 
 --html writes one page with plots and sortable tables. The page loads nothing from elsewhere.
 
-Exit status: 0 done; 2 an error. After an error nothing is written, unless the message says otherwise or is about \
-standard output.";
+Exit status: 0 done; 2 an error. After an error some of the files of --svg and --html may be written.";
 
 /// Compare size, FPR and cost of each kind of filter without building it
 #[derive(Debug, clap::Args)]
@@ -106,8 +105,8 @@ fn budget(arguments: &Arguments) -> Outcome<Budget> {
     given.into_iter().flatten().next().ok_or_else(none)
 }
 
-/// Draws all pictures into files of `dir`. Checks that all files can be created before it writes
-/// the first one.
+/// Draws all pictures into files of `dir`. Makes `dir` if it is missing. Checks that all files can
+/// be created before it writes the first one.
 fn draw_into(dir: &Path, arguments: &Arguments) -> Outcome<()> {
     let pictures = draw::all(arguments.keys);
     std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, error))?;

@@ -126,12 +126,16 @@ fn none_for(keys: u64, budget: Budget) -> String {
         Budget::Rate(rate) => {
             let specs = KINDS.into_iter().filter_map(FilterSpec::of_lowest_fpr);
             let least = specs.min_by(|one, other| one.expected_fpr().total_cmp(&other.expected_fpr()));
-            let least = least.map(|spec| format!(" (the lowest is {:.1e}, of {spec})", spec.expected_fpr()));
-            format!("--fpr {rate}: no kind of filter reaches this FPR{}; try 0.01", least.unwrap_or_default())
+            let least =
+                least.map(|spec| format!(" (the lowest is {:.1e}, of {spec} with few keys)", spec.expected_fpr()));
+            format!(
+                "--fpr {rate}: no kind of filter reaches this FPR with this number of keys{}; try 0.01",
+                least.unwrap_or_default()
+            )
         }
         Budget::BitsPerKey(bits) => format!("--bits-per-key {bits}: too few bits for every kind of filter; try 10"),
         Budget::Memory(bytes) => {
-            // Two bytes per key and 1 KiB are enough for every kind.
+            // Two bytes per key and 1 KiB are enough for every kind that can hold so many keys.
             let enough = keys.saturating_mul(2).saturating_add(1 << 10);
             let (bytes, keys) = (thousands(bytes), thousands(keys));
             format!(

@@ -31,7 +31,7 @@ pub struct Deployable {
 }
 
 impl Engine {
-    /// Returns the engine of a kind of file.
+    /// Returns the engine of a table or of a Parquet file. Returns `None` for other types of files.
     pub fn of(kind: &str) -> Option<Self> {
         match kind {
             "leveldb-table" => Some(Self::LevelDb),

@@ -35,7 +35,7 @@ fn the_demo_runs_every_step_and_keeps_its_files() {
     }
     // The picture replaces a file only with --force, and a folder with files is refused.
     shell.run(&["demo", "--svg", "demo.svg"]).fails_with(&["demo.svg", "--force"]);
-    shell.run(&["demo", "--keep", "tour"]).fails_with(&["tour", "has files"]);
+    shell.run(&["demo", "--keep", "tour"]).fails_with(&["tour", "not empty"]);
     shell.run(&["demo", "--keep", "demo.svg"]).fails_with(&["demo.svg"]);
 }
 

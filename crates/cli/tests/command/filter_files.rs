@@ -235,6 +235,22 @@ fn damage_is_distinguished_from_unreadable_files() {
 }
 
 #[test]
+fn verify_finds_a_damaged_range_filter_beside_a_sound_filter() {
+    let shell = Shell::new();
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/v1-bloom-and-grafite-1000.fb");
+    let mut bytes = fs::read(golden).unwrap();
+    shell.write("both", &bytes);
+    assert_eq!(shell.run(&["verify", "both"]).exits(0), "both: sound\n");
+    bytes[5] ^= 1;
+    shell.write("both", bytes);
+    let said = shell.run(&["verify", "both"]).exits(1);
+    assert!(said.starts_with("both: damaged: "), "{said}");
+    assert_eq!(shell.run(&["verify", "both", "--json"]).json(1)["sound"], false);
+    // The other filter is usable.
+    shell.run(&["inspect", "both"]).exits(0);
+}
+
+#[test]
 fn verify_distinguishes_a_newer_format_from_damage() {
     let shell = shell_with_fruit();
     let sound = fs::read(shell.path("fruit.filter")).unwrap();
@@ -258,7 +274,7 @@ fn verify_distinguishes_a_newer_format_from_damage() {
         shell.run(&["query", "flipped", "apple"]).fails_with(&["flipped: damaged: ", "format version"]);
         shell.run(&["inspect", "flipped"]).fails_with(&["flipped: damaged: ", "format version"]);
     }
-    // The checksum of a newer version is unknown, so the message names both possible causes.
+    // The checksum does not match version 1 either, so the message names both possible causes.
     let mut newer = with_version(9);
     newer[at(Field::Checksum)] ^= 0xff;
     shell.write("newer", newer);

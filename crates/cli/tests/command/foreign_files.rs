@@ -39,7 +39,8 @@ fn hex_lines(keys: &[Vec<u8>]) -> String {
     keys.iter().map(|key| format!("{}\n", hex(key))).collect()
 }
 
-/// Returns the answers of `query` for keys in hexadecimal: `1` for maybe, `0` for absent.
+/// Returns the answers of `query` for `keys`: `1` for maybe, `0` for absent. Asserts that `query`
+/// reports no error.
 fn query(shell: &Shell, more: &[&str], keys: &[Vec<u8>]) -> Vec<u8> {
     let arguments = [&["query", "file", "--hex", "--keep-empty", "-"], more].concat();
     let run = shell.run_with(&arguments, hex_lines(keys).as_bytes());
@@ -472,8 +473,8 @@ fn a_converted_block_holds_every_key_of_its_table() {
         assert_eq!(told["distinct_keys"], inspected["keys"], "{name}");
     }
     let shell = shell_with_file("leveldb", "tbl-n100.ldb");
-    // The index keys of a table without a database are shorter than the eight bytes that a database
-    // appends.
+    // No database wrote this table. An index key of it is shorter than the eight bytes that a
+    // database appends.
     shell.run(&["convert", "file", "-o", "block", "--key-form", "internal"]).fails_with(&["file", "key at offset"]);
     let told = shell.run(&["convert", "file", "-o", "block", "--key-form", "user", "--json"]).json(0);
     assert_eq!(told["distinct_keys"], 100);
@@ -502,7 +503,7 @@ fn measure(shell: &Shell, what: &str, arguments: &[&str], present_at_least: u64)
     assert!(counts["maybe"].as_u64().unwrap() >= present_at_least);
 }
 
-/// Makes a RocksDB table without data. Its filter covers all `keys`, or each partition covers
+/// Makes a RocksDB table without data. Its filter covers all `keys`, or each partition covers up to
 /// `per_partition` keys.
 fn rocksdb_table(keys: &[&String], per_partition: Option<usize>) -> Vec<u8> {
     let (mut forge, mut partitions) = (Forge::default(), Vec::new());

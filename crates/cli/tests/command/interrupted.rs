@@ -1,5 +1,4 @@
-//! Tests of commands that a signal ends, or that reach a file size limit. The commands leave
-//! no unfinished files.
+//! Tests of commands that get a signal or reach a file size limit.
 #![cfg(target_os = "linux")]
 
 use std::fs;

@@ -1,5 +1,5 @@
 //! Tests with closed and full standard streams: each command keeps its exit status, or reports that
-//! it could not write its output.
+//! it could not read its input or write its output.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};

@@ -1,5 +1,5 @@
-//! Runs C compilers and other tools for the tests. If a tool is missing, prints that the test is
-//! skipped.
+//! Runs C compilers and other tools for the tests. If a tool is missing, the test is skipped, or
+//! fails if `FILTERBLOCK_REQUIRE_TOOLS` is set.
 #![allow(dead_code, reason = "each test program uses a part of this module")]
 
 use std::ffi::OsStr;

@@ -1,6 +1,6 @@
-//! Removes duplicate hashes. For medium numbers of hashes, one pass spreads the hashes over small
-//! buckets. A table in the first-level cache then finds the duplicates of each bucket. The two
-//! steps together are faster than `sort_unstable`.
+//! Removes duplicate hashes. Medium numbers of hashes are first spread over small buckets. A table
+//! in the first-level cache then finds the duplicates of each bucket. The two steps together are
+//! faster than `sort_unstable`.
 
 /// The minimum number of hashes for which buckets are used. Fewer hashes are sorted.
 const FEW: usize = 1 << 13;

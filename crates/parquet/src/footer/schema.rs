@@ -21,7 +21,8 @@ pub struct Leaf {
     pub type_len_bytes: Option<usize>,
     /// The number of the logical type, or `None` if the column has none.
     pub logical_type: Option<i16>,
-    /// The number of the converted type, which older writers store. `None` if the column has none.
+    /// The number of the converted type, the older form of the logical type, or `None` if the
+    /// column has none.
     pub converted_type: Option<i64>,
     /// The number of bits of the logical type `INTEGER`, or `None` for other types.
     pub integer_bits: Option<u8>,
@@ -78,7 +79,7 @@ fn find_leaves(schema: &List<'_>, mut take: impl FnMut(&str) -> bool) -> Option<
     let root = Struct::parse(elements.next()?).ok()?.0;
     let mut leaves = Vec::new();
     // For each open group: the length of its path, the number of children that follow, and whether
-    // it repeats.
+    // the group or a group around it repeats.
     let mut open = vec![(0, children(&root)?, false)];
     let mut path = String::new();
     for bytes in elements {
@@ -126,7 +127,7 @@ fn find_leaves(schema: &List<'_>, mut take: impl FnMut(&str) -> bool) -> Option<
     open.iter().all(|(_, left, _)| *left == 0).then_some(leaves)
 }
 
-/// Returns the names of a path, joined by dots. Returns `None` if the elements are not names.
+/// Returns the names of a path, joined by dots. Returns `None` if the elements are not strings.
 pub(super) fn joined(path: &List<'_>) -> Option<String> {
     let names: Vec<_> = path.binaries()?.into_iter().map(String::from_utf8_lossy).collect();
     Some(names.join("."))

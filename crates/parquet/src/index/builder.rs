@@ -181,7 +181,7 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// # Errors
     /// Returns an error if `old` has another column, key type or logical type, or still has an
     /// added path. Returns an error if a row of `old` is damaged or cannot be read. Returns an
-    /// error as [`Self::build`] does, also if an existing filter does not fit the number of rows.
+    /// error as [`Self::build`] does, also if an added filter does not fit the number of rows.
     pub fn build_onto<R: ReadAt>(self, old: &IndexReader<R>, is_removed: impl Fn(usize) -> bool) -> Result<Built> {
         let (known, new) = (old.settings().keys(), self.settings.keys());
         if known != new {
@@ -297,8 +297,8 @@ impl Content {
     }
 
     /// Writes the filter to its cells. If the filter is built from hashes, looks up every hash in
-    /// it. Returns the number of denied hashes, or of existing blocks that have no cell. The number
-    /// is 0 unless memory is broken or the builder has a defect.
+    /// it. Returns the number of faults: denied hashes, or existing blocks that do not fit. The
+    /// number is 0 unless memory is broken or the builder has a defect.
     fn store<S: Read + Write + Seek>(
         &self,
         spill: &mut Spill<S>,

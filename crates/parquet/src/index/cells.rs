@@ -12,8 +12,8 @@ pub(super) type Cell = [u8; CELL_LEN_BYTES];
 const SALT: [u32; 8] =
     [0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31];
 
-/// Returns the hash of a key: XXH64 with seed 0. For a Parquet value, `key` is the plain encoding.
-/// That is the bytes of a byte array without the length, or the little-endian bytes of a number.
+/// Returns the hash of a key: XXH64 with seed 0. For a Parquet value, `key` is the plain encoding:
+/// the bytes of a byte array without the length, or the little-endian bytes of a number.
 #[must_use]
 #[inline]
 pub fn hash(key: &[u8]) -> u64 {
@@ -103,6 +103,7 @@ fn covered(keys: f64) -> f64 {
 }
 
 /// Returns the FPR of a filter for random absent keys, computed from the set bits of its blocks.
+/// Returns 0 if there are no blocks.
 #[must_use]
 pub fn measured_fpr(blocks: &[[u8; 32]]) -> f64 {
     let of_block = |block: &Cell| -> f64 {
@@ -112,8 +113,8 @@ pub fn measured_fpr(blocks: &[[u8; 32]]) -> f64 {
     blocks.iter().map(of_block).sum::<f64>() / blocks.len().max(1) as f64
 }
 
-/// Returns the smallest number of blocks, from 1 to `max`, at which `keys` distinct keys have an
-/// FPR of at most `fpr`. Returns `max` if no number suffices.
+/// Returns the number of blocks that `keys` distinct keys need for an expected FPR of at most
+/// `fpr`. Returns `max` if no smaller number suffices.
 pub(super) fn blocks_for(keys: u64, fpr: f64, max: u64) -> u64 {
     let (mut low, mut high) = (1, max);
     while low < high {

@@ -34,7 +34,6 @@ impl<S: Read + Write + Seek> Spill<S> {
         Self { storage, len_bytes: 0 }
     }
 
-    /// Appends hashes to the storage.
     pub fn push(&mut self, hashes: &[u64]) -> io::Result<Run> {
         let sum = hashes.iter().fold(0, |sum: u64, &hash| sum.wrapping_add(hash));
         let run = Run { offset: self.len_bytes, count: hashes.len() as u64, sum };

@@ -28,7 +28,7 @@ impl fmt::Display for Part {
             Self::Header => f.write_str("header"),
             Self::FileTable => f.write_str("file table"),
             Self::Row(number) => write!(f, "row {number}"),
-            Self::Length => f.write_str("file length"),
+            Self::Length => f.write_str("end of the file"),
         }
     }
 }
@@ -37,7 +37,7 @@ impl fmt::Display for Part {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A read or a write failed, or the storage of the builder returned wrong hashes.
+    /// A read or a write failed, or the storage of the builder returned wrong or too few hashes.
     Io(io::Error),
     /// A part has bytes or a length that no writer of version 1 gives it.
     Corrupt {
@@ -55,7 +55,8 @@ pub enum Error {
         /// The offset of the part from the start of the index.
         offset: u64,
     },
-    /// A newer version of this program wrote the index, or the version is damaged.
+    /// A newer version of this program wrote the index. Damage to the version and to another field
+    /// of the header gives the same error.
     Newer {
         /// The version in the header.
         found: u16,
@@ -79,7 +80,7 @@ pub enum Error {
     /// A newly built index denies keys that were added to it. The cause is broken memory or a
     /// defect of the builder.
     SelfCheckFailed {
-        /// The number of added hashes that the index denies, plus the number of blocks of existing
+        /// The number of added hashes that the index denies, plus the number of existing blocks and
         /// filters that it cannot store.
         denied: u64,
     },

@@ -20,8 +20,8 @@ pub(super) const MAX_ROWS: u64 = 1 << 31;
 /// The number of XXH64 with seed 0, the only hash function of version 1.
 const HASH_XXH64: u8 = 1;
 
-/// Returns whether a file that begins with `start` is an index. Returns false if `start` has fewer
-/// than eight bytes.
+/// Returns whether a file that begins with `start` has the magic of an index. Returns false if
+/// `start` has fewer than eight bytes.
 #[must_use]
 pub fn is_index(start: &[u8]) -> bool {
     start.starts_with(&MAGIC)
@@ -54,8 +54,8 @@ impl KeyType {
     ];
 
     /// Returns the tag of the type, and the length in bytes of a value (0 if the type does not need
-    /// it). Returns `None` for a type without filters, such as BOOLEAN, and for a length above 0
-    /// with another type than FIXED_LEN_BYTE_ARRAY.
+    /// it). Returns `None` for BOOLEAN, and for a length above 0 with another type than
+    /// FIXED_LEN_BYTE_ARRAY.
     fn encode(self) -> Option<(u8, u32)> {
         match self {
             Self::Bytes => Some((0, 0)),

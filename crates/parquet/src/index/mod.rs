@@ -27,10 +27,10 @@
 //! # Ok::<(), filterblock_parquet::index::Error>(())
 //! ```
 //!
-//! **An index never denies a key that it holds.** If a row is damaged, the answer is "maybe" for
-//! all files. An index whose header or file table is damaged cannot be opened. The caller must then
-//! treat all files as candidates. A file that has changed since it was indexed may have keys that
-//! the index denies: see [`Stamp`] and [`IndexReader::distrust`].
+//! **An index never denies a key that it holds.** If a row is damaged or cannot be read, the answer
+//! is "maybe" for all files. An index whose header or file table is damaged cannot be opened. The
+//! caller must then treat all files as candidates. A file that has changed since it was indexed may
+//! have keys that the index denies: see [`Stamp`] and [`IndexReader::distrust`].
 
 mod builder;
 mod cells;

@@ -1,4 +1,4 @@
-//! Asks an index which files may hold a key.
+//! Opens an index, asks it which files may hold a key, and verifies its rows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -66,9 +66,9 @@ impl<R: ReadAt> IndexReader<R> {
     /// Opens an index with two reads. One reads the header, and the other the file table.
     ///
     /// # Errors
-    /// Returns an error if the header or the file table is damaged or cannot be read. Returns an
-    /// error if the index has another length than the header says, or is newer than this program.
-    /// After an error, the caller must treat all files as candidates.
+    /// Returns an error if the length, the header or the file table is wrong or cannot be read.
+    /// Returns an error also if the index is newer than this program. After an error, the caller
+    /// must treat all files as candidates.
     pub fn open(reader: R) -> Result<Self> {
         let len = reader.len_bytes()?;
         let mut buffer = Vec::new();
@@ -154,8 +154,8 @@ impl<R: ReadAt> IndexReader<R> {
         self.header.file_len_bytes().unwrap_or(u64::MAX)
     }
 
-    /// Makes the file with this number a candidate for every key. Callers use it for a file that
-    /// has changed.
+    /// Makes the file at this position in [`Self::files`] a candidate for every key. Callers use it
+    /// for a file that has changed.
     pub fn distrust(&mut self, file: usize) {
         if let Err(place) = self.distrusted.binary_search(&file) {
             self.distrusted.insert(place, file);
@@ -174,7 +174,7 @@ impl<R: ReadAt> IndexReader<R> {
         }
     }
 
-    /// Reads a row with one read, verifies its checksum, and returns its cells.
+    /// Reads a row with one read, verifies its checksum, and returns its cells. Counts the read.
     pub(super) fn read_row<'a>(&'a self, row: u32, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         let offset = self.rows_offset + u64::from(row) * self.header.row_len_bytes();
         self.reads.fetch_add(1, Ordering::Relaxed);
@@ -196,8 +196,8 @@ impl<R: ReadAt> IndexReader<R> {
     }
 
     /// Finds the files that may hold the key with this hash (see [`hash`](super::hash)). Replaces
-    /// the content of `files` by their numbers, in ascending order. Reads one row. If the index is
-    /// not in memory, the row is read into `buffer`.
+    /// the content of `files` by their numbers, in ascending order. Reads one row, and returns the
+    /// state of the row. If the index is not in memory, the row is read into `buffer`.
     pub fn candidates(&self, hash: u64, buffer: &mut Vec<u8>, files: &mut Vec<usize>) -> Answer {
         files.clear();
         let row = self.read_row(self.row_of(hash), buffer);

@@ -146,9 +146,10 @@ fn path_of(bytes: &[u8]) -> Option<PathBuf> {
 pub(super) fn check_path(path: &Path) -> Result<()> {
     match path_bytes(path) {
         Some(bytes) if (1..=MAX_PATH_LEN_BYTES).contains(&bytes.len()) => Ok(()),
-        _ => {
-            Err(Error::invalid("path", format!("{}: not a path of 1 to 65535 bytes; use another path", path.display())))
-        }
+        _ => Err(Error::invalid(
+            "path",
+            format!("{}: not a path of 1 to 65,535 bytes; use another path", path.display()),
+        )),
     }
 }
 
@@ -161,7 +162,6 @@ pub(super) struct FileTable {
 }
 
 impl FileTable {
-    /// Returns the bytes of the table.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let len16 = |bytes: &[u8], what| {
             let too_long = |_| Error::invalid(what, format!("{} bytes, more than 65,535; shorten it", bytes.len()));

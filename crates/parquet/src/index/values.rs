@@ -33,8 +33,8 @@ impl ParquetColumn {
     /// name, joined by dots.
     ///
     /// # Errors
-    /// Returns an error if no column or several columns have this path. Returns an error if columns
-    /// of the column's type have no filters, or if its FIXED_LEN_BYTE_ARRAY length is not valid.
+    /// Returns an error if no column or several columns have this path. Returns an error if the
+    /// column is Boolean, or has a FIXED_LEN_BYTE_ARRAY length that is not valid.
     pub fn find<R: ChunkReader + 'static>(file: &ParquetValues<R>, path: &str) -> Result<Self> {
         let columns = file.metadata().file_metadata().schema_descr().columns();
         let mut found = columns.iter().enumerate().filter(|(_, column)| column.path().string() == path);

@@ -1,5 +1,5 @@
 //! Turns panics of the crate `parquet` into errors. The crate panics on some damaged pages, for
-//! example on pages with the encoding `DELTA_BYTE_ARRAY`.
+//! example on some that are encoded as `DELTA_BYTE_ARRAY`.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ pub fn is_guarded() -> bool {
     GUARDED.get()
 }
 
-/// Runs `work` and returns its result. A panic becomes an error with the panic's message.
+/// Runs `work` and returns its result. A panic becomes an error with the panic's message, if any.
 ///
 /// Data that `work` changed before a panic may be incomplete, so the caller must discard the data.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {

@@ -29,7 +29,8 @@ const PLAIN: i64 = 0;
 const PLAIN_DICTIONARY: i64 = 2;
 const RLE_DICTIONARY: i64 = 8;
 
-/// The fields of a page header and their types. `TRUE` stands for a Boolean.
+/// The fields of a page header and their types. In this list and the following lists,
+/// [`Kind::TRUE`] stands for both Boolean values.
 const HEADER_FIELDS: [(i16, Kind); 8] = [
     (1, Kind::I32),
     (2, Kind::I32),
@@ -58,7 +59,6 @@ const DATA_V2_FIELDS: [(i16, Kind); 8] = [
 /// The fields of a page header that hold the details. Each field is for one page type.
 const DETAILS: [i16; 4] = [5, 6, 7, 8];
 
-/// The content of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     /// The values of the dictionary.
@@ -73,7 +73,6 @@ pub(super) enum Content {
     Nothing,
 }
 
-/// The header of a page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PageHeader {
     pub content: Content,
@@ -159,7 +158,7 @@ fn interpret(header: &Struct<'_>, header_len: u64, left_bytes: u64, offset: u64)
 
 /// Returns the number of values and the encoding from the details of the page. Returns `None` if
 /// the details are missing or not valid, or if the header also has the details of another page
-/// type. The crate `parquet` would take the lengths of the levels from the other details.
+/// type. The crate `parquet` uses a `DataPageHeaderV2` even in a page of another type.
 fn counted(header: &Struct<'_>, page_type: i64) -> Option<(u64, i64)> {
     let (id, encoding_id, fields): (i16, i16, &[(i16, Kind)]) = match page_type {
         DATA_PAGE => (5, 2, &DATA_FIELDS),
@@ -176,15 +175,15 @@ fn counted(header: &Struct<'_>, page_type: i64) -> Option<(u64, i64)> {
     Some((u64::try_from(int(&details, 1)?).ok()?, int(&details, encoding_id)?))
 }
 
-/// Returns the integer in a field, or `None` if it does not fit in 32 bits. Readers handle longer
-/// integers in different ways.
+/// Returns the integer in a field, or `None` if there is none that fits in 32 bits. Readers handle
+/// longer integers in different ways.
 fn int(of: &Struct<'_>, id: i16) -> Option<i64> {
     of.int(id).filter(|&value| i32::try_from(value).is_ok())
 }
 
-/// Returns whether no field comes twice in the struct or in its nested structs, each known field has
-/// its type, and each known integer fits in 32 bits. Readers decode other structs in different ways.
-/// Structs in lists and maps are not checked.
+/// Returns whether no field comes twice in the struct or in its nested structs, each known field
+/// has its type, and each known integer fits in 32 bits. Readers decode other structs in different
+/// ways. Structs in lists and maps are not checked.
 fn is_strict(found: &Struct<'_>, known: &[(i16, Kind)]) -> bool {
     is_unique(found)
         && known.iter().all(|&(id, kind)| match found.get(id) {

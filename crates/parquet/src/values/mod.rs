@@ -73,9 +73,9 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
     }
 
     /// Hashes the plain encoding of all values of a chunk with XXH64 (seed 0), and passes the
-    /// hashes to `sink` in batches. `leaf` counts the leaf columns of the schema from 0. Nulls have
-    /// no hash. A value of a dictionary is hashed once, so a hash may stand for many values. `sink`
-    /// may receive a hash several times.
+    /// hashes to `sink` in batches. A byte array is hashed without its length. Nulls have no hash.
+    /// `leaf` counts the leaf columns of the schema from 0. A value of a dictionary is hashed once,
+    /// so a hash may stand for many values. `sink` may receive a hash several times.
     ///
     /// If a floating-point zero occurs, `sink` receives the hashes of +0.0 and -0.0. If a NaN
     /// occurs, `sink` receives its hash and the hashes of the two default NaNs.
@@ -265,7 +265,7 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
 }
 
 /// Returns the chunk without its dictionary offset if the offset is 0. Some writers store 0 for a
-/// chunk without a dictionary, because no page is at offset 0.
+/// chunk without a dictionary.
 fn without_zero(chunk: &ColumnChunkMetaData) -> Result<Cow<'_, ColumnChunkMetaData>, String> {
     if chunk.dictionary_page_offset() != Some(0) {
         return Ok(Cow::Borrowed(chunk));

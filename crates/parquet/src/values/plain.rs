@@ -31,7 +31,7 @@ pub(super) enum Companions {
 pub(super) struct Hashes<'a> {
     form: Form,
     batch: Vec<u64>,
-    /// The previous hash. Of equal neighbouring hashes, only the first is passed on.
+    /// The previous hash. A hash that is equal to it is not passed on.
     last: Option<u64>,
     num_values: u64,
     sink: &'a mut dyn FnMut(&[u64]),
@@ -59,7 +59,7 @@ impl<'a> Hashes<'a> {
             Type::FIXED_LEN_BYTE_ARRAY if is_half && column.type_length() == 2 => Form::Float16,
             Type::FIXED_LEN_BYTE_ARRAY => match usize::try_from(column.type_length()) {
                 Ok(len @ 1..) => Form::Fixed(len),
-                _ => return Err(format!("the column has values of {} bytes", column.type_length())),
+                _ => return Err(format!("the column has a fixed length of {} bytes", column.type_length())),
             },
         };
         let form = match (companions, form) {
@@ -71,7 +71,6 @@ impl<'a> Hashes<'a> {
         Ok(Self { form, batch: Vec::with_capacity(BATCH), last: None, num_values: 0, sink })
     }
 
-    /// Returns the number of values that were added.
     pub(super) fn num_values(&self) -> u64 {
         self.num_values
     }
@@ -178,7 +177,7 @@ fn whole(bytes: &[u8], len: usize) -> Option<u64> {
     bytes.len().is_multiple_of(len).then_some((bytes.len() / len) as u64)
 }
 
-/// Returns the first value and the bytes after it.
+/// Returns the first value and the bytes after it, or `None` if there is no whole value.
 #[inline]
 fn split_variable(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk::<4>()?;

@@ -1,6 +1,6 @@
 //! Tests that adding filters keeps the old bytes and the rows, and that the crate `parquet` finds
-//! every value with the filters. Also tests sizes, missing lengths, refused columns, faulty outputs
-//! and damaged files.
+//! every value with the filters. Also tests sizes, existing filters, missing lengths, refused
+//! columns, faulty outputs and damaged files.
 
 use std::io::Cursor;
 

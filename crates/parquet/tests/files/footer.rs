@@ -1,5 +1,5 @@
-//! Tests of footers and of Thrift structs: typed fields, unknown fields, messages, and files that
-//! are rejected.
+//! Tests of footers and of Thrift structs: columns, rewrites, unknown fields, messages, and files
+//! that are rejected.
 
 use std::io::Cursor;
 

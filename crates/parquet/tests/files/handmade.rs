@@ -1,5 +1,5 @@
-//! Tests of Parquet files that no writer makes. Their pages and headers are built byte by byte.
-//! Each file has one optional INT32 column `c` and one row group.
+//! Tests of unusual and damaged Parquet files. The tests build the pages and headers field by
+//! field. Each file has one optional INT32 column `c` and one row group.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
@@ -203,7 +203,7 @@ fn a_dictionary_offset_of_zero_means_no_dictionary() {
 }
 
 #[test]
-fn dictionary_offsets_outside_the_chunk_are_refused() {
+fn wrong_dictionary_offsets_are_refused() {
     // With these offsets, some readers begin at the data page, and others at the dictionary.
     for offset in [-1, 1, 3, 60] {
         assert_refused(file(&[plain_page(), plain_page()], 2, Some(offset)), &offset.to_string());

@@ -52,7 +52,7 @@ pub struct Layout {
     pub version: WriterVersion,
     pub dictionary: bool,
     /// The encoding of the columns `number`, `small` and `id`, and the encoding of the byte array
-    /// columns. `None` means PLAIN or dictionary.
+    /// columns. `None` means the defaults of the writer.
     pub encodings: Option<(Encoding, Encoding)>,
     pub rows: Vec<usize>,
     /// Whether a row group has at most seven distinct rows.

@@ -1,5 +1,5 @@
-//! Tests that damaged, unreadable, torn and mixed indexes never deny a key that they hold, and that
-//! a damaged index is not updated.
+//! Tests that damaged, unreadable, torn and mixed indexes never deny a key that they hold. Also
+//! tests that a damaged index is not updated, and that a damaged filter is refused.
 
 use std::io;
 
@@ -96,7 +96,7 @@ fn torn_and_mixed_updates_deny_no_key() {
 
 #[test]
 fn rows_of_an_older_generation_deny_no_key() {
-    // The file is replaced: the same path, size and stamp, but other keys.
+    // The file is replaced: the same path and stamp, but other keys.
     let mut first = builder(0.01);
     first.add_hashes(identity("file-00000"), distinct(1_000..1_000 + KEYS)).unwrap();
     let old = first.build().unwrap().bytes;

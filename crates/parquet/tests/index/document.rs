@@ -13,7 +13,7 @@ use crate::support::{ask, distinct, hash_of, open};
 const DOCUMENT: &str = include_str!("../../../../docs/INDEX_FORMAT.md");
 
 /// Finds the first table after `heading` with a header row that begins with `header`. Returns the
-/// other rows of the table as lists of cells.
+/// rows below the header row as lists of cells.
 fn table(heading: &str, header: &str) -> Vec<Vec<String>> {
     let lines = DOCUMENT.lines().skip_while(|line| *line != heading).skip_while(|line| !line.starts_with(header));
     let rows = lines.skip(2).take_while(|line| line.starts_with('|'));

@@ -175,7 +175,7 @@ fn a_larger_file_keeps_its_rate_beside_smaller_ones() {
     assert!((1_000_000..1_020_000).all(|key| ask(&index, key).contains(&50)));
     let wrong = (2_000_000..2_010_000).filter(|&key| ask(&index, key).contains(&50)).count();
     assert!(wrong < 150, "{wrong} of 10,000 absent keys");
-    // The index needs little more than the filters alone.
+    // The index may be 30 % larger than the filters alone.
     let needed = (50 * 100 + 20_000) * 11 / 8;
     assert!(new.bytes.len() < needed * 13 / 10, "{} bytes for {needed}", new.bytes.len());
 }

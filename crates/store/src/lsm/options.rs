@@ -96,7 +96,7 @@ impl fmt::Display for PrefixChoice {
 ///   MiB by default. A store reaches this limit only while writes come faster than flushes.
 /// * for filters: by default 16 bits per key in level 0, 8.1 in bottommost SSTs of deeper levels,
 ///   and 10 in all other SSTs.
-/// * for the index of each SST in use: a key and about 10 bytes for each data block.
+/// * for the index of each SST in use: a key and about 20 bytes for each data block.
 /// * for the block cache: `block_cache_bytes`.
 /// * while it compacts: the filter and the index of one SST of `table_size_bytes`, and 16 bytes per
 ///   key of this SST. Each input run takes about 64 KiB. A range filter takes 10 more bytes per

@@ -86,7 +86,7 @@ fn is_missing(error: &Error) -> bool {
 }
 
 impl Db {
-    /// Reads every file completely and checks it. For SSTs, it checks all checksums, the order of
+    /// Reads every file that the store needs, and checks it. For SSTs, it checks all checksums, the order of
     /// the keys, and every key against the filter of its SST. It checks that `CURRENT` and the
     /// manifest match the open store, and it reads all logs that are still needed. For this it
     /// first passes the log's buffer to the operating system. Flushes and compactions may wait
@@ -94,7 +94,8 @@ impl Db {
     ///
     /// # Errors
     /// Returns I/O errors, and [`Error::TooLarge`] if memory is short. Damage, a newer format
-    /// version and missing files are in the report and are not errors.
+    /// version, missing files and a log that cannot be flushed are in the report and are not
+    /// errors.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(&mut |_| {})
     }

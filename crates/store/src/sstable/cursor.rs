@@ -176,8 +176,8 @@ impl TableCursor {
         self.within(go)
     }
 
-    /// Moves within the current block by `go`. Returns `false` if there is no current block or `go`
-    /// returns `false`.
+    /// Calls `go` to move the cursor within the current block. Without a current block, returns
+    /// `false`.
     fn within(&mut self, go: impl FnOnce(&mut EntryCursor, &Block<'_>) -> Result<bool>) -> Result<bool> {
         let Some((content, _, offset)) = &self.block else { return Ok(false) };
         go(&mut self.entry, &Block::parse(content.content(), *offset)?)

@@ -68,14 +68,10 @@ pub(super) fn range_damage(
     if properties.range_filter.is_empty() || filter.has_ranges() {
         return None;
     }
-    // The filter keeps its error, and an error is not `Clone`. So copy the fields.
-    let error = match filter.ranges_error() {
-        Some(&filterblock::Error::ChecksumMismatch { field, offset, stored, computed }) => {
-            filterblock::Error::ChecksumMismatch { field, offset, stored, computed }
-        }
-        Some(&filterblock::Error::Corrupt { field, offset }) => filterblock::Error::Corrupt { field, offset },
-        _ => filterblock::Error::Corrupt { field: filterblock::Field::Ranges, offset: 0 },
-    };
+    let error = filter.ranges_error().map_or(
+        filterblock::Error::Corrupt { field: filterblock::Field::Ranges, offset: 0 },
+        filterblock::Error::duplicate,
+    );
     Some(Error::from(error.moved_by(footer.filter.offset)))
 }
 

@@ -133,7 +133,7 @@ fn edits(path: &Path, sound: &[u8], others: &[Vec<u8>]) -> Vec<(String, Edit<'st
 }
 
 /// Returns an iterator over the damaged versions of a file, each with a description of the damage.
-/// A list of all versions would take gigabytes.
+/// With `FILTERBLOCK_EVERY_DAMAGE=1`, a list of all versions would take gigabytes.
 fn damaged_versions(storage: &Faulty, path: &Path) -> impl Iterator<Item = (String, Vec<u8>)> {
     let sound = storage.read(path).unwrap();
     let kind = path.extension().map_or("none", |end| end.to_str().unwrap()).to_owned();

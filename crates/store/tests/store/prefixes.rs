@@ -1,5 +1,4 @@
-//! Tests prefixes in filters: scans, gets, other extractors, damage and repair. Each known defect
-//! of another store in this area has a test.
+//! Tests prefixes in filters: scans, gets, other extractors, damage and repair.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

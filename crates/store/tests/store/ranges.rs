@@ -1,5 +1,5 @@
-//! Tests range filters in the store: scans compared with a sorted map for keys and bounds of all
-//! kinds, counts, policies, damage and repair.
+//! Tests range filters in the store. One test compares scans with a sorted map, for keys and bounds
+//! of all kinds. Other tests cover counts, policies, damage and repair.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};

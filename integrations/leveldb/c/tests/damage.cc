@@ -48,7 +48,7 @@ class Victim {
     return gets;
   }
 
-  // Flips one bit of the sound file at a time, in the bytes from `from` to `to`. After each flip,
+  // Flips one bit of the sound file at a time, in the bytes `from` to `to` - 1. After each flip,
   // gets every key and calls `check`.
   template <typename Check>
   Cost FlipEachBit(uint64_t from, uint64_t to, const Check& check) {

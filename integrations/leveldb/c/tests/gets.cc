@@ -1,6 +1,6 @@
 // Tests that no get or scan of a real database loses a key: with deletes and overwritten keys,
-// before and after compaction and reopening. Also tests that databases change policies without a
-// loss.
+// before and after compaction and reopening. Also tests changes of policy and seed, invalid specs,
+// and policies that outlive their handle.
 #include <map>
 
 #include "support.h"

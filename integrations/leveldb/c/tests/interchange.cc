@@ -1,6 +1,6 @@
 // Tests that the command `filterblock` reads SSTs of LevelDB with filters of filterblock.
 //
-// With a folder as argument, it also copies the SST to the folder, as a golden file.
+// With a folder as argument, the test also copies the SST to the folder, as a golden file.
 #include <fstream>
 
 #include "../../../cxx/command.h"

@@ -86,8 +86,8 @@ fn a_tombstone_hides_its_key() {
 }
 
 /// A get of rusty-leveldb 4.0.2 stops at the tombstone of another key if a filter answers "maybe"
-/// for a file without the key. So false positives of any filter lose keys, until a compaction drops
-/// the tombstones.
+/// for a file without the key. So false positives of any filter can lose keys, until a compaction
+/// drops the tombstones.
 #[test]
 fn rusty_leveldb_stops_at_tombstones_of_other_keys() {
     let lost = |policy: Boxed| {

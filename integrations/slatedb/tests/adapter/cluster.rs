@@ -22,7 +22,7 @@ const ROUNDS: u64 = 5;
 const KEYS_PER_ROUND: u64 = 2_000;
 const POLL: Duration = Duration::from_millis(20);
 
-/// Returns the filters of the cluster. All processes call this function.
+/// Returns the filters of all roles except `other`.
 fn filters() -> Filters {
     Filters::new("bumped-ribbon:8".parse().unwrap()).with_prefixes(Arc::new(First4), true).unwrap()
 }
@@ -64,7 +64,6 @@ async fn write(store: &Store) {
         flush(&db).await;
         signal(store, "rounds", round + 1).await;
     }
-    // The writer can also read.
     assert_complete(&db).await;
     db.close().await.unwrap();
     assert_counts("writer", &filters, ROUNDS);
@@ -107,8 +106,8 @@ fn reader(store: &Store, filters: &Filters) -> DbReaderBuilder<&'static str> {
 }
 
 /// Runs a reader while the writer writes and the compactor compacts. Asserts that the reader finds
-/// every seventh key of each visible round, except for the keys that the writer deletes. At the
-/// end, asserts that this reader and a new one find exactly the keys that were not deleted.
+/// every seventh key after the first tenth of each visible round. At the end, asserts that this
+/// reader and a new one find exactly the keys that were not deleted.
 async fn read(store: &Store) {
     let filters = filters();
     filters.record_or_compare(ROOT, store).await.unwrap();

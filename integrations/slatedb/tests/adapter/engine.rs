@@ -1,5 +1,6 @@
 //! Tests the filters inside SlateDB: every write is found after flushes, compactions and reopening.
-//! Also tests which SSTs prefix scans skip, which SSTs get no filter, and the length of filters.
+//! Also tests which SSTs prefix scans skip, which SSTs get no filter, and the length and FPR of
+//! filters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -65,7 +65,8 @@ fn damaged_filters_lose_no_key() {
         let (damaged, lost) = damage_each(dir.path(), &policy, &filters);
         assert!(damaged >= 4, "{spec}: only {damaged} filters");
         assert_eq!(lost, 0, "{spec}");
-        // SurrealKV dropped the filters because of its own checksum, so the policy got no query.
+        // SurrealKV dropped the damaged filters because of its own checksum, so the policy never
+        // got them.
         assert_eq!(counters.counts().unfiltered(), 0, "{spec}");
     }
 }

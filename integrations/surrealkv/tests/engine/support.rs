@@ -23,7 +23,6 @@ pub fn key(i: usize) -> Vec<u8> {
     format!("key-{i:08}").into_bytes()
 }
 
-/// An open store.
 pub struct Store {
     pub tree: Tree,
     runtime: Runtime,

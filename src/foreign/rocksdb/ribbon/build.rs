@@ -2,7 +2,7 @@
 //!
 //! Sizes come from floating-point numbers, rounded as RocksDB rounds them. RocksDB uses `exp`, `ln`
 //! and `pow` of its platform, and so does this crate. A platform that rounds the last digit
-//! differently could change a size slightly, but never an answer.
+//! differently could change a size slightly. Readers take the size from the filter's bytes.
 
 use super::{BLOCK_SLOTS, MAX_COLUMNS, Rows, WORD_LEN_BYTES, trailer};
 use crate::foreign::rocksdb::kind::TRAILER_LEN_BYTES;
@@ -69,8 +69,8 @@ pub(super) fn most_keys(slots: u64) -> u64 {
     fits
 }
 
-/// Returns the false-positive rate of RocksDB's Bloom filter: the mean rate of two lines, one with
-/// a standard deviation more keys than the average and one with a standard deviation fewer.
+/// Returns the false-positive rate that RocksDB computes for its Bloom filter. It is the mean rate
+/// of two lines: one standard deviation above and below the average number of keys.
 fn bloom_rate(bits_per_key: f64, probes: u8) -> f64 {
     let probes = f64::from(probes);
     let rate = |keys: f64| (1.0 - (-probes / (LINE_BITS / keys)).exp()).powf(probes);
