@@ -141,6 +141,8 @@ fn foreign_at(error: &foreign::Error, path: Option<&Path>, message: String) -> P
         }
         E::Unsupported { .. } => classes::UnsupportedError::new_err(message),
         E::Invalid { .. } => PyValueError::new_err(message),
+        E::Filter(filterblock::Error::Unsupported { .. }) => classes::UnsupportedError::new_err(message),
+        E::Filter(filterblock::Error::Invalid { .. }) => PyValueError::new_err(message),
         E::Filter(filterblock::Error::Secret { .. }) => classes::SecretError::new_err(message),
         E::Filter(
             filterblock::Error::Corrupt { field, offset } | filterblock::Error::ChecksumMismatch { field, offset, .. },

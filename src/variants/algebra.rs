@@ -8,22 +8,17 @@
 //! B      0 1 0 0 1 1 0 0 0      A and B  has all bits of the filter of the intersection, and more by chance
 //! ```
 //! With `m` bits and `k` probes, the share `z` of zero bits gives the number of keys:
-//! `ln z / (k ln(1 - 1/m))`. The intersection follows from `|A and B| = |A| + |B| - |A or B|`. This
-//! is Papapetrou's formula, rearranged. Let `a`, `b` and `t` be the numbers of ones in A, in B and
-//! in both. Let `zA`, `zB` and `zAB` be the shares of zeros in A, in B and in their union. Then
-//! `m - (tm - ab) / (m - a - b + t)` is `m zA zB / zAB`. Swamidass and Baldi use `-1/m` for
-//! `ln(1 - 1/m)`, a relative difference of `1/(2m)`.
+//! `ln z / (k ln(1 - 1/m))`. The intersection follows from `|A and B| = |A| + |B| - |A or B|`.
+//! Papapetrou's formula is the same, rearranged. Swamidass and Baldi use `-1/m` for `ln(1 - 1/m)`.
 //!
-//! Confidence: with `n` keys and `x = kn/m`, the variance of one estimate is
-//! `(m/k^2) (e^x - 1 - x)` (Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting
-//! algorithm", 1990). An intersection of `c` keys is computed from three estimates whose errors are
-//! correlated. With the covariances of the numbers of zeros, its variance is
-//! `(m/k^2) (e^xAB + 2 e^xc - e^xA - e^xB - 1 - xc)`. Here `xA`, `xB`, `xAB` and `xc` are `x` for
-//! A, B, the union and the intersection. For equal sets, it is the variance of one estimate. For
-//! disjoint sets, it is `(m/k^2) (e^xA - 1) (e^xB - 1)`.
+//! Confidence: with `n` keys and `x = kn/m`, the variance of one estimate is about `(m/k^2) (e^x -
+//! 1 - x)` (Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting algorithm",
+//! 1990). An intersection of `c` keys is computed from three estimates whose errors are correlated.
+//! Its variance is about `(m/k^2) (e^xAB + 2 e^xc - e^xA - e^xB - 1 - xc)`. Here `xA`, `xB`, `xAB`
+//! and `xc` are `x` for A, B, the union and the intersection.
 //!
-//! Bias: the formula gives `(e^x - 1 - x) / (2k)` keys too many on average. The estimates for A, B
-//! and the union are reduced by this number.
+//! Bias: the formula gives about `(e^x - 1 - x) / (2k)` keys too many on average. The estimates for
+//! A, B and the union are reduced by this number.
 //!
 //! A blocked filter consists of many small filters. The estimates of its blocks are summed. An
 //! estimate from the fill ratio of the whole filter would be too low, because some blocks are
@@ -198,7 +193,7 @@ pub(super) fn sum(counts: impl Iterator<Item = [u64; 3]>) -> [u64; 3] {
 }
 
 impl Bloom {
-    /// Adds the keys of `other`. Other threads may insert keys at the same time.
+    /// Adds the keys of `other`. Other threads may insert keys into this filter at the same time.
     ///
     /// # Errors
     /// Returns [`Error::Unlike`](crate::variants::Error::Unlike) if the size, the number of probes
@@ -209,9 +204,8 @@ impl Bloom {
         Ok(())
     }
 
-    /// Keeps the keys that `other` holds too, and some other keys by chance. The FPR may be higher
-    /// than that of a filter built from the intersection, because different keys may set the same
-    /// bit in the two filters.
+    /// Keeps the keys that `other` holds too. The FPR may be higher than that of a filter built
+    /// from the intersection.
     ///
     /// # Errors
     /// Returns the errors of [`Bloom::union_with`].
@@ -232,8 +226,8 @@ impl Bloom {
         union.union_with(other).map(|()| union)
     }
 
-    /// Returns a filter of the keys that are in both filters, and of some other keys by chance. It
-    /// has the bits that [`Bloom::intersect_with`] leaves.
+    /// Returns a filter of the keys that are in both filters. The FPR may be higher than that of a
+    /// filter built from the intersection.
     ///
     /// # Errors
     /// Returns the errors of [`Bloom::union`].
@@ -264,7 +258,6 @@ impl Bloom {
     /// Checks that two filters have the same number of bits, number of probes and seed.
     ///
     /// # Errors
-    /// Returns [`Error::Unlike`](crate::variants::Error::Unlike), which names the first difference.
     pub(super) fn check_alike(&self, other: &Self) -> Result<()> {
         check_equal("number of bits", self.num_bits(), other.num_bits())?;
         check_equal("number of probes", self.num_probes(), other.num_probes())?;

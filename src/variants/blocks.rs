@@ -1,11 +1,7 @@
 //! Merges and compares filter blocks without their keys, with the algebra of [`super::algebra`].
 //!
-//! Two blocks match if [`differences`] finds no difference, for example in their kind, number of
-//! bits, number of probes or hash identity. A bit at one position then means the same in both.
-//! Whole Bloom filters match, for example, if they were built with the same options for the same
-//! number of distinct keys. Filters of different numbers of keys usually differ in the number of
-//! bits. Such filters are refused with an error that names the difference. A merge also accepts
-//! blocks of the kind `empty`, which have no bits.
+//! Two blocks match if [`differences`] finds no difference. Filters of the same kind usually do not
+//! match if their numbers of keys differ, because then the numbers of bits differ, too.
 
 use std::fmt::Display;
 
@@ -49,10 +45,6 @@ fn refuse(difference: &Option<Difference>) -> Result<()> {
 ///
 /// It ignores the bits, the number of keys, the table id and a range filter beside the filter of
 /// keys.
-///
-/// [`compare_blocks`] refuses two blocks with any difference. [`merge_blocks`] does so too, except
-/// that it ignores the filter kind, the number of bits and the parameters of blocks of the kind
-/// `empty`.
 #[must_use]
 pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right: &LockedBlock<B>) -> Vec<Difference> {
     let kind = |shape: Option<&Shape>| shape.map_or("partitions", |shape| shape.kind.name());
@@ -92,16 +84,13 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
 }
 
 /// Returns a block with the keys of all `blocks`. The blocks must match (see [`differences`]),
-/// except that blocks of the kind `empty` merge with any shape and add nothing. The bits are the
-/// same as if all keys were added to one filter of the common shape.
+/// except that a block of the kind `empty` may have any shape. The new block has as many bits as
+/// each of the others, so its FPR is usually higher.
 ///
 /// The block's number of keys is the sum over all blocks, so a key in several blocks counts several
-/// times. If the block has bits, the sum is capped at their number, as the format requires. A
-/// reader computes the expected FPR from this number. The block has no range filter. It has no
-/// table id, so it belongs to no SST.
-///
-/// Partitions with the same number merge to a partition with that number. Partitions with different
-/// numbers, or a partition and a whole filter, do not merge.
+/// times. If the block has bits, the sum is capped at their number, as the format requires. The
+/// block has no range filter and no table id. Partitions with the same number merge to a partition
+/// with that number.
 ///
 /// # Errors
 /// * [`Error::Unlike`]: the blocks do not match; the error names the first difference.

@@ -49,14 +49,13 @@ pub struct Bloom {
 }
 
 impl Bloom {
-    /// Creates a filter whose FPR is at most `false_positive_rate` while it holds at most
+    /// Creates a filter whose expected FPR is at most `false_positive_rate` while it holds at most
     /// `capacity` keys.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `capacity > 0` and the
-    /// rate is above 0 and below 1, and for a rate below about `capacity / 2^63`, the limit of
-    /// 64-bit hashes. Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter
-    /// does not fit in memory.
+    /// rate is below 1 and at least about `capacity / 2^63`. Returns
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does not fit in memory.
     pub fn with_fpr(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, false_positive_rate)?, seed)
     }
@@ -124,17 +123,14 @@ impl Bloom {
         self.words().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Returns the FPR at the current fill ratio: `(ones / bits)^probes`, plus about 2^-64 for each
-    /// added key. The second part is the probability of equal hashes. The number of keys is
-    /// estimated from the set bits.
+    /// Returns the FPR at the current fill ratio: about `(ones / bits)^probes`.
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {
         self.shape.rate_of(self.count_ones())
     }
 
     /// Estimates the number of distinct keys from the bits that are set: `-(m/k) ln(1 - ones/m)`
-    /// (Swamidass and Baldi 2007). If all bits are set, the formula gives infinity. The method then
-    /// returns the estimate for one zero bit.
+    /// (Swamidass and Baldi 2007). If all bits are set, returns the estimate for one zero bit.
     #[must_use]
     pub fn estimated_keys(&self) -> f64 {
         math::estimated_keys(self.count_ones(), self.shape.cells, self.shape.probes)
@@ -243,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_frozen_filter_gives_the_same_answers() {
-        // Each filter ends within a word. In the last filter, each byte has at least one set bit.
+        // Each filter ends within a word.
         for (keys, bits, probes) in [(0, 800, 7), (1, 8, 1), (3, 10_000, 7), (1_000, 10_000, 7), (400, 72, 30)] {
             let bloom = Bloom::with_shape(bits, probes, HashSeed(5)).unwrap();
             (0..keys).for_each(|i| _ = bloom.insert(&key(i)));

@@ -47,7 +47,7 @@ pub struct Arguments {
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
-    /// Allow --force to replace OUT with an empty filter, which denies every key
+    /// Allow --force to replace OUT with a filter of no keys
     #[arg(long)]
     allow_empty: bool,
     /// Print the summary as JSON on stdout
@@ -63,6 +63,9 @@ struct Report {
     /// The sum of the inputs' numbers of keys, capped at the number of bits. Without the cap, the
     /// sum is an upper bound, because some keys may be in several inputs.
     keys: u64,
+    /// Whether the sum was capped, so that `keys` and the FPR are not upper bounds.
+    #[serde(skip)]
+    is_capped: bool,
     estimated_keys: Option<f64>,
     fill: f64,
     block_len_bytes: u64,
@@ -87,11 +90,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let merged = merge_blocks(&blocks).map_err(|error| explain(error, arguments, &blocks))?;
     let block = LockedBlock::open(&merged, Verify::AtOpen)?;
     let (info, found) = (block.metadata(), block.statistics());
+    let sum = blocks.iter().fold(0u64, |sum, block| sum.saturating_add(block.metadata().num_keys));
     let report = Report {
         file: arguments.output.display().to_string(),
         merged: blocks.len(),
         kind: info.kind.to_string(),
         keys: info.num_keys,
+        is_capped: info.num_keys < sum,
         estimated_keys: found.estimated_keys,
         fill: found.fill_ratio,
         block_len_bytes: info.block_len_bytes,
@@ -132,13 +137,18 @@ fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[Locked
 }
 
 fn summary(report: &Report) -> String {
+    let keys = text::thousands(report.keys);
+    let (keys, fpr) = match report.is_capped {
+        true => (format!("{keys} keys or more"), "unknown".to_owned()),
+        false => {
+            (format!("at most {keys} keys"), format!("at most {}", text::percent(report.expected_false_positive_rate)))
+        }
+    };
     format!(
-        "{}: {} merged; {}, at most {} keys, fill ratio {}, expected FPR at most {}",
+        "{}: {} merged; {}, {keys}, fill ratio {}, expected FPR {fpr}",
         report.file,
         text::count(report.merged as u64, "block"),
         text::count(report.block_len_bytes, "byte"),
-        text::thousands(report.keys),
         text::percent(report.fill),
-        text::percent(report.expected_false_positive_rate),
     )
 }

@@ -40,7 +40,7 @@ pub struct BlockArguments {
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
-    /// Allow --force to replace OUT with an empty filter, which denies every key
+    /// Allow --force to replace OUT with a filter of no keys
     #[arg(long)]
     allow_empty: bool,
     /// Print the summary as JSON on stdout

@@ -13,7 +13,7 @@ use super::kept::Kept;
 use super::output::message;
 use filterblock::Error;
 
-/// A chain of this many symbolic links, or more, is an error.
+/// The maximum number of symbolic links in a chain.
 const LINKS_MAX: usize = 40;
 /// Temporary files have this prefix and random characters. A name derived from the target's name
 /// could exceed the length limit of the file system.
@@ -193,14 +193,14 @@ impl NewFile {
 /// onto a link would replace the link instead of its target.
 fn follow_links(path: &Path) -> Outcome<PathBuf> {
     let mut target = path.to_path_buf();
-    for _ in 0..LINKS_MAX {
+    for _ in 0..=LINKS_MAX {
         // Most errors mean that this is not a link. Any other error occurs again when the file is
         // created.
         let Ok(next) = fs::read_link(&target) else { return Ok(target) };
         target = parent(&target).join(next);
     }
     Err(Failure::Message(format!(
-        "{}: {LINKS_MAX} or more symbolic links in a row; give the path of the file itself",
+        "{}: more than {LINKS_MAX} symbolic links in a row; give the path of the file itself",
         path.display()
     )))
 }

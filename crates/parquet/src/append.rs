@@ -13,7 +13,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 use parquet::file::reader::ChunkReader;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shortened};
 use crate::filters::{self, Collector, Filter, Sizing};
 use crate::footer::{FilterRange, Footer};
 use crate::values::ParquetValues;
@@ -42,7 +42,7 @@ impl Request {
         let mut leaves = self.leaves.iter().filter_map(|&leaf| footer.leaves().get(leaf));
         match leaves.find(|leaf| leaf.is_float16()) {
             Some(leaf) => Err(Error::unsupported(
-                format!("column {} has the type FLOAT16", leaf.path),
+                format!("column {} has the type FLOAT16", shortened(&leaf.path)),
                 "omit the column: DuckDB hashes FLOAT16 values as FLOAT, so with a filter it would miss rows",
             )),
             None => Ok(()),

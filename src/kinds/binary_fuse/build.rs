@@ -3,13 +3,11 @@
 //! A key is an edge between its three slots. If only one key uses a slot, the slot can be set last,
 //! so that the three slots XOR to the key's fingerprint. So the builder removes such a key. This
 //! may leave another slot with a single key. If all keys can be removed, the builder then sets the
-//! slots in reverse order. The hashes come sorted, so successive keys use the same few segments,
-//! which stay in the cache. The builder needs no sort of its own.
+//! slots in reverse order. The hashes come sorted, so successive keys use the same few segments.
 //!
-//! Whether all keys can be removed depends on the number of slots and on the seed. With 11,480 to
-//! 11,521 keys and segments of 1,024 slots, the published sizes fail for 20 to 40 % of the seeds
-//! (FastFilter/xor_singleheader, issue 77). This builder first tries another seed, which costs
-//! time, and then more slots, which cost space.
+//! Whether all keys can be removed depends on the number of slots, the seed and the keys. With
+//! 11,480 to 11,521 keys and segments of 1,024 slots, the published sizes fail for 20 to 40 % of
+//! the seeds (FastFilter/xor_singleheader, issue 77).
 
 use super::{Geometry, MAX_SEGMENT_LOG2, Width, mask, read};
 use crate::bits::NoMemory;
@@ -58,8 +56,7 @@ const SEGMENT_STEPS: [u64; 16] = [
 /// The published factor is 0.875 + 0.25 ln(1,000,000) / ln(n), and at least 1.125. This function
 /// adds 0.122 / log2(n). It uses a logarithm that is linear between powers of two, so that every
 /// platform builds the same bytes. Together, the two changes cost 0.9 % of space at ten thousand
-/// keys. A construction then needs fewer seeds, above all at the numbers of keys where the
-/// published factor often fails. The tests of this module limit the number of seeds.
+/// keys. A construction then needs fewer seeds on average.
 fn slots_per_1024_keys(num_keys: u64) -> u64 {
     let n = num_keys.max(2);
     let whole = u64::from(n.ilog2());
@@ -108,14 +105,12 @@ pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry
 }
 
 /// The maximum number of keys that a slot may have. It is one less than a power of two, so that one
-/// bit of a count shows an excess. In practice, only crowded hashes exceed it, and for them another
-/// seed rarely helps.
+/// bit of a count shows an excess. In practice, only crowded hashes exceed it.
 const MAX_COUNT: u8 = 63;
 /// The number of spare elements at the end of [`Peeling::order`]. One step writes at most two slots
 /// beyond the slots found so far.
 const ROOM: usize = 4;
-/// The prefetch distance in keys. It hides the cache misses of filters that are larger than the
-/// cache.
+/// The prefetch distance in keys.
 const AHEAD: usize = 32;
 const HASHES_IN_A_LINE: usize = 8;
 
@@ -181,8 +176,7 @@ impl Peeling {
     }
 
     /// Appends slots without keys until there are `slots` slots. `count` appends segments just
-    /// before a key uses them, so that they are in the cache at that time. At the end, it appends
-    /// the remaining segments.
+    /// before a key uses them, so that they are in the cache at that time.
     #[cold]
     fn extend(&mut self, slots: usize) {
         self.hashes.resize(slots, 0);

@@ -104,8 +104,6 @@ impl Kind for BinaryFuse {
         })
     }
 
-    /// Builds the filter over `hashes`. Returns `None` if the budget is none of [`WIDTHS`], if no
-    /// seed succeeds, or if the filter would have 2^32 slots or more (3.8 billion keys).
     fn build(budget: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
         let Some(width) = Self::width(budget) else { return Ok(None) };
         let Some((geometry, payload)) = build::build(width, hashes)? else { return Ok(None) };
@@ -161,9 +159,6 @@ impl Geometry {
 
     /// Reads the parameters (logarithm of the segment's slots, width, seed) for a payload of
     /// `len_bytes`.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] that names the invalid field, with offset 0.
     pub(super) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
         let corrupt = |field| Err(Error::Corrupt { field, offset: 0 });
         let [segment_log2, bits, seed] = shape.params;

@@ -1,5 +1,4 @@
-//! Tests unions, intersections, comparisons and estimates of filters. Filters that do not match are
-//! refused.
+//! Tests unions, intersections, comparisons and estimates of filters.
 
 use super::*;
 use crate::codec::u64_bytes;
@@ -101,9 +100,6 @@ fn equal_disjoint_and_empty_sets_compare_correctly() {
     assert_eq!((full.deviation(), full.interval().1), (f64::INFINITY, f64::INFINITY));
 }
 
-/// About 95 % of the 400 intervals of each estimate contain the true number. The share may differ
-/// from 95 % by five standard deviations. For an empty intersection, it may also be higher. The
-/// mean error is zero within five standard deviations.
 #[test]
 fn confidence_intervals_contain_the_truth_in_95_percent() {
     const TRIALS: u64 = 400;

@@ -1,5 +1,4 @@
-//! Tests merging and comparing blocks: the merged blocks, the refusals, and the precision of the
-//! estimates.
+//! Tests merging and comparing blocks.
 
 use super::*;
 use crate::block::{FilterBlock, FilterBuilder, PartitionedBuilder, Verify};
@@ -116,8 +115,8 @@ fn blocks_under_different_secrets_do_not_merge() {
     assert!((0..2_000u64).all(|i| merged.may_contain(&u64_bytes(i))));
 }
 
-/// A partition denies the keys of the other partitions. If it were merged with a whole filter, the
-/// result would look like a whole filter and deny these keys, too.
+/// A partition denies the keys of the other partitions. A merge with a whole filter could give a
+/// block that looks like a whole filter but denies these keys.
 #[test]
 fn a_partition_merges_only_with_partitions_of_its_number() {
     let key = |i: u8| [i];
@@ -160,9 +159,6 @@ fn unverified_blocks_are_verified_before_a_merge() {
     assert!(compare_blocks(&unchecked, &unchecked).unwrap_err().is_damage());
 }
 
-/// Each estimate is within 5 deviations of the truth, and the deviation is small. The estimated
-/// similarity of the key sets is within 0.01 of the truth. For a blocked filter, an estimate of the
-/// union from the fill ratio of the whole filter would be off by more than 5 deviations.
 #[test]
 fn estimates_of_every_kind_are_within_their_deviations() {
     for spec in KINDS {

@@ -45,6 +45,22 @@ fn a_merged_block_is_sound_and_has_the_keys_of_all_inputs() {
 }
 
 #[test]
+fn a_merge_of_more_keys_than_bits_prints_no_upper_bound() {
+    let shell = shell_with_two("bloom:1");
+    let merged = shell.run(&["merge", "-o", "all", "a", "b"]);
+    assert!(
+        merged.stderr.contains(" keys or more") && merged.stderr.contains("expected FPR unknown"),
+        "{}",
+        merged.stderr
+    );
+    let merged = shell.run(&["merge", "-o", "one", "a", "a", "--force"]);
+    assert_eq!(merged.status, 0, "{}", merged.stderr);
+    let shell = shell_with_two("bloom:10");
+    let merged = shell.run(&["merge", "-o", "all", "a", "b"]);
+    assert!(merged.stderr.contains("at most 8,000 keys") && merged.stderr.contains("FPR at most"), "{}", merged.stderr);
+}
+
+#[test]
 fn an_output_of_one_dash_is_refused() {
     let shell = shell_with_two("bloom:10");
     let before = shell.files();

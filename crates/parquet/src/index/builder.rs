@@ -337,10 +337,14 @@ impl NewFile {
         let cells = self.filters.iter().map(|content| {
             let size = content.size(fpr);
             let cells = size.cells(rows.into()).ok_or_else(|| {
-                let (path, blocks) = (self.identity.path.display(), match size { Size::Exactly(blocks) | Size::AtLeast(blocks) => blocks });
+                let (Size::Exactly(blocks) | Size::AtLeast(blocks)) = size;
+                let path = self.identity.path.display();
                 Error::invalid(
                     "filters",
-                    format!("{path}: a filter of {blocks} blocks does not fit an index of {rows} rows; add the file by its values"),
+                    format!(
+                        "{path}: a filter of {blocks} blocks does not fit an index of {rows} rows; add the file by its \
+                         values"
+                    ),
                 )
             })?;
             u32::try_from(cells).map_err(|_| Error::TooLarge { what: "a filter" })

@@ -116,6 +116,10 @@ pub fn measured_fpr(blocks: &[[u8; 32]]) -> f64 {
 /// Returns the number of blocks that `keys` distinct keys need for an expected FPR of at most
 /// `fpr`. Returns `max` if no smaller number suffices.
 pub(super) fn blocks_for(keys: u64, fpr: f64, max: u64) -> u64 {
+    // One block has an exact formula. From two blocks on, the FPR falls with more blocks.
+    if expected_fpr(keys, 1) <= fpr {
+        return 1.min(max);
+    }
     let (mut low, mut high) = (1, max);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -134,6 +138,14 @@ mod tests {
 
     use super::*;
     use filterblock::foreign::parquet::ParquetBloomBuilder;
+
+    #[test]
+    fn one_block_is_enough_where_its_exact_fpr_is_low_enough() {
+        for (keys, fpr) in [(1, 1e-10), (3, 5e-9)] {
+            assert!(expected_fpr(keys, 1) <= fpr && expected_fpr(keys, 2) > fpr, "{keys} keys at {fpr}");
+            assert_eq!(blocks_for(keys, fpr, 1 << 31), 1);
+        }
+    }
 
     #[test]
     fn cells_are_the_blocks_of_parquets_filter() {

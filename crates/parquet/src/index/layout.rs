@@ -78,7 +78,10 @@ impl KeyType {
     pub(super) fn check(self) -> Result<()> {
         match self.encode() {
             Some(_) => Ok(()),
-            None => Err(Error::invalid("key type", format!("{self} columns have no filters; choose another column"))),
+            None => Err(Error::invalid(
+                "key type",
+                format!("an index cannot have the key type {self}; choose another column"),
+            )),
         }
     }
 }

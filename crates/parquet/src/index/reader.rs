@@ -155,9 +155,11 @@ impl<R: ReadAt> IndexReader<R> {
     }
 
     /// Makes the file at this position in [`Self::files`] a candidate for every key. Callers use it
-    /// for a file that has changed.
+    /// for a file that has changed. Does nothing if there is no such file.
     pub fn distrust(&mut self, file: usize) {
-        if let Err(place) = self.distrusted.binary_search(&file) {
+        if let Err(place) = self.distrusted.binary_search(&file)
+            && file < self.files().len()
+        {
             self.distrusted.insert(place, file);
         }
     }

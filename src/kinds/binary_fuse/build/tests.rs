@@ -1,5 +1,4 @@
-//! Tests the construction of binary fuse filters: seeds, sizes, slots with too many keys, and the
-//! fallback if no seed can succeed. Also tests invalid shapes and short payloads.
+//! Tests the construction and the geometry of binary fuse filters.
 #![allow(clippy::cast_possible_truncation, clippy::indexing_slicing)]
 
 use std::num::NonZeroUsize;
@@ -28,9 +27,7 @@ fn seed_for(bits: u32, hashes: &[KeyHash]) -> u8 {
     geometry.seed
 }
 
-/// Published parameters fail at these numbers of keys for 20 to 40 % of all seeds
-/// (FastFilter/xor_singleheader, issue 77). In ten constructions, this builder needs on average
-/// less than one further seed.
+/// The numbers of keys are from FastFilter/xor_singleheader, issue 77.
 #[test]
 fn construction_succeeds_where_published_parameters_fail() {
     let seeds: u32 =
