@@ -7,8 +7,7 @@ use byteorder::{BigEndian, ByteOrder, LittleEndian};
 /// first.
 pub const MAX_VARINT_LEN_BYTES: usize = 10;
 
-/// An invalid field and its offset. Each format has its own fields, and converts `Corrupt` into its
-/// own error type.
+/// An invalid field and its offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt<F> {
     pub field: F,

@@ -1,5 +1,4 @@
-//! Defines the errors of filters and filter blocks. Each message says what is wrong, where, and
-//! what to do next.
+//! Defines the errors of filters and filter blocks.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,8 +23,8 @@ pub enum Error {
         /// The error itself.
         source: Box<Error>,
     },
-    /// The bytes are too short or too long, or a field has a value that no writer of this crate
-    /// writes. The bytes may also be another partition than the expected one.
+    /// The bytes have a wrong length or an invalid field. They may also be another partition than
+    /// the expected one.
     Corrupt {
         /// The field that is not valid.
         field: Field,
@@ -48,17 +47,15 @@ pub enum Error {
         computed: u32,
     },
     /// The bytes are of a newer version, or use a feature that this build does not read. An unknown
-    /// version may also be damage, because this build cannot verify the checksum of a newer
-    /// version.
+    /// version may also be damage.
     Unsupported {
         /// The field that holds the unknown value.
         field: Field,
         /// The unknown value. For [`Field::Extension`], the tag of the record.
         found: u64,
     },
-    /// The bytes are sound, but not the expected block. For example, they belong to another SST or
-    /// to an older state of the SST. Or they have another kind or hasher, or lack the expected keys
-    /// or prefixes.
+    /// The bytes or the hasher are not the expected ones. For example, the block belongs to another
+    /// SST, or another hash function hashed its keys.
     Unexpected {
         /// The field that differs.
         field: Field,
@@ -77,11 +74,9 @@ pub enum Error {
         /// The fingerprint of the caller's secret, or `None` if the caller gave no secret.
         given: Option<Fingerprint>,
     },
-    /// The function refuses a value or a call. For example, the value is not valid, an earlier
-    /// error has lost keys, or this machine has too little memory.
+    /// The function refuses a value or a call, for example because a value is out of range.
     Invalid {
-        /// The name of the argument. It is `"filter"` for a filter specification. If the number of
-        /// keys matters too, `given` also states this number.
+        /// The name of the argument, for example `"filter"` for a filter specification.
         what: &'static str,
         /// The value that the caller gave, or a description of the value or the call.
         given: String,
@@ -94,8 +89,8 @@ pub enum Error {
         /// The object.
         what: &'static str,
     },
-    /// A newly built filter denies keys that were added to it, for example because of broken memory
-    /// or a defect of the builder. Nothing was written.
+    /// A newly built filter denies keys that were added to it, for example because of broken
+    /// memory. Nothing was written.
     SelfCheckFailed {
         /// The number of hashes of added keys that the filter denies. For a range filter, the
         /// number of denied keys.
@@ -113,8 +108,8 @@ impl Error {
         Self::Invalid { what, given: given.to_string(), reason }
     }
 
-    /// Returns an equal error. `Error` is not `Clone`, because `std::io::Error` is not: the copy of
-    /// an I/O error has the same kind and text.
+    /// Returns a copy of the error. The copy of an I/O error has only the same kind and text,
+    /// because `std::io::Error` is not `Clone`.
     #[must_use]
     pub fn duplicate(&self) -> Self {
         match self {
@@ -178,7 +173,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the bytes are sound, but not what the caller expects.
+    /// Returns whether the bytes or the hasher are not the expected ones: [`Error::Unexpected`].
     #[must_use]
     pub fn is_unexpected(&self) -> bool {
         matches!(self.root(), Self::Unexpected { .. })
@@ -195,8 +190,8 @@ impl Error {
     /// than the expected one. For the compact form, also returns `true` if another hasher hashed
     /// the keys.
     ///
-    /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]). Such bytes may be
-    /// sound, and a repair would destroy them.
+    /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]), which may be
+    /// sound.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(self.root(), Self::Corrupt { .. } | Self::ChecksumMismatch { .. })
@@ -324,8 +319,7 @@ impl From<codec::Corrupt<Field>> for Error {
     }
 }
 
-/// Messages that the errors of several modules share. Each says what is wrong, where, and what to
-/// do next.
+/// Messages that the errors of several modules share.
 pub(crate) mod message {
     use std::fmt::{Display, Formatter, Result};
     use std::io;

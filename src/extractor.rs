@@ -1,8 +1,4 @@
-//! Defines prefix extractors: functions with a stable name that take prefixes from the front of a
-//! key.
-//!
-//! A filter of prefixes can answer for a whole range of keys: see
-//! [`PrefixExtractor::prefix_of_range`].
+//! Takes prefixes from keys and from ranges of keys.
 
 use std::fmt;
 use std::ops::Bound;
@@ -16,8 +12,7 @@ const CAPPED: &str = "capped:";
 const DELIMITER: &str = "delimiter:";
 const ROW_COLUMN: &str = "row-column:";
 
-/// The maximum length in bytes of an extractor's name in a written filter. A reader accepts any
-/// longer UTF-8 name that fits the extension.
+/// The maximum length in bytes of an extractor's name in a written filter.
 pub const MAX_EXTRACTOR_LEN_BYTES: usize = 100;
 
 /// The maximum length of a prefix of `fixed` and `capped`.
@@ -239,8 +234,8 @@ impl PrefixExtractor {
     }
 }
 
-/// Returns whether all keys of a range that is not empty begin with `prefix`. The range starts at a
-/// key that begins with `prefix`, and ends at `upper`.
+/// Returns whether all keys from a key that begins with `prefix` up to `upper` begin with `prefix`.
+/// For an empty range, the result does not matter.
 fn ends_within(prefix: &[u8], upper: Bound<&[u8]>) -> bool {
     match upper {
         Bound::Included(last) => last.starts_with(prefix),

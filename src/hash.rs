@@ -19,10 +19,9 @@ pub struct HashSeed(pub u64);
 
 /// The 64-bit hash of a key by a [`KeyHasher`].
 ///
-/// A store computes the hash once per key. The hash is valid for every filter whose block names the
-/// same function, seed and secret. With a hash from another hasher, a filter could deny a key that
-/// it holds. Debug builds therefore keep a tag of the hasher beside each hash, and filter blocks
-/// check the tag. In release builds a hash takes only eight bytes.
+/// The hash is valid only for filters whose keys were hashed with the same function, seed and
+/// secret. Another filter could deny a key that it holds. Debug builds keep a tag of the hasher
+/// beside each hash, and filter blocks check the tag. In release builds a hash takes eight bytes.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(debug_assertions), repr(transparent))]
 pub struct KeyHash {
@@ -66,8 +65,7 @@ impl KeyHash {
         self.raw
     }
 
-    /// Maps the hash to `0..range`, to choose a shard, a bucket or a word for the key. For a
-    /// `range` of 0, the result is 0.
+    /// Maps the hash to `0..range`. For a `range` of 0, the result is 0.
     #[must_use]
     #[inline]
     pub const fn reduce(self, range: u64) -> u64 {

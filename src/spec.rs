@@ -48,9 +48,8 @@ impl FilterSpec {
     /// rounded to a thousandth of a bit.
     ///
     /// For a binary fuse filter, `bits_per_key` is the width of a fingerprint: 8, 12 or 16 bits.
-    /// With a million keys, the filter takes 14 % more space than one fingerprint per key. With
-    /// fewer keys, it takes relatively more. [`Plan`](crate::planning::Plan) computes the size for
-    /// a number of keys.
+    /// With a million keys, the filter takes 14 % more space than one fingerprint per key.
+    /// [`Plan`](crate::planning::Plan) computes the size for a number of keys.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the kind does not take this budget. A binary fuse filter takes
@@ -96,9 +95,7 @@ impl FilterSpec {
     /// Returns the specification of the smallest filter with an expected FPR of at most `rate`. The
     /// exact formula of the kind for many keys gives the expected FPR.
     ///
-    /// Each kind has a lowest FPR. One reason is the largest budget of the kind. The other reason
-    /// is that a kind cannot tell two keys apart if their hashes agree in the bits that the kind
-    /// uses. A Bloom filter of a few keys may exceed `rate`, because its bits are not independent.
+    /// A Bloom filter of a few keys may exceed `rate`, because its bits are not independent.
     /// [`Plan::expected_fpr`](crate::planning::Plan::expected_fpr) returns the expected FPR for a
     /// number of keys.
     ///
@@ -118,9 +115,6 @@ impl FilterSpec {
     }
 
     /// Checks that a filter of `num_keys` keys can have the requested FPR at all.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] if no filter of `num_keys` keys reaches the FPR.
     pub(crate) fn check_keys(&self, num_keys: u64) -> Result<()> {
         if self.is_for_ranges() {
             return self.check_codes(num_keys);
@@ -173,11 +167,8 @@ impl FilterSpec {
 
     /// Returns the expected FPR of a filter of this specification with many keys.
     ///
-    /// A small filter may have a lower FPR, because its size is rounded up. A Bloom filter with a
-    /// few keys and many bits may have a higher FPR. A ribbon with a budget in bits usually has a
-    /// higher FPR, because the formula does not count spare slots and bumped keys. With a million
-    /// keys, they add about 5 % to the size of a `ribbon`, and about 0.5 % to the size of a
-    /// `bumped-ribbon` (docs/BENCHMARKS.md, "Filters: space and time").
+    /// A filter of a few keys may have a lower or a higher FPR. A ribbon with a budget in bits
+    /// usually has a higher FPR, because the formula does not count spare slots and bumped keys.
     /// [`Plan::expected_fpr`](crate::planning::Plan::expected_fpr) returns the expected FPR for a
     /// number of keys.
     #[must_use]
@@ -222,11 +213,8 @@ fn missing_budget(kind: FilterKind) -> &'static str {
 /// Builds filters.
 impl FilterSpec {
     /// Builds the filter of `hashes`, which may be unsorted and may contain duplicates. Returns
-    /// `None` if the caller must use [`FilterSpec::encode`] instead. The caller then passes the
-    /// distinct hashes to `encode`, sorted. Both functions give the same bytes.
-    ///
-    /// # Errors
-    /// Returns the errors of [`FilterSpec::encode`].
+    /// `None` if the caller must use [`FilterSpec::encode`] instead. Both functions give the same
+    /// bytes.
     pub(crate) fn fill(self, hashes: &[KeyHash], effort: Effort) -> Result<Option<Filled>> {
         if hashes.is_empty() {
             return Ok(None);
@@ -237,10 +225,6 @@ impl FilterSpec {
 
     /// Builds the filter of `hashes`, which must be distinct and sorted, so that the same set gives
     /// the same bytes. The function may reorder `hashes`.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] if there is not enough memory, or if no filter of so many keys
-    /// reaches the requested FPR.
     pub(crate) fn encode(self, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
         if self.kind == FilterKind::AlwaysMaybe {
             return Ok((Shape::ALWAYS_MAYBE, Vec::new()));
@@ -257,9 +241,6 @@ impl FilterSpec {
 
     /// Builds the fallback for a filter that its kind could not build. Sorts `hashes`, which may
     /// come in any order.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] if there is not enough memory.
     pub(crate) fn encode_fallback(self, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
         hashes.sort_unstable();
         let spec = self.fallback();
@@ -273,8 +254,7 @@ impl FilterSpec {
     ///
     /// A blocked Bloom filter cannot reach the lowest FPRs. If the caller asked for such an FPR,
     /// the fallback is a standard Bloom filter. If the caller asked for bits that give such an FPR,
-    /// the fallback is a blocked Bloom filter of the same bits per key. Its FPR is higher, but a
-    /// failed build would be worse.
+    /// the fallback is a blocked Bloom filter of the same bits per key, with a higher FPR.
     fn fallback(self) -> Self {
         let rate = self.kind.fallback_rate(self.budget);
         let of_rate = rate.and_then(|rate| Self::false_positive_rate(FilterKind::BlockedBloom, rate).ok());

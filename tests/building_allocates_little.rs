@@ -1,5 +1,4 @@
-//! Tests that builds stay within limits on their peak memory. To save memory, a bumped ribbon is
-//! built in shards, unless it is a compact filter.
+//! Tests that builds stay within limits on their peak memory.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "allocation/of_process.rs"]
@@ -37,8 +36,7 @@ struct Cost {
     peak: usize,
 }
 
-/// Builds a filter of `n` random keys. Returns the length of its block and the peak memory of the
-/// build. If `is_told` is `true`, reserves memory for the keys first.
+/// Builds a filter of `n` random keys. If `is_told` is `true`, reserves memory for the keys first.
 fn build(spec_text: &str, n: usize, threads: usize, is_told: bool) -> Cost {
     let mut random = SplitMix(9);
     let before = LIVE.load(Ordering::Relaxed);
@@ -77,9 +75,8 @@ fn a_bumped_ribbon_build_takes_at_most_30_bytes_per_key() {
 #[test]
 fn a_bumped_ribbon_takes_at_most_2_mib_beyond_hashes_and_block() {
     let _turn = TURN.lock();
-    // A compact filter has no shards and needs rows for all slots, so it is not tested here. The
-    // columns of the second layer grow with the number of keys, and exist twice for a while. With
-    // many more keys than here, these columns and the rows of one shard exceed the limit together.
+    // A compact filter has no shards and needs rows for all slots, so it is not tested here. With
+    // many more keys than here, a build exceeds this limit.
     for spec in ["bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "bumped-ribbon:12.3"] {
         for n in [10_000, 100_000, 1_000_000, 4_000_000] {
             let cost = build(spec, n, 1, true);
@@ -105,9 +102,8 @@ fn each_added_thread_takes_only_the_rows_of_its_shard() {
 #[test]
 fn builds_of_other_kinds_stay_within_their_memory_bounds() {
     let _turn = TURN.lock();
-    // All kinds need memory for the hashes and the block. The four kinds of Bloom filters also take
-    // memory for each hash whose bits were already set when it was added. A standard ribbon and a
-    // binary fuse filter also take memory for each slot.
+    // All kinds need memory for the hashes and the block. A standard ribbon and a binary fuse
+    // filter also take memory for each slot.
     let specs = ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "ribbon:8", "binary-fuse:8"];
     for (spec, most) in specs.into_iter().zip([9.4, 9.4, 9.4, 9.4, 31.0, 25.0]) {
         let cost = build(spec, 1_000_000, 1, true);

@@ -1,6 +1,5 @@
-//! Tests builds and other calls without enough memory, and builds without threads. A call that
-//! lacks memory may succeed. If it does not, then this call or a later call returns an error, and
-//! the process does not abort. Only a RocksDB ribbon becomes a Bloom filter instead.
+//! Tests that calls without enough memory do not abort the process. Also tests builds without
+//! threads.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "allocation/failing.rs"]
@@ -44,8 +43,7 @@ fn builder(spec_text: &str, n: u64, threads: usize) -> FilterBuilder {
 
 /// Calls the function that `make` returns, once for each of its large allocations, and makes this
 /// allocation fail. Then does the same again, but all later large allocations of a call fail, too.
-/// Asserts that each call returns an error for which `is_error` is `true`, or the bytes of a call
-/// with enough memory. If the function makes two or more such allocations, a call must fail.
+/// Asserts that each call returns an expected error, or the same bytes as with enough memory.
 fn refuse_each(
     what: &str,
     is_error: impl Fn(&Error) -> bool,
@@ -295,8 +293,7 @@ fn variants_return_an_error_without_memory() {
     }
 }
 
-/// Tests calls on filters in files, and unions, intersections and merges of filters. With too
-/// little memory, a call succeeds or returns `TooLarge`.
+/// Tests filters in files, and unions, intersections and merges of filters.
 #[cfg(feature = "variants")]
 #[test]
 fn filters_in_files_return_an_error_without_memory() {
@@ -367,9 +364,7 @@ fn filters_in_files_return_an_error_without_memory() {
     }
 }
 
-/// A RocksDB ribbon that cannot be built because of too little memory becomes a Bloom filter.
-/// Another seed would need as much memory again. RocksDB also writes a Bloom filter if no seed
-/// succeeds.
+/// RocksDB also writes a Bloom filter if it cannot build a ribbon.
 #[cfg(feature = "foreign")]
 #[test]
 fn a_rocksdb_ribbon_build_without_memory_gives_a_bloom_filter() {
@@ -401,8 +396,8 @@ fn a_rocksdb_ribbon_build_without_memory_gives_a_bloom_filter() {
     }
 }
 
-/// Tests that a build succeeds without threads. The test runs itself in a child process, which
-/// cannot start threads because their stacks would exceed the address space.
+/// The test runs itself in a child process, which cannot start threads because their stacks would
+/// exceed the address space.
 #[test]
 fn builds_succeed_if_threads_cannot_be_started() {
     const VARIABLE: &str = "RUST_MIN_STACK";

@@ -1,6 +1,4 @@
-//! Tests rules of this project that the compiler does not check. The rules are about imports
-//! between modules, files with `unsafe`, comments of modules, lengths of files and functions,
-//! unfinished code, and names of tests.
+//! Tests rules of this project that the compiler does not check.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -12,7 +12,7 @@ use std::collections::TryReserveError;
 use crate::error::{Error, Result};
 
 /// The error for an object that does not fit in memory, in the address space or in the length
-/// fields of its format. The caller converts it into an error that names the object.
+/// fields of its format.
 #[derive(Debug)]
 pub(crate) struct NoMemory;
 
@@ -29,10 +29,7 @@ impl NoMemory {
     }
 }
 
-/// Allocates `len` default values.
-///
-/// # Errors
-/// Returns [`Error::TooLarge`] for the object `what` if the values do not fit in memory.
+/// Allocates `len` default values. An [`Error::TooLarge`] names the object `what`.
 pub(crate) fn zeros<T: Default>(len: u64, what: &'static str) -> Result<Vec<T>> {
     let len = usize::try_from(len).map_err(|_| Error::TooLarge { what })?;
     let mut values = Vec::new();

@@ -17,10 +17,6 @@ pub(crate) struct PackedArray {
 
 impl PackedArray {
     /// Makes `len` cells of `cell_bits` bits, all zero.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] unless `cell_bits` is 1 to 64. Returns [`Error::TooLarge`] if the
-    /// array does not fit in memory.
     pub(crate) fn new(len: u64, cell_bits: u32) -> Result<Self> {
         if !(1..=64).contains(&cell_bits) {
             return Err(Error::invalid("cell width", cell_bits, "expected 1 to 64 bits; try 4"));

@@ -12,20 +12,9 @@ const ALIGNMENT_BYTES: usize = 64;
 /// A copy of a filter block on the heap, aligned to 64 bytes.
 ///
 /// A slice of a host's buffer seldom begins at a cache line of 64 bytes. Answers are the same at
-/// any offset. But with vector instructions, a query of an absent key touches more cache lines on
-/// average for most kinds:
-///
-/// | Kind | Aligned | Any other offset |
-/// |---|---|---|
-/// | `blocked-bloom`, `split-block-512` | 1 | 2 |
-/// | `split-block` | 1 | 1.5; 1 at an offset of 32 |
-/// | `bumped-ribbon:8` | 2, plus 1 to check whether the key was bumped | 3, plus 1 |
-/// | `bumped-ribbon` of other widths | 2 to 2.8, plus 1 | 2 to 3, plus 1 |
-/// | `bloom`, `binary-fuse:8` | 1 for each bit or slot that the query reads | the same |
-///
-/// The additional cache line follows one that the query reads anyway, and processors often load
-/// neighbouring cache lines together. So the relative cost is largest while the filter is in the
-/// processor's caches. `cargo bench --bench probe -- unaligned` measures the cost.
+/// any offset, but a query of unaligned bytes may read more cache lines. For example, a query of
+/// `blocked-bloom` may read two instead of one. `cargo bench --bench probe -- unaligned` measures
+/// the cost.
 ///
 /// The copy does not change when the file changes.
 ///

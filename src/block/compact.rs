@@ -8,14 +8,9 @@
 //! The shape is `32 * kind + probes`. This byte and the payload's length determine the geometry.
 //! The checksum covers payload and shape, and is bound to the hash function, the seed and the
 //! secret. Every query verifies the checksum, and answers [`Answer::Unfiltered`] if it does not
-//! match. This table says when a query detects damage or another hasher:
-//!
-//! | Always detected | Missed with a probability of 2^-32 |
-//! |---|---|
-//! | up to three flipped bits, in filters of up to 11,450 bytes | more flipped bits |
-//! | any error within four consecutive bytes: a changed byte, four zeroed bytes | longer zeroed parts |
-//! | all bytes zero, all bytes 0xff | cut, joined or moved bytes |
-//! | another hasher with another folded identity | another hasher: two may have the same folded identity |
+//! match. The checksum always detects damage within four consecutive bytes. In filters of up to
+//! 11,450 bytes, it also detects up to three flipped bits. It misses other damage, or another
+//! hasher, with a probability of 2^-32. Then a query can deny a present key.
 //!
 //! An undamaged filter of other keys cannot be detected, because the compact form has no table id.
 //! See docs/DESIGN.md for the reasons for this checksum.
@@ -40,8 +35,7 @@ const SHAPE_KIND: u8 = 32;
 /// `hasher` is the hasher of the filter's keys, and `hash` is the hash of the key by this hasher.
 /// Debug builds panic if another hasher made the hash, unless [`KeyHash::from_raw`] made it.
 /// `bytes` may have any content and any alignment. The answer is [`Answer::Unfiltered`] if
-/// [`check`] returns an error. The host must read the SST if [`Answer::may_contain`] returns
-/// `true`.
+/// [`check`] returns an error.
 ///
 /// ```
 /// use filterblock::{Answer, FilterBuilder, HashSeed, KeyHasher, compact};
@@ -67,8 +61,8 @@ pub fn ask(bytes: &[u8], hasher: &KeyHasher, hash: KeyHash) -> Answer {
     FilterView::new(&geometry, Kernel::of(&geometry), payload, payload.len()).may_contain_hash(hash).into()
 }
 
-/// Checks that [`ask`] can use a filter. See [the table](self) for the damage that the checksum can
-/// miss.
+/// Checks that [`ask`] can use a filter. See [the module](self) for the damage that the checksum
+/// can miss.
 ///
 /// # Errors
 /// - Returns [`Error::ChecksumMismatch`] if the checksum does not match: the bytes are damaged, or
@@ -101,9 +95,9 @@ fn open<'a>(bytes: &'a [u8], hasher: &KeyHasher) -> Result<(&'a [u8], Geometry)>
     Ok((payload, geometry))
 }
 
-/// Returns the kind, the number of probes and the payload that the bytes state. Does not verify the
-/// checksum, because that needs the hasher. Returns `None` if the bytes are too short, or if they
-/// state no kind that has a compact form.
+/// Returns the kind, the number of probes and the payload that the bytes state, without verifying
+/// the checksum. Returns `None` if the bytes are too short, or if they state no kind that has a
+/// compact form.
 #[cfg(feature = "foreign")]
 pub(crate) fn shape(bytes: &[u8]) -> Option<(FilterKind, u32, &[u8])> {
     let (covered, _) = bytes.split_last_chunk::<4>()?;
@@ -115,8 +109,7 @@ pub(crate) fn shape(bytes: &[u8]) -> Option<(FilterKind, u32, &[u8])> {
 /// Returns the checksum of payload and shape.
 ///
 /// An XOR with the folded identity of the hasher binds the checksum to the hasher without more
-/// bytes. If two hashers have different folded identities, their checksums of the same bytes
-/// differ.
+/// bytes.
 #[inline]
 fn checksum(covered: &[u8], hasher: &KeyHasher) -> u32 {
     crc32(covered) ^ hasher.folded_identity()

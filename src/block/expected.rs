@@ -17,8 +17,8 @@ use crate::hash::{HashIdentity, KeyHasher};
 /// |---|---|
 /// | [`of_table`](Self::of_table) | a block of another SST, or under another hash function, seed or secret |
 /// | [`of_any_table`](Self::of_any_table) | a block under another hash function, seed or secret; for verified bytes only |
-/// | [`with_num_entries`](Self::with_num_entries) | in a block of whole keys: too many keys, or none for an SST with entries |
-/// | [`with_checksum`](Self::with_checksum) | any other block, such as a stale block of the same SST |
+/// | [`with_num_entries`](Self::with_num_entries) | a block with a number of keys that the SST cannot have |
+/// | [`with_checksum`](Self::with_checksum) | another block, such as a stale block of the same SST |
 /// | [`with_prefixes`](Self::with_prefixes) | a block without prefixes, or with the prefixes of another extractor |
 /// | [`at_offset`](Self::at_offset) | nothing; makes errors count offsets from the start of the host's file |
 ///
@@ -69,23 +69,22 @@ impl<'a> Expected<'a> {
     /// Expects the filter of any SST whose keys were hashed with the function, seed and secret of
     /// `hasher`.
     ///
-    /// This expectation is for hosts that receive bytes without the name of the SST file. They
-    /// cannot detect the filter of another SST. So only
+    /// This expectation is for hosts that receive bytes without the name of the SST file. It does
+    /// not detect the filter of another SST. Only
     /// [`VerifiedFilter::open`](super::VerifiedFilter::open) and
-    /// [`VerifiedTrailer::read`](super::VerifiedTrailer::read) accept this expectation. Other
-    /// functions return [`Error::Invalid`].
+    /// [`VerifiedTrailer::read`](super::VerifiedTrailer::read) accept it. Other functions return
+    /// [`Error::Invalid`].
     #[must_use]
     pub fn of_any_table(hasher: &'a KeyHasher) -> Self {
         Self { table_id: None, hasher, num_entries: None, checksum: None, prefixes_by: None, offset: 0 }
     }
 
-    /// Expects at most as many keys as the SST has entries, and at least one key if the SST has
-    /// an entry.
+    /// Expects a block that may belong to an SST with `num_entries` entries.
     ///
-    /// Fewer keys than entries are correct, because several entries may be versions of one key. An
-    /// extractor may take several prefixes or none from one key. So a block with prefixes may hold
-    /// more hashes than the SST has entries, and a block with only prefixes may hold none. For an
-    /// SST without entries, the block must hold neither keys nor prefixes.
+    /// A block of whole keys must have at most as many keys as the SST has entries, and at least
+    /// one if there is an entry. A block with prefixes may have more keys and prefixes than the SST
+    /// has entries, and a block with only prefixes may have none. For an SST without entries, the
+    /// block must have neither keys nor prefixes.
     #[must_use]
     pub fn with_num_entries(self, num_entries: u64) -> Self {
         Self { num_entries: Some(num_entries), ..self }
@@ -120,11 +119,7 @@ impl<'a> Expected<'a> {
         self.hasher
     }
 
-    /// Compares a block with the expectations.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] if the expectations name no SST, [`Error::Unexpected`] with the
-    /// first field that differs, and [`Error::Secret`] if the block has another secret.
+    /// Compares a block with the expectations. Returns an error for [`Expected::of_any_table`].
     pub(super) fn check(&self, found: &Found<'_>) -> Result<()> {
         if self.table_id.is_none() {
             return Err(no_table(
@@ -137,9 +132,6 @@ impl<'a> Expected<'a> {
 
     /// Compares a block with the expectations like [`check`](Self::check), but accepts
     /// [`Expected::of_any_table`]. This method is for bytes that the host has verified.
-    ///
-    /// # Errors
-    /// Returns the errors of [`check`](Self::check), except for [`Expected::of_any_table`].
     pub(super) fn check_verified(&self, found: &Found<'_>) -> Result<()> {
         if self.table_id == Some([0; 16]) && self.checksum.is_none() {
             return Err(no_table(
@@ -176,10 +168,6 @@ impl<'a> Expected<'a> {
         found.hash.check(self.hasher)
     }
 
-    /// Compares the block's number of keys with the expected number of entries.
-    ///
-    /// [`with_num_entries`](Self::with_num_entries) explains the bounds. Keys may also share a
-    /// hash, so a block may have fewer hashes than the SST has keys.
     fn check_num_keys(&self, num_keys: u64, added: Added) -> Result<()> {
         let Some(num_entries) = self.num_entries else { return Ok(()) };
         let (least, most) = match added {
@@ -250,10 +238,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// # Errors
     /// Returns:
     ///
-    /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`] if the bytes are damaged, truncated,
-    ///   extended or not a whole filter block. With [`Verify::OnFirstTouch`] a damaged page is an
-    ///   error only in a partition index. Damage of a range filter beside the filter is never an
-    ///   error: see [`FilterBlock::ranges_error`].
+    /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`] if the bytes are damaged or not a whole
+    ///   filter block. With [`Verify::OnFirstTouch`] a damaged page is an error only in a partition
+    ///   index. Damage of a range filter beside the filter is never an error: see
+    ///   [`FilterBlock::ranges_error`].
     /// * [`Error::Unsupported`] for a newer version, or for an unknown kind, hash function, flag or
     ///   extension record.
     /// * [`Error::Unexpected`] for a sound block that differs from the expectations in table id,
@@ -262,9 +250,6 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// * [`Error::Invalid`] if the expectations name no SST: [`Expected::of_any_table`], or a
     ///   table id of zeros without a checksum.
     /// * [`Error::TooLarge`] if there is no memory for the partition index or the states of pages.
-    ///
-    /// If [`Expected::at_offset`] gives the block's offset, offsets in errors count from the start
-    /// of the host's file.
     pub fn open(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
         let block = LockedBlock::open(data, verify).map_err(|error| error.moved_by(expected.offset()))?;
         block.unlock_expecting(expected)
@@ -285,8 +270,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 }
 
 impl<D: AsRef<[u8]>> LockedBlock<D> {
-    /// Returns the block, ready for queries, if it meets the expectations. The block may be a
-    /// partition that was opened alone.
+    /// Returns the block, ready for queries, if it meets the expectations.
     ///
     /// # Errors
     /// Returns [`Error::Unexpected`], [`Error::Secret`] or [`Error::Invalid`] as

@@ -28,8 +28,7 @@ const _: () = assert!(
         <= MAX_EXTENSION_LEN_BYTES
 );
 
-/// The record of a range filter in front of a filter. The record binds the range filter to the
-/// filter.
+/// The record of a range filter in front of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RangesRecord {
     /// The length of the range filter's block in bytes.
@@ -110,8 +109,6 @@ impl<'a> Extension<'a> {
     }
 }
 
-/// Reads the record of a range filter. Returns `None` unless `value` has [`RANGES_LEN_BYTES`]
-/// bytes.
 fn read_ranges(value: &[u8]) -> Option<RangesRecord> {
     let value: &[u8; RANGES_LEN_BYTES] = value.try_into().ok()?;
     let len_bytes = codec::u64_from(value.first_chunk()?);

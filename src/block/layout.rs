@@ -282,10 +282,6 @@ impl Trailer {
     ///
     /// Returns the trailer, and the offset of the payload within `bytes`. The offset is 0, unless
     /// partitions or a range filter lie in front of the payload.
-    ///
-    /// # Errors
-    /// Returns the errors of [`BorrowedTrailer::read`]. Returns `ChecksumMismatch` for damaged page
-    /// checksums, and `Corrupt` for an invalid shape.
     pub(crate) fn read(bytes: &[u8]) -> Result<(Self, usize)> {
         let trailer = BorrowedTrailer::read(bytes)?;
         trailer.check_page_checksums(bytes)?;
@@ -306,8 +302,7 @@ impl Trailer {
 }
 
 /// A verified trailer that borrows the bytes of its block. Reading it takes constant time and no
-/// heap memory. The function that reads it verifies extension and trailer, but not the page
-/// checksums: see [`BorrowedTrailer::check_page_checksums`].
+/// heap memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BorrowedTrailer<'a> {
     pub(super) table_id: [u8; 16],
@@ -334,14 +329,10 @@ pub(super) struct BorrowedTrailer<'a> {
 }
 
 impl<'a> BorrowedTrailer<'a> {
-    /// Reads and verifies extension and trailer of the block that ends where `bytes` end. Does not
-    /// verify the shape.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` or `ChecksumMismatch` if `bytes` do not end with a block, or if its
-    /// extension or trailer is not valid. Returns `Corrupt` if unexpected bytes lie in front of a
-    /// filter's payload. Returns `Unsupported` for a newer version, or for an unknown kind, hash
-    /// function, flag or extension record. Offsets count from the start of `bytes`.
+    /// Reads and verifies extension and trailer of the block that ends where `bytes` end. Checks
+    /// that no bytes lie in front of a filter's payload, except those of a recorded range filter.
+    /// Does not verify the shape or the page checksums. Offsets in errors count from the start of
+    /// `bytes`.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self> {
         let start =
             bytes.len().checked_sub(TRAILER_LEN_BYTES).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
@@ -390,10 +381,6 @@ impl<'a> BorrowedTrailer<'a> {
 
     /// Compares the page checksums of the block with their own checksum. `bytes` must be the bytes
     /// given to [`BorrowedTrailer::read`].
-    ///
-    /// # Errors
-    /// Returns `ChecksumMismatch` if the checksums differ. Its offset is that of the first page
-    /// checksum.
     pub(super) fn check_page_checksums(&self, bytes: &[u8]) -> Result<()> {
         // `read` found room for a payload of this length in front of the checksums.
         let payload_len = usize::try_from(self.payload_len_bytes).unwrap_or_default();
@@ -432,19 +419,13 @@ impl<'a> BorrowedTrailer<'a> {
         Shape { kind, params: self.params, layers: self.layers.to_vec() }
     }
 
-    /// Returns the geometry of the trailer's shape.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` for an invalid shape.
+    /// Returns the geometry of the trailer's shape, or an error for an invalid shape.
     pub(super) fn geometry(&self, shape: &Shape) -> Result<Geometry> {
         Geometry::new(shape, self.num_keys, self.payload_len_bytes).map_err(|error| self.located(error))
     }
 
-    /// Returns the geometry of the filter, or `None` for a partition index.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` for an invalid shape. The shape of a bumped ribbon is not checked here,
-    /// because each query checks it.
+    /// Returns the geometry of the filter, or `None` for a partition index. Does not check the
+    /// shape of a bumped ribbon: each query checks it.
     pub(super) fn inline_geometry(&self) -> Result<Option<InlineGeometry<'a>>> {
         let Some(kind) = self.kind else { return Ok(None) };
         let geometry = InlineGeometry::new(kind, self.params, self.layers, self.num_keys, self.payload_len_bytes);
@@ -498,8 +479,7 @@ impl RawTrailer {
         let unsupported = |field, found: u8| Error::Unsupported { field, found: found.into() };
         let hash_kind = HashKind::from_id(self.hash_id).ok_or_else(|| unsupported(Field::HashId, self.hash_id))?;
         let added = Added::from_flags(self.flags).ok_or_else(|| unsupported(Field::Flags, self.flags))?;
-        // The kind is checked before its parameters: only a known kind tells which parameters must
-        // be zero.
+        // The checks below need a known kind.
         let kind = FilterKind::from_tag(self.kind);
         if kind.is_none() && self.kind != PARTITION_INDEX_TAG {
             return Err(unsupported(Field::Kind, self.kind));

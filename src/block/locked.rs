@@ -122,11 +122,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
 
     /// Returns a block with another payload and number of keys, but with the other fields of this
     /// block. `shape` must be the shape of this block. The new block has no table id and no range
-    /// filter.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] with the invalid field if no reader would accept the block, and
-    /// [`Error::TooLarge`] if there is no memory.
+    /// filter. Returns an error if no reader would accept the new block.
     #[cfg(feature = "variants")]
     pub(crate) fn with_payload(&self, shape: &Shape, num_keys: u64, mut payload: Vec<u8>) -> Result<Vec<u8>> {
         let payload_len_bytes = payload.len() as u64;
@@ -140,8 +136,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// Compares all pages with their checksums: see [`FilterBlock::verify_pages`].
     ///
     /// # Errors
-    /// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum, and the error
-    /// of a range filter that cannot be used.
+    /// Returns the errors of [`FilterBlock::verify_pages`].
     pub fn verify_pages(&self) -> Result<()> {
         self.0.verify_pages()
     }

@@ -38,9 +38,8 @@ impl Mapped {
     /// Maps a whole file, with [`Populate::Yes`].
     ///
     /// # Errors
-    /// Returns an error if the file cannot be opened or mapped. Where [`Populate::Yes`] reads all
-    /// pages, returns an error if a page cannot be read. Returns [`Error::TooLarge`] if the file
-    /// exceeds the address space. The error names the file.
+    /// Returns an error that names the file if the file cannot be opened, mapped or read, or if it
+    /// exceeds the address space.
     pub fn open(path: &Path) -> Result<Self> {
         let map = || {
             let file = File::open(path)?;

@@ -1,5 +1,4 @@
-//! Describes a block: returns the fields of its trailer and its lengths in constant time, and
-//! counts bits for its fill ratio.
+//! Describes a block: the fields of its trailer, its lengths and its fill ratio.
 
 use super::layout::Added;
 use super::locked::LockedBlock;
@@ -9,7 +8,6 @@ use crate::hash::HashIdentity;
 use crate::kinds::FilterKind;
 
 /// A description of a block: the fields of its trailer, its lengths and its number of partitions.
-/// [`FilterBlock::metadata`] takes constant time and reads no page of the filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Metadata<'a> {

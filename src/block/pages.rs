@@ -48,9 +48,6 @@ impl fmt::Debug for PageStates {
 
 impl PageStates {
     /// Creates the states of a payload whose pages are all unverified.
-    ///
-    /// # Errors
-    /// Returns [`Error::TooLarge`] if the bits cannot be allocated.
     pub(super) fn new(table_id: &[u8; 16], partition_number: u32, payload_len: usize) -> Result<Self> {
         let num_words = 2 * page_count(payload_len).div_ceil(64);
         let words = try_collect((0..num_words).map(|_| AtomicU64::new(0)));
@@ -120,11 +117,8 @@ impl Guard for FirstTouch<'_> {
     }
 }
 
-/// Compares all pages with their checksums.
-///
-/// # Errors
-/// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum, and
-/// [`Error::Corrupt`] if a page has no checksum. The offset counts from the start of the payload.
+/// Compares all pages with their checksums. The offset in an error counts from the start of the
+/// payload.
 pub(super) fn check_all(table_id: &[u8; 16], partition_number: u32, payload: &[u8], checksums: &[u8]) -> Result<()> {
     let identity = page_identity(table_id, partition_number);
     (0..page_count(payload.len())).try_for_each(|page| check_page(&identity, page, payload, checksums))

@@ -1,5 +1,4 @@
-//! Describes, queries and verifies one filter within the bytes of a block. A [`Part`] holds the
-//! position of the filter, its geometry, and the states of its pages.
+//! Describes, queries and verifies one filter within the bytes of a block.
 
 use super::layout::{Content, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, Trailer, page_count};
 use super::pages::{self, FirstTouch, PageStates};
@@ -17,10 +16,10 @@ pub enum Verify {
     #[default]
     AtOpen,
     /// Verifies each page before a query first denies a key because of that page. Opening reads no
-    /// page except those of a partition index. It reads all other bytes, such as page checksums:
-    /// about a thousandth of a large filter. If a query could deny a key only because of a damaged
-    /// page, it answers "maybe". Then
-    /// [`FilterBlock::damaged_pages`](super::FilterBlock::damaged_pages) counts the page.
+    /// page except those of a partition index. It reads the page checksums, which take about a
+    /// thousandth of a large filter. If a query could deny a key only because of a damaged page, it
+    /// answers "maybe". Then [`FilterBlock::damaged_pages`](super::FilterBlock::damaged_pages)
+    /// counts the page.
     OnFirstTouch,
 }
 
@@ -38,10 +37,6 @@ pub(super) struct Part {
 impl Part {
     /// Creates the description of the filter whose payload begins at offset `start` of `bytes` and
     /// whose trailer is `trailer`. Verifies the pages if `verify` is [`Verify::AtOpen`].
-    ///
-    /// # Errors
-    /// Returns [`Error::ChecksumMismatch`] for a damaged page, and [`Error::TooLarge`] if there is
-    /// no memory for the states of the pages.
     pub(super) fn new(bytes: &[u8], start: usize, trailer: &Trailer, verify: Verify) -> Result<Self> {
         // `Trailer::read` has checked that the payload lies within the bytes.
         let len = usize::try_from(trailer.payload_len_bytes)
@@ -54,8 +49,7 @@ impl Part {
         let mut part = Self { start, len, geometry, kernel, states: None };
         match verify {
             Verify::AtOpen => part.check_pages(bytes, &trailer.table_id, trailer.partition_number)?,
-            // An empty payload has no pages. So even a million partitions that are always-maybe
-            // filters take no memory for states.
+            // An empty payload has no pages, so it needs no states.
             Verify::OnFirstTouch if len == 0 => {}
             Verify::OnFirstTouch => {
                 part.states = Some(Box::new(PageStates::new(&trailer.table_id, trailer.partition_number, len)?));

@@ -54,13 +54,8 @@ impl Partitions {
     /// Reads the index, whose pages have been verified, and the trailer of each partition. With
     /// [`Verify::AtOpen`], also verifies the pages of each partition.
     ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] if the index is not valid, or if the partitions and their padding
-    /// do not exactly fill the bytes before the index. Returns the same error if they disagree with
-    /// the index or with its trailer `outer`. Returns [`Error::ChecksumMismatch`] if the checksum
-    /// of a partition differs from the checksum in the index. Returns [`Error::TooLarge`] if there
-    /// is no memory for the entries or for the states of pages. Also returns the errors of each
-    /// partition's trailer and, with [`Verify::AtOpen`], of its pages.
+    /// Checks that the partitions and their padding exactly fill the bytes before the index. Also
+    /// checks that they agree with the index and with its trailer `outer`.
     pub(super) fn read(bytes: &[u8], index: &Part, outer: &Trailer, verify: Verify) -> Result<Self> {
         let mut cursor = Cursor::new(index.payload(bytes), index.start as u64);
         // Even with a hostile index, this vector takes no more memory than the block has bytes. It

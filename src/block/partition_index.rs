@@ -205,19 +205,9 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     /// Opens partition `number` from the partition's own bytes.
     ///
     /// # Errors
-    /// Returns:
-    ///
-    /// * [`Error::Invalid`] if the index has no partition `number`.
-    /// * [`Error::Corrupt`] with [`Field::PartitionNumber`] if `bytes` are a partition with another
-    ///   number, a whole filter or an index.
-    /// * [`Error::Unexpected`] with [`Field::Length`] if the index states another length.
-    /// * [`Error::Unexpected`] with [`Field::Checksum`] if `bytes` are a stale partition of the
-    ///   same number and SST.
-    /// * [`Error::Corrupt`] with [`Field::Partition`], or [`Error::Unexpected`] with
-    ///   [`Field::Flags`], if index and partition have different parts of keys ([`Added`]).
-    /// * The other errors of [`FilterBlock::open`]. The expected SST, hasher and extractor are
-    ///   those of the index.
-    /// * [`Error::TooLarge`] if a copy of the partition's bounds does not fit in memory.
+    /// Returns [`Error::Invalid`] if the index has no partition `number`. Returns the errors of
+    /// [`FilterBlock::open`] if `bytes` are damaged or are not the partition that the index
+    /// describes.
     pub fn open_partition<P: AsRef<[u8]>>(&self, number: u32, bytes: P, verify: Verify) -> Result<Partition<P>> {
         let Some(entry) = self.get(number) else {
             let reason = format!(
@@ -266,9 +256,8 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         self.data.as_ref().get(..self.payload_len).unwrap_or_default()
     }
 
-    /// Returns an iterator over the entries from the last restart at or before entry `number`. The
-    /// first entry has no `after`, because the iterator has not read the entry before it. Without
-    /// such a restart, the iterator is empty.
+    /// Returns an iterator that begins at the restart of entry `number`. Its first entry has no
+    /// `after`. If there is no such restart, the iterator is empty.
     fn walk_from(&self, number: u32) -> Walk<'_> {
         let restart = number / RESTART_ENTRIES;
         match self.restarts.get(restart as usize) {
@@ -299,11 +288,8 @@ impl<'a> Walk<'a> {
         Self { cursor: Cursor::new(entries, 0), number: 0, start: 0, after: None }
     }
 
-    /// Returns the next entry, or `None` after the last one.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] if the entry is not valid. For example, it is truncated, its last
-    /// key is below the previous one, or its partition is shorter than a trailer.
+    /// Returns the next entry, or `None` after the last one. Returns an error if the entry is not
+    /// valid.
     fn take_entry(&mut self) -> Result<Option<PartitionEntry<'a>>> {
         if self.cursor.is_empty() {
             return Ok(None);

@@ -26,8 +26,7 @@ const MAX_PARTITION_KEYS: u64 = 1 << 48;
 ///
 /// Keys must come in ascending order. A partition takes keys until it has reached its size; the
 /// next key opens a new partition. Call `with_table_id`, `with_extractor` and `with_prefixes`
-/// before the first key. `with_partition_len_bytes` may come later: it applies from the next key
-/// on.
+/// before the first key.
 ///
 /// Some methods of [`FilterBuilder`] have no counterpart here:
 ///
@@ -86,8 +85,8 @@ pub struct PartitionedBuilder {
 
 impl PartitionedBuilder {
     /// Creates a builder without keys. A partition takes no further key once it holds
-    /// `partition_keys` keys and prefixes; 0 counts as 1. A partition may hold more prefixes,
-    /// because all prefixes of a key go to the partition of the key.
+    /// `partition_keys` keys and prefixes; 0 counts as 1. A partition may hold more than this
+    /// number, because all prefixes of a key go to the partition of the key.
     ///
     /// A [`HashSeed`](crate::HashSeed) alone means XXH3-64 without a secret.
     #[must_use]
@@ -168,12 +167,10 @@ impl PartitionedBuilder {
 
     /// Limits the length of a partition in bytes, instead of its number of keys. A plan says how
     /// many keys and prefixes fit in a block of `max_len_bytes`. A partition takes no further key
-    /// once it holds this number, which is at least one. A partition may exceed the length, because
-    /// all prefixes of a key go to the partition of the key. The limit applies from the next key
-    /// on.
+    /// once it holds this number, which is at least one. The limit applies from the next key on.
     ///
-    /// The plan is exact for Bloom filters. It may be off by about 1 % for a bumped ribbon. See
-    /// [`Plan::payload_len_bytes`] for the other kinds.
+    /// A partition may exceed the length, because all prefixes of a key go to the partition of the
+    /// key. Also, the plan is not exact for all kinds: see [`Plan::payload_len_bytes`].
     #[must_use]
     pub fn with_partition_len_bytes(mut self, max_len_bytes: u64) -> Self {
         self.partition_len_bytes = Some(max_len_bytes);
@@ -202,10 +199,9 @@ impl PartitionedBuilder {
     /// its prefixes.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for a key below the last key; the builder does not change. Also
-    /// returns the errors of [`FilterBuilder::finish`], and [`Error::Invalid`] if there would be
-    /// 2^32 partitions. After such an error, keys are lost, so every later call that adds or
-    /// finishes fails, too.
+    /// Returns [`Error::Invalid`] for a key below the last key; the builder does not change. Any
+    /// other error, such as those of [`FilterBuilder::finish`], loses keys. After such an error,
+    /// every later call that adds or finishes fails, too.
     pub fn add(&mut self, key: &[u8]) -> Result<()> {
         let hash = self.current.added().whole_keys().then(|| self.current.hasher().of(key));
         self.add_at(key, hash)
@@ -271,13 +267,11 @@ impl PartitionedBuilder {
     /// Adds a prefix of the last key. A key may have any number of prefixes of any length.
     ///
     /// The prefix goes to the partition of its key. If keys of several partitions share a prefix,
-    /// add the prefix for each of these keys. A prefix that equals the one before it in the same
-    /// partition takes no memory.
+    /// add the prefix for each of these keys.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if no extractor was declared, if no key was added, or if the last
-    /// key does not begin with `prefix`; the builder does not change. The key must begin with the
-    /// prefix, because a query finds the partition by the bytes of the prefix. Also returns
+    /// key does not begin with `prefix`; the builder does not change. Also returns
     /// [`Error::Invalid`] if there is no memory for the prefix, or if an earlier call lost keys.
     /// After a lack of memory, every later call that adds or finishes fails, too.
     pub fn add_prefix(&mut self, prefix: &[u8]) -> Result<()> {
@@ -343,10 +337,7 @@ impl PartitionedBuilder {
         spec::no_memory(self.current.spec())
     }
 
-    /// Checks that no key was lost.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] if an earlier call lost keys.
+    /// Returns an error if an earlier call lost keys.
     fn check_sound(&self) -> Result<()> {
         if !self.has_lost_keys {
             return Ok(());
@@ -359,8 +350,8 @@ impl PartitionedBuilder {
     ///
     /// # Errors
     /// Returns the errors of [`FilterBuilder::finish`]. Returns [`Error::Invalid`] if an earlier
-    /// call lost keys, or if the table id was set after the first key. Returns the same error if
-    /// the index has 4 GiB or more, or if there are 2^32 partitions or more.
+    /// call lost keys, if the table id was set after the first key, or if there are too many
+    /// partitions.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         self.check_sound()?;
         if self.is_table_late {

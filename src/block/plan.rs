@@ -11,8 +11,8 @@ use crate::spec::FilterSpec;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
     /// The FPR of the specification: see [`FilterSpec::false_positive_rate`]. For a classical
-    /// variant, it is an upper bound on the FPR by the formula of the variant. It must be above 0
-    /// and below 1.
+    /// variant, it is an upper bound on the FPR by the formula of the variant. The number must be
+    /// above 0 and below 1.
     FalsePositiveRate(f64),
     /// The budget in bits per key, within the limits of [`FilterSpec::bits_per_key`]. For a binary
     /// fuse filter, it limits the bits of the payload per key. For a classical variant, it limits
@@ -43,8 +43,8 @@ pub struct BlockPlan {
 }
 
 impl BlockPlan {
-    /// Plans a block of a kind for a goal: see [`Goal`]. If the goal limits the size, plans the
-    /// block that has the lowest FPR within the limit.
+    /// Plans a block of a kind for a goal: see [`Goal`]. For [`Goal::LenBytes`], plans the block
+    /// that has the lowest FPR within the limit.
     ///
     /// # Errors
     /// Returns the errors of [`Plan::new`]. Returns [`Error::Invalid`] with the reason if the kind

@@ -2,14 +2,12 @@
 
 use crate::extractor::PrefixExtractor;
 
-/// Takes the prefixes of keys. A key has at most two prefixes. Skips a prefix that equals the
-/// prefix that it took last at the same position. Keys in ascending order share most prefixes with
-/// their neighbours.
+/// Takes the prefixes of keys. A key has at most two prefixes. Neighbouring keys often share
+/// prefixes, so the taker skips a prefix that equals the last prefix at the same position.
 #[derive(Debug, Clone)]
 pub(super) struct PrefixTaker {
     extractor: PrefixExtractor,
-    /// The prefix that was taken last at each position. The prefix at the first position is the
-    /// shorter one.
+    /// The prefix that was taken last at each position.
     last: [Option<Vec<u8>>; 2],
 }
 
@@ -23,8 +21,7 @@ impl PrefixTaker {
         Self::new(self.extractor.clone())
     }
 
-    /// Calls `add` with each prefix of `key` that differs from the prefix taken last at its
-    /// position.
+    /// Calls `add` with each prefix of `key` that is not skipped.
     pub(super) fn take(&mut self, key: &[u8], mut add: impl FnMut(&[u8])) {
         for (last, prefix) in self.last.iter_mut().zip(self.extractor.prefixes(key)) {
             if last.as_deref() == Some(prefix) {

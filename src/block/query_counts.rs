@@ -34,8 +34,8 @@ impl QueryCounts {
         self.counts.push(AtomicU64::new(0));
     }
 
-    /// Counts the queries in the sample among `queries` queries of the filter at `index`. Does
-    /// nothing if the set does not count queries.
+    /// Counts a random sample of `queries` queries of the filter at `index`. Does nothing if the
+    /// set does not count queries.
     #[inline(always)]
     pub(super) fn count(&self, index: usize, queries: usize) {
         if self.is_on {

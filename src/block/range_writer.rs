@@ -56,11 +56,8 @@ impl FilterBuilder {
     }
 }
 
-/// Asks a filter for each of its keys.
-///
-/// # Errors
-/// Returns [`Error::SelfCheckFailed`] if the filter denies a key, or has keys but is no range
-/// filter.
+/// Asks a filter for each of its keys. Returns an error if the filter denies a key, or if it has
+/// keys but is no range filter.
 fn check(geometry: &Geometry, hash: &RangeHash, padded: &[u8], len: usize, keys: &RangeKeys) -> Result<()> {
     let Some(range) = geometry.range() else {
         return if keys.len() == 0 { Ok(()) } else { Err(Error::SelfCheckFailed { denied: keys.len() }) };

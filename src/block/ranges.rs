@@ -63,14 +63,8 @@ fn beside(bytes: &[u8], outer: &Trailer, record: RangesRecord, verify: Verify) -
     Part::new(bytes, 0, &trailer, verify)
 }
 
-/// Reads the trailer of the range filter in front of a filter.
-///
-/// # Errors
-/// Returns the errors of [`Trailer::read`], and [`Error::ChecksumMismatch`] if the block is not the
-/// recorded one. Returns [`Error::Corrupt`] if `bytes` do not begin with a block of the recorded
-/// length and its padding of zeros. Returns the same error if the block has another SST or hasher,
-/// or is not a range filter. Returns it also for a single partition, and if bytes lie in front of
-/// the block's payload.
+/// Reads the trailer of the range filter in front of a filter. Returns an error unless the block is
+/// the recorded one, has the SST and the hasher of `outer`, and is a range filter.
 pub(super) fn trailer_beside(bytes: &[u8], outer: &Trailer, record: RangesRecord) -> Result<Trailer> {
     let block = record.block_in(bytes).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
     let (trailer, start) = Trailer::read(block)?;

@@ -93,11 +93,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// a secret, even if the trailer names a hash function with a secret. So the caller must check
     /// the hasher and replace it.
     ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] with [`Field::PartitionNumber`] if the trailer has another
-    /// number. A partition denies the keys of other partitions, so it must not open as a whole
-    /// filter. Without this check, a partitioned filter that was truncated after its first
-    /// partition would open. Also returns the errors of the trailer, the pages and the partitions.
+    /// Another partition number is an error: a partition denies the keys of other partitions, so it
+    /// must not open as a whole filter.
     pub(super) fn open_at(data: D, partition_number: u32, verify: Verify) -> Result<Self> {
         let bytes = data.as_ref();
         let (trailer, start) = Trailer::read(bytes)?;

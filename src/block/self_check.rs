@@ -15,10 +15,7 @@ pub enum SelfCheck {
     Off,
 }
 
-/// Asks the filter for each hash.
-///
-/// # Errors
-/// Returns [`Error::SelfCheckFailed`] if the filter denies a hash.
+/// Asks the filter for each hash. Returns an error if the filter denies one.
 pub(super) fn check(view: &FilterView<'_>, hashes: &[KeyHash]) -> Result<()> {
     let mut answers = [false; 256];
     let denied: usize = hashes

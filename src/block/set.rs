@@ -19,10 +19,9 @@ use crate::kinds::{FilterView, Geometry, Kernel};
 /// piece and was verified at open, most queries need only this cache line and the payload. Queries
 /// of other filters take longer, because they go through the [`TableFilter`].
 ///
-/// A host fills a set and then shares it, for example in an `Arc`: the set is `Send` and `Sync`,
-/// and queries take `&self`. For each new version of the store, the host makes a new set. The old
-/// and the new set share the filters and their bytes. With a [`Reclaimer`](super::Reclaimer),
-/// reading threads need not free bytes.
+/// A host fills a set and then shares it between threads, for example in an `Arc`. For each new
+/// version of the store, the host makes a new set. The old and the new set share the filters and
+/// their bytes. A [`Reclaimer`](super::Reclaimer) can free the bytes outside the reading threads.
 ///
 /// If no usable filter can be asked, the set answers [`Answer::Unfiltered`] and counts the answer.
 /// This happens, for example, for a filter that is degraded, absent, under another hasher or

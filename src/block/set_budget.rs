@@ -58,8 +58,7 @@ impl<E> FilterSet<E> {
     }
 
     /// Adds `queries` to the count of a filter. Use this method to copy the counts of an earlier
-    /// set to a new set. If old queries should count less than new queries, add half of the earlier
-    /// count. For a slot of another set, the call has no effect.
+    /// set to a new set. For a slot of another set, the call has no effect.
     pub fn add_queries(&self, slot: FilterSlot, queries: u64) {
         if let Some(index) = self.index(slot) {
             self.queries.add(index, queries);
@@ -67,7 +66,6 @@ impl<E> FilterSet<E> {
     }
 
     /// Returns the length in bytes of the blocks of all [`TableFilter::Ready`] filters together.
-    /// Besides the blocks, the set takes about 500 bytes of memory for each filter.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.blocks().map(|(_, block)| block.metadata().block_len_bytes).fold(0, u64::saturating_add)
@@ -80,18 +78,15 @@ impl<E> FilterSet<E> {
 
     /// Drops columns of bumped ribbons until the filters take at most `max_len_bytes` together, or
     /// until no more columns can be dropped. It first drops the columns whose loss adds the fewest
-    /// false positives per freed byte. These are columns of filters that are seldom asked
-    /// ([`FilterSet::queries`]), of large filters, and of filters with many columns. Without
+    /// false positives for keys per freed byte, by the counts of [`FilterSet::queries`]. Without
     /// counts, it treats all filters as asked equally often.
     ///
     /// A copy with at least one column replaces a filter on the heap ([`FilterBlock::shrunk_to`]).
-    /// The copy has no range filter. The loss of a range filter adds no false positives for keys,
-    /// so it comes before the loss of columns. `if_mapped` says what happens to mapped filters.
+    /// The copy has no range filter. `if_mapped` says what happens to mapped filters.
     ///
     /// After a copy, the bytes of the original are freed when the host drops its own references to
     /// the filter. So after this call, the host should keep only the filters that
-    /// [`FilterSet::filter`] returns. Dropped columns do not come back: to use them again, open the
-    /// filter again for the next set.
+    /// [`FilterSet::filter`] returns. To use dropped columns again, open the filter again.
     pub fn shrink_to(&mut self, max_len_bytes: u64, if_mapped: IfMapped) -> FilterSetShrunk {
         let mut len_bytes = self.len_bytes();
         if len_bytes <= max_len_bytes {

@@ -14,8 +14,7 @@ use super::mapped::Mapped;
 ///
 /// Create `SharedBytes` with `From`: from [`AlignedBytes`], a memory map (`Mapped`), a vector, an
 /// `Arc<[u8]>` or a static slice. [`AlignedBytes`] are the safe choice: changes of the file do not
-/// reach the verified copy. The copy begins at a cache line, so a query touches as few cache lines
-/// as possible.
+/// reach the verified copy.
 ///
 /// ```
 /// use filterblock::{AlignedBytes, SharedBytes};

@@ -73,10 +73,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// see [`FilterBlock::shrink_in_place`]. If the limit is too low, the filter keeps the fewest
     /// columns possible. A filter that cannot drop columns stays whole.
     ///
-    /// [`Verify::AtOpen`] verifies only the pages that hold kept columns. So opening a memory map
-    /// reads no other page of the payload. The map must not populate its pages or read ahead: use
-    /// [`Populate::No`](super::Populate::No). The pages of a range filter beside the filter are
-    /// always verified on first touch.
+    /// [`Verify::AtOpen`] verifies only the pages that hold kept columns. The pages of a range
+    /// filter beside the filter are always verified on first touch. To open a memory map without
+    /// reading other pages, map it with [`Populate::No`](super::Populate::No).
     ///
     /// # Errors
     /// Returns the errors of [`FilterBlock::open`].
@@ -123,10 +122,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// original, so the copy does not open if [`Expected::with_checksum`] gives the checksum of the
     /// original. Keep the original in the SST, because dropped columns cannot be computed again.
     ///
-    /// Reads only the pages that hold kept columns, but always whole groups of eight columns.
-    /// Verifies these pages, even if they were verified at open. The exception is a filter that was
-    /// verified at open and then shrunk in place. To load a part of a filter from a file, open a
-    /// memory map with [`Verify::OnFirstTouch`], take a copy, and close the map.
+    /// Reads only the pages of the groups of eight columns that hold kept columns. Verifies these
+    /// pages, unless the block was verified at open and then shrunk in place.
     ///
     /// # Errors
     /// Returns [`Error::ChecksumMismatch`](crate::Error::ChecksumMismatch) if a page that the copy
@@ -232,9 +229,6 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// Returns a copy of the block with only the first `columns` columns and without a range
     /// filter. Returns `None` if this block has no such smaller form.
-    ///
-    /// # Errors
-    /// Returns the errors of [`FilterBlock::shrunk_to`].
     pub(super) fn copy_of_columns(&self, columns: u32) -> Result<Option<FilterBlock<SharedBytes>>> {
         let Content::Filter { shape, .. } = &self.trailer.content else { return Ok(None) };
         let Some(geometry) = self.geometry_of_copy(columns) else { return Ok(None) };
@@ -279,11 +273,8 @@ impl FilterBlock<SharedBytes> {
     /// Returns a block that shares the bytes of this block and has only the first `columns`
     /// columns. Reads no page of the payload, but reads the trailer and the page checksums again.
     /// `columns` must be a multiple of eight. Returns `None` if the block has at most `columns`
-    /// columns, is verified on first touch, or cannot drop columns.
-    ///
-    /// # Errors
-    /// Returns the errors of [`LockedBlock::open`], for example if the bytes have changed since
-    /// they were opened.
+    /// columns, is verified on first touch, or cannot drop columns. Returns an error if the bytes
+    /// have changed since they were opened and do not open again.
     pub(super) fn shared_in_place(&self, columns: u32) -> Result<Option<Self>> {
         if self.filter.states.is_some() || self.columns_to_drop_from(Drop::InPlace).is_none() {
             return Ok(None);

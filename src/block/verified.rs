@@ -19,9 +19,9 @@ use crate::kinds::{FilterView, Geometry, InlineGeometry, Kernel, is_empty_range}
 /// unnoticed and can deny present keys**: the host must have verified the bytes by a checksum of
 /// its own. A host without such a checksum must open a [`FilterBlock`](super::FilterBlock).
 ///
-/// Every kind of filter works. Each query of a bumped ribbon reads the geometry of at most 12
-/// layers from the extension, and answers "maybe" if the geometry is invalid. A filter in
-/// partitions does not open: open its index as a [`PartitionIndex`](super::PartitionIndex).
+/// Every kind of filter works. A query of a bumped ribbon answers "maybe" if the parameters in the
+/// extension are invalid. A filter in partitions does not open: open its index as a
+/// [`PartitionIndex`](super::PartitionIndex).
 ///
 /// ```
 /// use filterblock::{Error, Expected, FilterBuilder, HashSeed, KeyHasher, VerifiedFilter};

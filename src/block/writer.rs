@@ -19,10 +19,9 @@ use crate::spec::{self, FilterSpec};
 /// size by the number of distinct hashes or keys, so the same set of keys gives the same bytes.
 ///
 /// In release builds, the builder takes 8 bytes of memory per key or prefix, if
-/// [`reserve`](FilterBuilder::reserve) announced their number. A range filter takes 2 to 4 bytes
-/// per key, and the bytes of the key after its common prefix with the key before it. If the keys of
-/// a range filter are out of order, [`finish`](FilterBuilder::finish) sorts them. Sorting takes a
-/// few times the length of the keys, and 16 bytes per key.
+/// [`reserve`](FilterBuilder::reserve) announced their number. For a range filter, the builder
+/// keeps the keys, without the prefix that each key shares with the key before it. If these keys
+/// are out of order, [`finish`](FilterBuilder::finish) needs more memory to sort them.
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,
@@ -95,8 +94,7 @@ impl FilterBuilder {
     /// Sets the number of threads that build the filter; the default is one. The number does not
     /// change the bytes.
     ///
-    /// More threads speed up only the build of a bumped ribbon without `:compact` that has more
-    /// than about 68,000 keys.
+    /// More threads speed up only the build of a large bumped ribbon without `:compact`.
     #[must_use]
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
         self.threads = threads;
@@ -168,8 +166,7 @@ impl FilterBuilder {
 
     /// Makes the builder put a range filter of the same keys in front of the filter. Queries for a
     /// key ask the filter, and queries for a range ask the range filter. Each of the two is a block
-    /// with its own checksums. [`Metadata::ranges_len_bytes`](super::Metadata::ranges_len_bytes) is
-    /// the length of the range filter.
+    /// with its own checksums.
     ///
     /// Add every key by its bytes: with [`add`](Self::add) or [`add_hashed`](Self::add_hashed). Add
     /// prefixes with [`add_prefix`](Self::add_prefix).
@@ -493,11 +490,7 @@ impl FilterBuilder {
     }
 
     /// Encodes a block from a payload that other code built. The payload holds `num_keys` keys that
-    /// were hashed with `hasher`.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] with the invalid field if no reader would accept the block, and
-    /// [`Error::TooLarge`] if there is no memory.
+    /// were hashed with `hasher`. Returns an error if no reader would accept the block.
     #[cfg(feature = "variants")]
     pub(crate) fn seal(
         hasher: impl Into<KeyHasher>,

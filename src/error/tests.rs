@@ -7,8 +7,7 @@ use super::*;
 
 type ErrorAndMessage = (Error, &'static str);
 
-/// Returns an I/O error, and the errors of bytes that are damaged, newer or not the expected ones,
-/// with their messages.
+/// Returns errors of reading bytes, with their messages.
 fn of_bytes() -> Vec<ErrorAndMessage> {
     let mismatch = |field, offset| Error::ChecksumMismatch { field, offset, stored: 1, computed: 0xdead_beef };
     let unexpected = |field| Error::Unexpected { field, found: "7".into(), expected: "8".into() };

@@ -1,12 +1,10 @@
-//! Tests the extractors. The test of `prefix_of_range` tries all pairs of bounds of up to three
-//! bytes from a small alphabet.
+//! Tests the extractors with all short keys of a small alphabet.
 
 #![allow(clippy::type_complexity, reason = "tables of cases")]
 
 use super::*;
 
-/// The bytes of the small alphabet: the smallest byte, the delimiter, the byte after the delimiter,
-/// and the largest byte.
+/// The smallest byte, the delimiter, the byte after the delimiter, and the largest byte.
 const ALPHABET: [u8; 4] = [0x00, b'/', b'0', 0xff];
 
 /// Returns all keys of up to `max_len` bytes of the alphabet, in order.

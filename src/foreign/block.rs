@@ -7,15 +7,15 @@
 //! The key of an entry is the first `shared` bytes of the previous key, followed by the key suffix
 //! of `unshared` bytes. At a restart point, `shared` is 0.
 //!
-//! A handle is the offset and the length of a block in the file. The values of an index block are
-//! handles. From format version 4 on, RocksDB's index blocks can store the handles without a value
-//! length. If `shared` is not 0, the entry then stores only the length of its block minus the
-//! length of the previous entry's block. The entry's block begins after the trailer of the previous
-//! block.
+//! A handle is the offset and the length of a block in the file. A value of an index block is a
+//! handle, and the first key of the handle's block may follow. From format version 4 on, RocksDB's
+//! index blocks can store the values without their length. If `shared` is not 0, the value then has
+//! only the length of its block minus the length of the previous entry's block, in place of the
+//! handle. The block begins after the trailer of the previous block.
 //!
 //! RocksDB keeps flags in the high bits of the number of restarts. This reader skips a hash index,
 //! which lies between the restart offsets and their number, and ignores the flag for uniform keys.
-//! It refuses any other flag, for example the flag of blocks that store values apart from keys.
+//! It refuses any other flag.
 
 use std::ops::Range;
 
@@ -53,10 +53,6 @@ pub(crate) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Parses a block of LevelDB.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` if the restart points do not fit into the block.
     pub(crate) fn leveldb(content: &'a [u8], offset: u64) -> Result<Self> {
         let corrupt = || Error::Corrupt { field: Field::Restarts, offset };
         let end = content.len().checked_sub(4).ok_or_else(corrupt)?;
@@ -64,11 +60,6 @@ impl<'a> Block<'a> {
         Self::split(content.get(..end).unwrap_or_default(), count, Values::WithLength, offset)
     }
 
-    /// Parses a block of RocksDB.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` if the restart points or the hash index do not fit into the block, and
-    /// `Unsupported` if the block uses unknown features.
     pub(crate) fn rocksdb(content: &'a [u8], values: Values, offset: u64) -> Result<Self> {
         let corrupt = || Error::Corrupt { field: Field::Restarts, offset };
         let mut end = content.len().checked_sub(4).ok_or_else(corrupt)?;
@@ -105,10 +96,6 @@ impl<'a> Block<'a> {
 
     /// Returns a cursor at the first entry whose key is not before the target, or `None` if there
     /// is no such entry. `is_before` says whether a key is before the target.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` if an entry or a restart point on the way is invalid, and any error that
-    /// `is_before` returns.
     pub(crate) fn seek(self, is_before: impl Fn(&[u8]) -> Result<bool>) -> Result<Option<BlockCursor<'a>>> {
         let mut cursor = self.cursor();
         let (mut low, mut high) = (0, self.restarts.len() / 4);
@@ -144,10 +131,6 @@ impl<'a> Block<'a> {
 
     /// Checks every entry and restart point of the block, and calls `each` at every entry. After a
     /// successful check, no search finds an invalid entry.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` for the first invalid entry or restart point, and any error that `each`
-    /// returns.
     pub(crate) fn check(self, mut each: impl FnMut(&BlockCursor<'a>) -> Result<()>) -> Result<()> {
         let (mut cursor, mut restart) = (self.cursor(), 0);
         loop {
@@ -191,9 +174,6 @@ pub(crate) struct BlockCursor<'a> {
 
 impl<'a> BlockCursor<'a> {
     /// Moves to the next entry. Returns `false` if there is none.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` if the entry is invalid, or if its offset lies after the last entry.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         let rest = self.block.entries.get(self.next..).ok_or_else(|| self.block.corrupt(Field::Restarts))?;
         if rest.is_empty() {
@@ -271,10 +251,7 @@ impl<'a> BlockCursor<'a> {
         self.next - self.value.len()..self.next
     }
 
-    /// Returns the current entry's value as a handle.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` if the value is not a handle.
+    /// Returns the handle in the current entry.
     pub(crate) fn handle(&self) -> Result<BlockHandle> {
         match self.block.values {
             Values::Handles { .. } => Ok(self.handle),
@@ -313,19 +290,14 @@ impl BlockBuilder {
         self.content.len() + 4 * self.restarts.len() + 4
     }
 
-    /// Checks that the block has space for an entry.
-    ///
-    /// # Errors
-    /// Returns `Invalid` if the entries could have 4 GiB or more, the limit of 32-bit offsets.
+    /// Returns an error if the entries could have 4 GiB or more with this entry.
     pub(crate) fn check_space(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let longest = self.content.len().saturating_add(key.len()).saturating_add(value.len()).saturating_add(15);
         u32::try_from(longest).map(drop).map_err(|_| too_long())
     }
 
-    /// Adds an entry. The caller adds keys in ascending order.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::check_space`]. The block is then unchanged.
+    /// Adds an entry. The caller adds keys in ascending order. After an error, the block is
+    /// unchanged.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.check_space(key, value)?;
         let mut shared = 0;
@@ -359,8 +331,7 @@ impl BlockBuilder {
         &self.content
     }
 
-    /// Removes all entries and restart points, to start the next block. It keeps the allocated
-    /// memory.
+    /// Removes all entries, and keeps the allocated memory.
     pub(crate) fn clear(&mut self) {
         self.content.clear();
         self.restarts.clear();

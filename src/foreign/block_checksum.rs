@@ -1,13 +1,10 @@
 //! Computes the checksums of LevelDB's and RocksDB's blocks: CRC-32C, XXH32, XXH64, XXH3 or none.
 //!
-//! CRC-32C has the polynomial of Castagnoli. This crate's own files use another polynomial. The
-//! stored CRC-32C is masked: rotated right by 15 bits, plus a constant. The mask avoids a weakness
-//! of CRCs over data that itself contains CRCs. XXH3 is the released XXH3 here, while RocksDB's
-//! newer filters hash keys with a preview of XXH3.
+//! The stored CRC-32C is masked: rotated right by 15 bits, plus a constant. XXH3 is the released
+//! XXH3 here, while RocksDB's newer filters hash keys with a preview of XXH3.
 //!
-//! From format version 6 on, RocksDB adds a number to every checksum, so that a sound block at the
-//! wrong offset is detected. The number depends on the block's offset and on a random number of the
-//! file.
+//! From format version 6 on, RocksDB adds a number to every checksum, to detect a sound block at
+//! the wrong offset. The number depends on the block's offset and on a random number of the file.
 
 use xxhash_rust::xxh3::xxh3_64;
 use xxhash_rust::xxh32::xxh32;
@@ -46,8 +43,7 @@ impl ChecksumKind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockChecksum {
     pub(crate) kind: ChecksumKind,
-    /// The file's random number. Together with a block's offset it gives the number that is added
-    /// to the block's checksum. The random number is 0 if checksums do not depend on offsets.
+    /// The file's random number, or 0 if checksums do not depend on offsets.
     pub(crate) base_context: u32,
 }
 

@@ -1,12 +1,7 @@
 //! Decompresses the blocks of other engines, which are compressed by Snappy, LZ4 or Zstd.
 //!
-//! A stored length is accepted only if the compressed bytes can expand to that length. No block
-//! becomes longer than [`MAX_BLOCK_LEN_BYTES`].
-//!
 //! The Zstd decoder is ruzstd, which is pure Rust. The bindings to the C library need a C compiler
-//! wherever the crate is built. No query decompresses a data block. Opening a LevelDB table
-//! decompresses its metaindex, its index and its first data block. A walk through a whole file
-//! decompresses its data blocks, and the index of a RocksDB table.
+//! wherever the crate is built. No query decompresses a block.
 
 use std::io::Read;
 
@@ -14,12 +9,11 @@ use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use crate::foreign::error::{Error, Field, Result};
 
-/// The maximum accepted length of an uncompressed block in bytes: 256 MiB. The engines' data blocks
-/// have a few KiB, and the index of a large file has some MiB.
+/// The maximum length in bytes to which a compressed block may expand: 256 MiB.
 pub const MAX_BLOCK_LEN_BYTES: usize = 256 << 20;
 
-/// An upper limit for the factor by which Snappy expands its input. A copy element of 3 bytes
-/// expands to at most 64 bytes, and one of 2 bytes to at most 11.
+/// An upper limit for the factor by which Snappy expands its input: a copy element of 3 bytes
+/// expands to at most 64 bytes.
 const MAX_SNAPPY_EXPANSION: usize = 24;
 
 /// An upper limit for the factor by which LZ4 expands its input: one byte of a length adds at most
@@ -46,13 +40,10 @@ pub(crate) enum Codec {
 
 impl Codec {
     /// Decompresses `packed`. `len_bytes` is the uncompressed length that the file stores before
-    /// the compressed bytes, or `None` if it stores none. LZ4 requires the length, Zstd checks it,
-    /// and Snappy ignores it. `offset` is the block's offset in the file, for errors.
+    /// the compressed bytes, or `None` if it stores none. LZ4 requires the length, and Snappy
+    /// ignores it. `offset` is the block's offset in the file, for errors.
     ///
-    /// # Errors
-    /// Returns `Corrupt` if the bytes cannot be decompressed, if LZ4 has no length, or if the
-    /// result does not have the stored length. Returns the same error if the length exceeds
-    /// [`MAX_BLOCK_LEN_BYTES`] or the length to which the compressed bytes can expand.
+    /// Refuses a length that exceeds [`MAX_BLOCK_LEN_BYTES`], or to which `packed` cannot expand.
     pub(crate) fn unpack(self, packed: &[u8], len_bytes: Option<u64>, offset: u64) -> Result<Vec<u8>> {
         let corrupt = || Error::Corrupt { field: Field::Compression, offset };
         let (stated, expansion) = match self {
@@ -87,9 +78,8 @@ fn lz4(packed: &[u8], len: usize) -> Option<Vec<u8>> {
     Some(unpacked)
 }
 
-/// Decompresses Zstd, and allocates memory only as data arrives. Returns `None` if the bytes are
-/// invalid, or if the result exceeds `limit` bytes. Also returns `None` if the frame requests a
-/// window that is larger than `limit` and larger than [`MIN_ZSTD_WINDOW_BYTES`].
+/// Returns `None` for invalid bytes, and for a result of more than `limit` bytes. Also returns
+/// `None` for a window that is larger than both `limit` and [`MIN_ZSTD_WINDOW_BYTES`].
 fn zstd(packed: &[u8], limit: usize) -> Option<Vec<u8>> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(limit.max(MIN_ZSTD_WINDOW_BYTES) as u64);

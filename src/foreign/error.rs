@@ -1,5 +1,4 @@
-//! Defines the errors of other engines' files and filters. Each message says what is wrong, where,
-//! and what to do next.
+//! Defines the errors of other engines' files and filters.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -28,8 +27,8 @@ pub enum Error {
     Corrupt {
         /// The field that is not valid.
         field: Field,
-        /// An offset near the fault, in bytes from the start of the filter or file. In most cases
-        /// the field begins there. For an entry of a block, this is where the block begins.
+        /// An offset near the fault, in bytes from the start of the filter or file. For an entry of
+        /// a block, this is where the block begins.
         offset: u64,
     },
     /// A stored checksum differs from the one computed over the bytes.
@@ -62,14 +61,11 @@ pub enum Error {
     },
     /// Keys were added to the writer of a table out of order. Nothing was changed.
     OutOfOrder,
-    /// An error of this crate's own filter blocks, for example of a block that is built from a
-    /// table's keys.
+    /// An error of a filter block of this crate.
     Filter(crate::Error),
 }
 
 impl Error {
-    /// Returns an [`Error::Invalid`]. `reason` says why the value is refused and, after a
-    /// semicolon, what to do next.
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
         let reason = reason.into();
         #[cfg(test)]
@@ -156,8 +152,6 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes the message of [`Error::Unsupported`]. Some fields have a text of their own, because the
-/// value alone would not tell the reader what is unsupported.
 fn unsupported(f: &mut fmt::Formatter<'_>, field: Field, found: u64) -> fmt::Result {
     match field {
         Field::FileMetadata => f.write_str(
@@ -211,8 +205,7 @@ impl From<codec::Corrupt<Field>> for Error {
 }
 
 impl From<crate::Error> for Error {
-    /// Keeps `Io`, `InFile` and `Invalid`. Wraps every other error, because it concerns a filter
-    /// block of this crate.
+    /// Keeps `Io`, `InFile` and `Invalid`. Wraps every other error in [`Error::Filter`].
     fn from(error: crate::Error) -> Self {
         match error {
             crate::Error::Io(error) => Self::Io(error),

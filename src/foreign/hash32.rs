@@ -27,8 +27,7 @@ pub(super) fn rocksdb(key: &[u8]) -> u32 {
     hash(key, FILTER_SEED, |byte| i32::from(byte.cast_signed()).cast_unsigned())
 }
 
-/// Hashes `bytes`. `widen` extends each of the last one to three bytes to 32 bits. The engines take
-/// the length modulo 2^32, and so does this function.
+/// `widen` extends each byte after the last whole word to 32 bits.
 #[inline(always)]
 fn hash(bytes: &[u8], seed: u32, widen: impl Fn(u8) -> u32) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "the length counts modulo 2^32")]
@@ -58,7 +57,7 @@ pub(super) fn probe_sequence(hash: u32, probes: u32) -> impl Iterator<Item = u32
 }
 
 /// Computes remainders by one divisor with two multiplications each (Lemire, Kaser, Kurz, "Faster
-/// remainder by direct computation", 2019). A division for each probe would be slower.
+/// remainder by direct computation", 2019).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Remainder {
     divisor: u32,

@@ -1,5 +1,5 @@
-//! Contains the code that the readers of LevelDB's and RocksDB's index blocks share. It defines the
-//! two forms of keys, checks an index before any search, and skips repeated keys.
+//! Contains the code that the readers of LevelDB's and RocksDB's tables share: the forms of keys,
+//! and the check of an index.
 
 use std::cmp::Ordering;
 
@@ -8,10 +8,9 @@ use crate::foreign::error::{Error, Field, Result};
 
 use super::block::{Block, BlockCursor};
 
-/// An upper limit for the total length of an index's keys, without prefix compression. The reader
-/// rejects an index whose keys exceed both this limit and [`SPELLED_SHARE_MAX`] times the length of
-/// its entries. Without a limit, an index of 4 MiB could expand to hundreds of gigabytes: an entry
-/// of a few bytes can repeat a previous key of 1 MiB.
+/// The reader rejects an index if the total length of its keys exceeds both this limit and
+/// [`SPELLED_SHARE_MAX`] times the length of its entries. Without a limit, many entries of a few
+/// bytes could each repeat a previous key of 1 MiB.
 const SPELLED_LEN_BYTES_MAX: usize = 256 << 20;
 const SPELLED_SHARE_MAX: usize = 4;
 
@@ -38,8 +37,8 @@ impl KeyForm {
         }
     }
 
-    /// Compares two keys of a table whose user keys are in byte order. Newer versions of a key come
-    /// first. Keys that are too short for the form are compared bytewise.
+    /// Compares two keys of a table whose user keys are in byte order. Newer versions of a user key
+    /// come first. If a key is too short for the form, the keys are compared bytewise.
     pub(crate) fn order(self, a: &[u8], b: &[u8]) -> Ordering {
         match (self, a.split_last_chunk::<TAG_LEN_BYTES>(), b.split_last_chunk::<TAG_LEN_BYTES>()) {
             (Self::Internal, Some((a, a_tag)), Some((b, b_tag))) => {
@@ -71,13 +70,9 @@ pub(crate) struct IndexCheck {
 }
 
 /// Checks every entry of an index, and calls `each` at every entry. The listed blocks must lie
-/// between the file offsets `start` and `limit`, in ascending order and without overlap, as every
-/// writer lays them out. A caller that reads all listed blocks therefore reads each byte of the
-/// file at most once, even if the handles are hostile.
-///
-/// # Errors
-/// Returns `Corrupt` if an entry, a restart point, a key or a handle is invalid, or if all keys
-/// together are too long. Also returns any error that `each` returns.
+/// between the file offsets `start` and `limit`, in ascending order and without overlap. A caller
+/// that reads all listed blocks therefore reads each byte of the file at most once, even if the
+/// handles are hostile.
 pub(crate) fn check_index<'a>(
     block: Block<'a>,
     keys: KeyForm,

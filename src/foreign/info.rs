@@ -15,16 +15,14 @@ pub struct ForeignFilterInfo {
     /// The length of the filter in bytes, with its trailer or header.
     pub len_bytes: u64,
     /// The length of the filter in bytes, without its trailer or header. It is 0 for always-maybe
-    /// filters and for filters that hold no key.
+    /// filters.
     pub payload_len_bytes: u64,
-    /// The number of bits that a query tests. It is the length of a fingerprint in bits for binary
-    /// fuse filters, and 0 for range filters. It is `None` for ribbon filters, for always-maybe
-    /// filters and for filters that hold no key.
+    /// The number of probes per key. It is the length of a fingerprint in bits for binary fuse
+    /// filters, and 0 for range filters. It is `None` for ribbon filters, for always-maybe filters
+    /// and for filters without payload.
     pub probes: Option<u32>,
-    /// The number of lines or blocks. In a blocked Bloom filter, all bits of a key lie in one
-    /// block. In a ribbon filter, a block has 128 slots. The number is `None` if the bits of a key
-    /// lie anywhere in the filter. It is `None` also for always-maybe filters, for filters that
-    /// hold no key, and for filter blocks of this crate.
+    /// The number of lines or blocks of a blocked Bloom filter, or of blocks of a ribbon filter. It
+    /// is `None` for other filters and for filter blocks of this crate.
     pub blocks: Option<u64>,
     /// The length in bytes of a line or block of a blocked Bloom filter. It is `None` for other
     /// filters and for filter blocks of this crate.
@@ -34,7 +32,7 @@ pub struct ForeignFilterInfo {
     /// The seed number in the trailer of a RocksDB ribbon filter, or `None` for other filters.
     pub seed: Option<u32>,
     /// The fill ratio: the share of bits that are set. It is `None` for ribbon filters, for
-    /// always-maybe filters and for filters that hold no key.
+    /// always-maybe filters and for filters without payload.
     pub fill: Option<f64>,
     /// The estimated number of distinct keys. It follows from the set bits or, for a RocksDB ribbon
     /// filter, from the size. A filter block of this crate stores the number. The estimate is
@@ -47,8 +45,7 @@ pub struct ForeignFilterInfo {
 }
 
 impl ForeignFilterInfo {
-    /// Returns the properties of a filter of `len` bytes that gives every key the same answer:
-    /// "absent" (`rate` 0) or "maybe" (`rate` 1).
+    /// Returns the properties of a filter of `len` bytes with an FPR of `rate` and without payload.
     pub(super) fn constant(kind: &'static str, len: usize, rate: f64) -> Self {
         Self {
             kind,
@@ -65,9 +62,8 @@ impl ForeignFilterInfo {
         }
     }
 
-    /// Returns the properties of a filter block of this crate. The block records the number of its
-    /// keys, and its FPR follows from its shape. For invalid bytes, the properties are those of an
-    /// always-maybe filter.
+    /// Returns the properties of a filter block of this crate. For invalid bytes, the properties
+    /// are those of an always-maybe filter.
     pub(super) fn native(bytes: &[u8]) -> Self {
         let Ok(block) = LockedBlock::open(bytes, Verify::OnFirstTouch) else {
             return Self::constant("filterblock", bytes.len(), 1.0);
@@ -86,9 +82,8 @@ impl ForeignFilterInfo {
         }
     }
 
-    /// Returns the properties of a filter of this crate in the compact form. They follow from its
-    /// shape and its set bits. For invalid bytes, the properties are those of an always-maybe
-    /// filter.
+    /// Returns the properties of a filter of this crate in the compact form. If the bytes state no
+    /// kind that has a compact form, the properties are those of an always-maybe filter.
     pub(super) fn compact(bytes: &[u8]) -> Self {
         let maybe = |kind| Self::constant(kind, bytes.len(), 1.0);
         match compact::shape(bytes) {
@@ -112,8 +107,7 @@ impl ForeignFilterInfo {
     ///
     /// Keys fall into blocks at random. Let `l` be the mean number of keys per block. If a lane has
     /// `m` bits, and a key sets `k` of them, a bit stays clear with probability
-    /// `exp(-l (1 - (1 - 1/m)^k))`. Solving for `l` gives the number of keys. The FPR is the mean
-    /// over the blocks.
+    /// `exp(-l (1 - (1 - 1/m)^k))`. Solving for `l` gives the number of keys.
     pub(super) fn blocked(
         kind: &'static str,
         len: usize,

@@ -14,11 +14,8 @@ pub(super) struct NativeFilters {
 }
 
 impl NativeFilters {
-    /// Checks the filter block in `bytes`, which begin at `offset` of the file. Returns the hasher
-    /// of its keys.
-    ///
-    /// # Errors
-    /// Returns the errors of [`LockedBlock::open`].
+    /// Verifies the filter block in `bytes`, which begin at `offset` of the file, and reads its
+    /// hash identity.
     pub(super) fn check(bytes: &[u8], offset: u64) -> Result<Self> {
         let block = LockedBlock::open(bytes, Verify::AtOpen).map_err(|error| error.moved_by(offset))?;
         let hash = block.metadata().hash;
@@ -31,9 +28,6 @@ impl NativeFilters {
     }
 
     /// Hashes keys with a secret from now on.
-    ///
-    /// # Errors
-    /// Returns an error if the secret is wrong, or if the hash function takes none.
     pub(super) fn unlock(&mut self, secret: &Secret) -> Result<()> {
         self.hasher = Some(self.hash.hasher(Some(secret))?);
         Ok(())

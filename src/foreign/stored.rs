@@ -49,8 +49,7 @@ impl BlockHandle {
     }
 }
 
-/// A block as it is stored, without its checksum. [`Blocks::read`] verifies the checksum, and
-/// [`Blocks::split`] does not.
+/// A block as it is stored, without its checksum.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredBlock<'a> {
     /// The stored content, compressed or not.
@@ -60,13 +59,7 @@ pub(crate) struct StoredBlock<'a> {
 }
 
 impl StoredBlock<'_> {
-    /// Returns the range of the content in the file. The block must be uncompressed (compression
-    /// byte 0).
-    ///
-    /// # Errors
-    /// Returns `Unsupported` if the block is compressed: the engines never compress filters, and
-    /// RocksDB never compresses partition indexes, the metaindex or properties. Returns `Corrupt`
-    /// if the offset exceeds the address space.
+    /// Returns the range of the content in the file, or an error if the block is compressed.
     pub(crate) fn plain_range(&self) -> Result<Range<usize>> {
         if self.compression != 0 {
             return Err(Error::Unsupported { field: Field::Compression, found: u64::from(self.compression) });
@@ -103,8 +96,7 @@ impl Content {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
-    /// The number of blocks of all kinds. All have valid checksums, or the table's checksum type is
-    /// "none".
+    /// The number of verified blocks. The checksum type "none" detects no damage.
     pub blocks: u64,
     /// The number of keys in the data blocks. Each version of a key counts.
     pub keys: u64,
@@ -132,11 +124,7 @@ impl<'a> Blocks<'a> {
         self.bytes
     }
 
-    /// Returns the block at `handle` after verifying its checksum. Errors name `field`.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` if the block does not lie before the footer, and `ChecksumMismatch` if the
-    /// checksum is wrong.
+    /// Returns the block at `handle` after verifying its checksum. A checksum error names `field`.
     pub(crate) fn read(&self, handle: BlockHandle, field: Field) -> Result<StoredBlock<'a>> {
         let (block, covered, stored) = self.split(handle)?;
         let computed = self.checksum_of(covered, handle);
@@ -148,9 +136,6 @@ impl<'a> Blocks<'a> {
 
     /// Returns the block at `handle`, the bytes that its checksum covers, and the stored checksum.
     /// It does not verify the checksum.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` if the block does not lie before the footer.
     pub(crate) fn split(&self, handle: BlockHandle) -> Result<(StoredBlock<'a>, &'a [u8], u32)> {
         let corrupt = || Error::Corrupt { field: Field::Handle, offset: handle.offset };
         let start = usize::try_from(handle.offset).map_err(|_| corrupt())?;

@@ -1,9 +1,7 @@
 //! Computes XXPH3, the 64-bit key hash of RocksDB's filters. It is a preview of XXH3 from xxHash
 //! 0.7.2.
 //!
-//! The released XXH3 gives other values for every length. Its final mixing multiplies by another
-//! constant, it mixes short inputs differently, and for long inputs it adds each word to the
-//! neighbour's lane. So this crate has its own code for XXPH3.
+//! The released XXH3 gives other values, so this crate has its own code for XXPH3.
 
 use crate::codec::{u32_from, u64_bytes, u64_from};
 
@@ -131,8 +129,7 @@ fn middle(input: &[u8], seed: u64) -> u64 {
     avalanche(sum)
 }
 
-/// Hashes 129 to 240 bytes: 16 at a time from the front, and then the last 16 bytes, which may
-/// overlap the others. The sum is mixed after the first 128 bytes, and again at the end.
+/// Hashes 129 to 240 bytes.
 fn upper_middle(input: &[u8], seed: u64) -> u64 {
     const LAST_SECRET: usize = 136 - 17;
     let len = input.len();

@@ -96,9 +96,8 @@ impl KeyHasher {
     /// Makes a hasher of the given kind.
     ///
     /// # Errors
-    /// - Returns [`Error::Secret`] if the function takes a secret and none is given.
-    /// - Returns [`Error::Invalid`] if a secret is given and the function takes none: the caller
-    ///   would wrongly believe that the secret protects the keys.
+    /// Returns [`Error::Secret`] if the function takes a secret and none is given. Returns
+    /// [`Error::Invalid`] if a secret is given and the function takes none.
     pub fn new(kind: HashKind, seed: HashSeed, secret: Option<&Secret>) -> Result<Self> {
         match (kind, secret) {
             (HashKind::Xxh3, None) => Ok(Self::xxh3(seed)),
@@ -139,8 +138,8 @@ impl KeyHasher {
             Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, u64::from_le_bytes(fingerprint.to_bytes())),
             Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, u64::from_le_bytes(fingerprint.to_bytes())),
         };
-        // As a function of the seed, every step but the last is invertible, and the last step drops
-        // one bit. So a tag belongs to only two seeds of the same function and secret.
+        // At most two seeds of the same function and secret have the same tag: every step but the
+        // last is invertible, and the last step drops one bit.
         let mixed =
             (self.seed.0 ^ secret.rotate_left(32)).wrapping_add(kind as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ mixed >> 32) | 1

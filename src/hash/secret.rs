@@ -7,11 +7,9 @@
 //! root --SipHash-2-4 of (label, hash function, number of the word, seed), under the root--> words of 8 bytes
 //!                                    word 0: fingerprint; words 1 and up: input of the hash function
 //! ```
-//! SipHash-2-4 (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012) is a pseudorandom
-//! function. Without the root, the words look random and independent, even to a reader who knows
-//! some of the words. So the fingerprint reveals neither the root nor the words of the hash
-//! function, and the words of one store reveal nothing about another store. This module does not
-//! use XXH3, because XXH3 does not hide its input: the hash of a short input is easy to invert.
+//! SipHash-2-4 (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012) is designed as a
+//! pseudorandom function, so the fingerprint reveals neither the root nor the other words. This
+//! module does not use XXH3, because the XXH3 hash of a short input is easy to invert.
 
 use std::fmt;
 
@@ -24,14 +22,12 @@ use crate::hash_kind::{Fingerprint, HashKind};
 
 const LABEL: &[u8; 11] = b"filterblock";
 
-/// The secret under which a store hashes its keys. With [`HashKind::SipHash13`], an attacker
-/// without the secret cannot choose keys by their hashes. [`HashKind::Xxh3Secret`] only makes the
-/// choice harder.
+/// The secret under which a store hashes its keys. [`HashKind`] says how well each hash function
+/// resists chosen keys.
 ///
-/// The secret is 16 or 32 bytes from a source of randomness; both lengths give a strength of 128
-/// bits. Do not use a passphrase: an attacker who has a file can try millions of guesses per
-/// second. The secret is never printed and never written to a file. Memory that held the secret is
-/// not wiped.
+/// The secret is 16 or 32 random bytes; both lengths give a strength of 128 bits. Do not use a
+/// passphrase: an attacker who has a file can try millions of guesses per second. This crate never
+/// prints the secret or writes it to a file. Memory that held the secret is not wiped.
 #[derive(Clone)]
 pub struct Secret {
     root: SipHasher24,

@@ -3,15 +3,14 @@
 use super::KeyHash;
 
 /// The maximum number of hashes of one bucket sort. Their positions fit in `u16`s, and the scratch
-/// memory is at most 384 KiB in release builds.
+/// memory stays below 1 MiB in release builds.
 const MOST_AT_ONCE: usize = 1 << 15;
 /// The minimum number of hashes of a bucket sort. For fewer hashes, the general sort is fast
 /// enough.
 const FEW: usize = 64;
-/// The maximum number of hashes in a bucket. If a bucket has more, the general sort takes over.
-/// Evenly spread hashes put at most about 9 into a bucket. A much larger bucket means that hashes
-/// are repeated or not random ([`KeyHash::from_raw`]). The time to sort a bucket may grow with the
-/// square of its size.
+/// The maximum number of hashes in a bucket. If a bucket has more, the general sort takes over,
+/// because the time to sort a bucket may grow with the square of its size. Distinct random hashes
+/// put at most about 9 into a bucket.
 const CROWD: u16 = 24;
 
 pub(crate) fn sort(hashes: &mut [KeyHash]) {
@@ -36,8 +35,7 @@ impl Scratch {
             }
             return;
         }
-        // Splits the hashes in place by one bit, without a copy: during a build, the hashes already
-        // take most of the memory.
+        // Splits the hashes in place, because a copy of all hashes would take too much memory.
         let zeros = partition(hashes, equal_bits);
         let (low, high) = hashes.split_at_mut(zeros);
         if low.len().min(high.len()) < high.len().max(low.len()) / 2 {
@@ -90,7 +88,7 @@ impl Scratch {
 /// Moves the hashes whose bit `bit` is 0 to the front, and returns their number. Bit 0 is the
 /// highest bit.
 ///
-/// The loop has no branch: it swaps every hash, and only the counter depends on the bit.
+/// The loop swaps every hash, so that it needs no branch on the bit.
 fn partition(hashes: &mut [KeyHash], bit: u32) -> usize {
     let mut zeros = 0;
     for i in 0..hashes.len() {

@@ -1,14 +1,11 @@
 //! Builds filters by setting bits, for the kinds that need no other step. The hashes may come in
 //! any order and with repetitions.
 //!
-//! The order in which bits are set does not matter, so the hashes are not sorted. But the size of a
-//! filter follows from the number of *distinct* hashes. Sorting the hashes only to count them would
-//! take several times as long as setting the bits. Instead, the first pass looks at the bits: if a
-//! hash comes again, all its bits are set already. Of the hashes that come for the first time, only
-//! few have all bits set already: on average, their share is below the FPR. The first pass notes
-//! every hash whose bits are all set as a suspect, and a second pass counts how often the suspects
-//! occur. If hashes are repeated, the bits are set once more, in a filter that is sized for the
-//! distinct hashes (`fill.rs`).
+//! The size of a filter follows from the number of *distinct* hashes. Sorting the hashes only to
+//! count them would take several times as long as setting the bits. Instead, the first pass notes
+//! every hash whose bits are all set already as a suspect. Every repeated hash is a suspect. A
+//! second pass counts how often the suspects occur. If hashes are repeated, the bits are set once
+//! more, in a filter that is sized for the distinct hashes (`fill.rs`).
 
 use super::kind::FilterKind;
 use super::shape::Shape;
@@ -91,8 +88,7 @@ pub(super) struct Suspects {
 }
 
 impl Suspects {
-    /// The minimum number of hashes per suspect. With more suspects, the hashes repeat often or
-    /// most bits are set. A sort then takes hardly more time than the second pass.
+    /// The minimum number of hashes per suspect. With more suspects, the build sorts the hashes.
     const HASHES_PER_SUSPECT: usize = 16;
     /// The minimum number of bits per suspect in the table in which the second pass looks up each
     /// hash.

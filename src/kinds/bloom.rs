@@ -42,9 +42,7 @@ impl Kind for Bloom {
     fn rate_of_many(millibits: u32) -> f64 {
         let bits = MANY_KEYS / 1000 * u64::from(millibits);
         // Only this kind adds the FPR of equal hashes here. For every other kind with a budget,
-        // equal hashes add less than the FPR that the kind has without them. Without this addend,
-        // ribbon and binary fuse filters report exact powers of two for whole columns and
-        // fingerprints.
+        // equal hashes add less than the FPR that the kind has without them.
         math::with_equal_hashes(math::bloom_rate(MANY_KEYS, bits, math::bloom_probes(millibits.into())), MANY_KEYS)
     }
 

@@ -1,7 +1,5 @@
 //! Pins the bytes of ribbon, bumped ribbon and binary fuse filters by checksums. The numbers of
-//! keys lie on both sides of the thresholds at which a builder decides differently. A failure means
-//! that the built bytes changed, even if readers still accept them. Also tests how many keys are
-//! one system.
+//! keys lie on both sides of the thresholds at which a builder decides differently.
 #![allow(clippy::cast_possible_truncation, reason = "the tests use the low bits of random numbers")]
 
 use std::num::NonZeroUsize;

@@ -106,15 +106,14 @@ pub(super) trait Kind {
     /// The budgets that the kind accepts.
     const BUDGETS: Budgets;
     /// The reason in the error for a requested FPR that is too low. It states the lowest FPR of the
-    /// kind and what to use instead. A test compares this FPR with the formulas. For a kind without
-    /// a budget, the reason says so.
+    /// kind and what to use instead. For a kind without a budget, the reason says so.
     const LOWEST_RATE: &'static str;
     /// Whether the kind has a slower build that takes less space.
     const HAS_COMPACT: bool;
 
     /// Returns the FPR of a filter of [`MANY_KEYS`] keys with `millibits` thousandths of a bit per
-    /// key. For the two ribbons, `millibits` is the space of the fingerprints alone. For a range
-    /// filter, the result is the upper bound for scans.
+    /// key. For ribbons and binary fuse filters, `millibits` is the space of the fingerprints
+    /// alone. For a range filter, the result is the upper bound for scans.
     fn rate_of_many(millibits: u32) -> f64;
 
     /// Plans the filter that `budget` gives to `num_keys` keys. There is at least one key.

@@ -17,7 +17,7 @@ use super::shape::Shape;
 use super::split_block::{self, Lanes, SplitBlock, SplitBlock512};
 use crate::error::Result;
 
-/// A parsed shape that fits its payload. No query of a valid geometry can fail.
+/// A parsed shape that fits its payload.
 ///
 /// The enum is small, because every partition of an open filter has one. The geometries of the two
 /// ribbons and of the range filter are larger, so they lie behind an `Arc`. Clones share them.
@@ -102,8 +102,8 @@ impl Geometry {
         }
     }
 
-    /// Returns the number of bits that a query tests. It is 0 for range filters and for filters
-    /// without bits.
+    /// Returns the maximum number of bits that a query tests. It is 0 for range filters and for
+    /// filters without bits.
     pub(crate) fn probes(&self) -> u32 {
         match *self {
             Self::Empty | Self::AlwaysMaybe | Self::Range(_) => 0,

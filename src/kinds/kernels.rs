@@ -15,9 +15,9 @@ use crate::hash::KeyHash;
 use crate::simd::{Isa, kernels};
 
 kernels! {
-    /// The single query of a filter, as a function pointer. A query is one call. The kind and the
-    /// instruction set are chosen when the filter is opened, not again for each query. The call
-    /// takes the payload and the geometry from which the kernel was chosen; see [`Query`].
+    /// The single query of a filter, as a function pointer. The kind and the instruction set are
+    /// chosen when the filter is opened, not again for each query. The call takes the payload and
+    /// the geometry from which the kernel was chosen; see [`Query`].
     ///
     /// Every filter and every partition keeps a copy of this table beside the geometry. So the
     /// table has only one pointer, and the batch query is in another table: [`BatchKernel`].

@@ -5,7 +5,7 @@
 //! The kinds are a closed set, because they are tags on disk. One list in this file generates
 //! [`FilterKind`] and the dispatch to the facts of each kind ([`Kind`](contract::Kind)). No `match`
 //! over kinds or geometries has a wildcard, so the compiler reports every `match` that a new kind
-//! must extend. docs/ARCHITECTURE.md lists this code.
+//! must extend.
 //!
 //! A kind builds a payload and its [`Shape`] from hashes or, for range filters, from keys. A
 //! [`FilterView`] answers queries from the payload and the parsed shape.
@@ -28,9 +28,9 @@ macro_rules! kinds {
             /// A Bloom filter of 512-bit lines. If the filter is aligned to 64 bytes, a query has
             /// at most one cache miss.
             4 BlockedBloom "blocked-bloom" blocked_bloom::BlockedBloom, "all bits of a key in one 512-bit cache line";
-            /// A Bloom filter of 256-bit blocks, with one bit of a key in each of eight lanes. It
-            /// has the cheapest query of the Bloom filters, but needs more space than
-            /// [`FilterKind::BlockedBloom`] for the same FPR.
+            /// A Bloom filter of 256-bit blocks, with one bit of a key in each of eight lanes. Its
+            /// queries are cheap, but it needs more space than [`FilterKind::BlockedBloom`] for the
+            /// same FPR.
             5 SplitBlock "split-block" split_block::SplitBlock, "one bit of a key in each 32-bit lane of a 256-bit block";
             /// A standard ribbon filter with rows of 128 bits. It is a baseline. From 5,000 to a
             /// million keys, it usually takes 2 to 5 % more space than the FPR lower bound.

@@ -24,20 +24,13 @@ pub(super) fn size(budget: Budget, num_keys: u64, granule_len_bytes: u64) -> Opt
     Some(Size { len_bytes, millibits: math::millibits_per_key(len_bytes.checked_mul(8)?, num_keys) })
 }
 
-/// Allocates a payload of zeros with this size.
-///
-/// # Errors
-/// Returns [`NoMemory`] if the payload does not fit in memory. A `size` of `None` never fits: see
-/// [`size`](fn@size).
+/// Allocates a payload of zeros with this size. A `size` of `None` never fits in memory.
 pub(super) fn payload(size: Option<Size>) -> std::result::Result<(Size, Vec<u8>), NoMemory> {
     let size = size.ok_or(NoMemory)?;
     Ok((size, zeros(usize::try_from(size.len_bytes).map_err(|_| NoMemory)?)?))
 }
 
 /// Reads a shape whose only parameter is the number of probes.
-///
-/// # Errors
-/// Returns [`Error::Corrupt`] that names the invalid field, with offset 0.
 pub(super) fn parse(
     shape: &Shape,
     num_keys: u64,

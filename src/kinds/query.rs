@@ -7,8 +7,8 @@ use crate::simd::{RESIDENT_LEN_BYTES, Simd};
 
 /// The queries of a kind. [`super::kernels`] compiles `may_contain` and `may_contain_batch`.
 ///
-/// `padded` begins with the payload of `len` bytes. With 64 bytes after the payload, every
-/// query takes the fast path. A query that needs bytes beyond `padded` answers "maybe".
+/// `padded` begins with the payload of `len` bytes. Some queries are faster if 64 bytes follow the
+/// payload. A query that needs bytes beyond `padded` answers "maybe".
 ///
 /// In every kind, the functions with a [`Simd`] are `#[inline(always)]`, except on rare paths, so
 /// that they become part of a function that is compiled for the instruction set.

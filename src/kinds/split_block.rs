@@ -6,12 +6,10 @@
 //!      ──fold────▶ 32 bits f ──× MULTIPLIERS[i]──▶ the top 5 or 6 bits: a bit of lane i
 //! ```
 //! A block is half a cache line of eight 32-bit lanes, or a whole cache line of eight 64-bit lanes.
-//! Every lane holds exactly one bit of a key, so a query needs no permutation and is the cheapest
-//! of all Bloom kinds. The FPR is higher than that of [`super::blocked_bloom`], which may set any
-//! bits of a line. At 10 bits per key, it is 1.265 % with narrow lanes and 1.049 % with wide lanes,
-//! compared with 0.966 %. With wide lanes, the difference is smallest from 12 to 14 bits per key:
-//! at most 3 % of the FPR. We rejected sixteen lanes of 32 bits, which have an FPR of 3.8 % at 10
-//! bits per key.
+//! Every lane holds exactly one bit of a key, so a query needs no permutation. The FPR is higher
+//! than that of [`super::blocked_bloom`], which may set any bits of a line. At 10 bits per key, it
+//! is 1.265 % with narrow lanes and 1.049 % with wide lanes, compared with 0.966 %. We rejected
+//! sixteen lanes of 32 bits, which have an FPR of 3.8 % at 10 bits per key.
 //!
 //! Apache Parquet, Impala and Kudu use the form with 32-bit lanes (described by Jim Apple in
 //! "Stretching your data with Taffy filters", 2022). The multipliers differ, so the formats are not

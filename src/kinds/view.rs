@@ -57,8 +57,8 @@ macro_rules! of_kind {
 
 impl<'a> FilterView<'a> {
     /// Makes a view. `padded` begins with the payload of `len` bytes, and `geometry` was made for
-    /// this length. If `padded` is shorter, answers are "maybe". With 64 bytes after the payload,
-    /// every query takes the fast path. `kernel` must be the kernel of `geometry`.
+    /// this length. If `padded` is shorter, answers are "maybe". Some queries are faster if 64
+    /// bytes follow the payload. `kernel` must be the kernel of `geometry`.
     #[inline]
     pub(crate) fn new(geometry: &'a Geometry, kernel: Kernel, padded: &'a [u8], len: usize) -> Self {
         // If the payload is incomplete, the view drops all of it. Every kind that has a payload
@@ -120,8 +120,7 @@ impl<'a> FilterView<'a> {
         of_kind!(self.geometry, may_contain_guarded(ask; self.padded, self.len, hash, columns, guard))
     }
 
-    /// Answers for many keys. A batch is usually faster than single queries, because cache misses
-    /// overlap and shared values are computed once.
+    /// Answers for many keys. A batch is usually faster than single queries.
     ///
     /// `answers[i]` belongs to `hashes[i]`. If the slices differ in length, the answers beyond the
     /// shorter one do not change.

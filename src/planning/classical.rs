@@ -27,10 +27,9 @@ const COMPRESSED_MEMORY: f64 = 4.0;
 /// and 0.85 times the FPR of the previous stage.
 const SCALABLE_FIRST_KEYS: u64 = 1024;
 const SCALABLE_RATIO: f64 = 0.85;
-/// The binary logarithm of the inverse of the lowest FPR that [`VariantPlan::largest`] tries. It
-/// tries FPRs from nearly 1 down to 2^-100.
+/// [`VariantPlan::largest`] tries no FPR below 2^-100.
 const MAX_HALVINGS: f64 = 100.0;
-/// The number of bisection steps. After the last step, the range is smaller than a rounding error.
+/// The number of bisection steps.
 const STEPS: u32 = 60;
 
 /// A variant of the Bloom filter that a formula can plan.
@@ -46,8 +45,8 @@ pub enum Variant {
     /// takes about half the space of a counting filter (Bonomi, Mitzenmacher, Panigrahy, Singh,
     /// Varghese, 2006).
     DLeft,
-    /// A Bloom filter that is compressed before it is sent. It has more bits and fewer probes than
-    /// the best filter in memory, but is smaller after compression (Mitzenmacher, 2002).
+    /// A Bloom filter that is compressed before it is sent. With more bits and fewer probes than
+    /// the best filter in memory, it is smaller after compression (Mitzenmacher, 2002).
     Compressed,
     /// A sequence of partitioned filters, called stages. Each stage has twice the keys of the
     /// previous stage (Almeida, Baquero, Preguiça, Hutchison, 2007). Here the first stage has 1,024
@@ -113,14 +112,13 @@ pub struct VariantPlan {
 
 impl VariantPlan {
     /// Plans the smallest filter of a variant whose FPR is at most `rate` by the formula of the
-    /// variant. [`expected_fpr`](Self::expected_fpr) may be slightly higher, for example because
-    /// keys may have equal hashes.
+    /// variant. [`expected_fpr`](Self::expected_fpr) may be higher, for example because keys may
+    /// have equal hashes.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`], or if `rate` is
-    /// not above 0 and below 1. Returns the same error if the variant cannot reach `rate`, or if
-    /// the filter would have more than about 2^63 bits. No filter reaches a rate below
-    /// `num_keys / 2^64`, because that share of absent keys has the 64-bit hash of a present key.
+    /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`], if `rate` is not
+    /// above 0 and below 1, or if the filter would be too large. Returns the same error if the
+    /// variant cannot reach `rate`. No filter reaches a rate below `num_keys / 2^64`.
     pub fn new(variant: Variant, num_keys: u64, rate: f64) -> Result<Self> {
         let invalid = |reason| Error::invalid("filter", format!("{variant}:fpr={rate} for {num_keys} keys"), reason);
         check_keys_and_rate(num_keys, rate).map_err(invalid)?;
@@ -198,7 +196,7 @@ fn scattered(variant: Variant, num_keys: u64, (memory_bits, probes, fill): (u64,
 
 /// Plans the smallest partitioned filter with an FPR of at most `rate`. Returns its total bits, its
 /// number of slices `k`, and its bits per slice `s`. The FPR is `(1 - (1 - 1/s)^n)^k`. Returns
-/// `None` if the bits do not fit in 64 bits.
+/// `None` if the filter is too large.
 pub(crate) fn slices(num_keys: u64, rate: f64) -> Option<(u64, u32, u64)> {
     let of = |probes: u32| {
         let set_share = rate.powf(1.0 / f64::from(probes));
@@ -236,7 +234,7 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let memory_bits = buckets.checked_mul(D_LEFT_TABLES * bucket_bits)?;
     // A bucket may begin at any byte of a cache line.
     let lines = 1.0 + (bucket_bits as f64 / 8.0 - 1.0) / 64.0;
-    // A present key is equally likely to be in each of the four buckets, so its query reads 2.5
+    // If a present key is equally likely to be in each of the four buckets, its query reads 2.5
     // buckets on average.
     let [lines_if_absent, lines_if_present] = [4.0 * lines, 2.5 * lines];
     let expected_fpr = rate_of(remainder_bits);
@@ -252,10 +250,8 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     })
 }
 
-/// Plans the filter with the least entropy. The function tries all numbers of probes up to the best
-/// number in memory, and skips filters that exceed the memory limit. More probes give a filter of
-/// mostly ones, which compresses equally well, but costs more per query. Returns `None` if the
-/// filter is too large.
+/// Plans the filter with the least entropy within the memory limit. The function tries all numbers
+/// of probes up to the best number in memory. Returns `None` if the filter is too large.
 fn compressed(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     let shortest = shortest(num_keys, rate)?;
     let most = COMPRESSED_MEMORY * shortest.bits as f64;

@@ -17,9 +17,7 @@
 //! Both formulas for `p` lead to an FPR that treats the bits of a query as independent. This FPR is
 //! too low by a relative `O(k²/m)` (Bose et al., 2008). For a megabit, the error is negligible. For
 //! a cache line, it is 1 % at 10 bits per key, and more at higher budgets. [`exact_fpr`] has its
-//! name from the textbooks, but is not exact.
-//! [`Plan::expected_fpr`] is correct for built filters, including small filters and filters with
-//! one cache line per query.
+//! name from the textbooks, but is not exact. For built filters, use [`Plan::expected_fpr`].
 //!
 //! ```
 //! use filterblock::planning;
@@ -95,7 +93,7 @@ pub fn best_probes(num_keys: u64, num_bits: u64) -> u32 {
 }
 
 /// Returns `-kn / ln(1 - c^(1/k))`, the bits that `n` keys need for an FPR of `c` with `k` probes.
-/// Returns infinity if the denominator rounds to zero. `probes` must not be 0.
+/// `rate` must be above 0 and below 1, and `probes` must not be 0.
 #[must_use]
 pub fn bits_for(num_keys: u64, rate: f64, probes: u32) -> f64 {
     // A probe hits a set bit with probability c^(1/k).

@@ -95,20 +95,16 @@ impl Plan {
 
     /// Returns the length of the payload in bytes, without checksums and trailer.
     ///
-    /// The number is exact for Bloom filters. A binary fuse filter or a ribbon may be larger in the
-    /// rare case that its first system of equations has no solution. The number of keys that a
-    /// bumped ribbon bumps differs between sets of keys. So its size varies by 0.05 % for a million
-    /// keys, and by up to 1 % for a few thousand. For a range filter, the plan omits the mapping,
-    /// which usually takes at most a few hundred bytes.
+    /// The number is exact for Bloom filters. The sizes of all other filters also depend on the
+    /// values of the keys, so the number is an estimate. For a range filter, the plan omits the
+    /// mapping, which usually takes at most a few hundred bytes.
     #[must_use]
     pub fn payload_len_bytes(&self) -> u64 {
         self.planned.len_bytes
     }
 
-    /// Returns the length in bytes of the kind's own record in the extension of the filter block.
-    /// Only ribbons and range filters have such a record; a bumped ribbon of few keys has none.
-    /// Like [`payload_len_bytes`](Self::payload_len_bytes), the number may differ from the built
-    /// filter.
+    /// Returns the length in bytes of the kind's own record in the extension of the filter block,
+    /// or 0 if there is no such record. The record of the built filter may have another length.
     #[must_use]
     pub fn record_len_bytes(&self) -> usize {
         self.planned.record_len_bytes
@@ -136,8 +132,7 @@ impl Plan {
     }
 
     /// Returns the mean number of cache lines of 64 bytes that a query of an absent key reads.
-    /// Neighbouring lines count separately. This is the number of cache misses if the filter is in
-    /// memory, but not in the processor's caches.
+    /// Neighbouring lines count separately.
     #[must_use]
     pub fn lines_if_absent(&self) -> f64 {
         self.planned.lines_if_absent

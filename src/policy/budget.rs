@@ -1,4 +1,4 @@
-//! Keeps the memory of all filters of a store near a limit, whatever the size of the store is.
+//! Keeps the memory of all filters of a store near a limit.
 
 use super::monkey::Kinds;
 use super::{FilterPolicy, TableShape};
@@ -14,9 +14,7 @@ const TABLE_OVERHEAD_BYTES: f64 = 128.0;
 /// slightly more than its bits per key.
 const SHARE_OF_BITS: f64 = 0.98;
 /// The share of the budget for the bits of binary fuse filters. Their bits per key are the width of
-/// a fingerprint. With ten thousand or more keys, a filter takes up to 1.346 times that width. The
-/// maximum is at 11,417 keys: their slots need slightly more than 14 segments, so the filter has
-/// 15. In the rare case that a build needs a third seed, the filter takes about 2 % more.
+/// a fingerprint. With ten thousand or more keys, a filter takes up to about 1.35 times that width.
 const SHARE_OF_FUSE_BITS: f64 = 0.72;
 /// The maximum mean number of bits per key. More bits do not save a noticeable number of reads, and
 /// they take memory that new SSTs need when the store grows.
@@ -30,14 +28,12 @@ const MAX_BITS_PER_KEY: f64 = 20.0;
 /// SST keeps its filter until a compaction rewrites the SST. So the filter of an SST that was
 /// written into a smaller store takes more than its present share. The consequences are:
 ///
-/// - After a full compaction of the store, the filters take no more than the budget. The budget
-///   must allow at least 128 bytes per SST. For binary fuse filters, this holds if SSTs have ten
-///   thousand keys or more. If SSTs have at least three thousand keys, these filters take up to 5 %
-///   more than the budget.
-/// - While the store grows, the filters may exceed the budget. With 80,000 keys, they exceed it by
-///   5 % in random order, and by 32 % in key order (docs/DESIGN.md, "The memory budget is not
-///   strict"). Bytes above the budget reduce the share of new SSTs. At twice the budget, a new SST
-///   gets an always-maybe filter. So the filters stay below about twice the budget.
+/// - After a full compaction of the store, the filters take about the budget or less. The budget
+///   must allow at least 128 bytes per SST. Binary fuse filters of fewer than ten thousand keys may
+///   take more.
+/// - While the store grows, the filters may exceed the budget (docs/DESIGN.md, "The memory budget
+///   is not strict"). Bytes above the budget reduce the share of new SSTs. At twice the budget, a
+///   new SST gets an always-maybe filter. So the filters stay below about twice the budget.
 ///
 /// ```
 /// use filterblock::{FilterKind, FilterPolicy, LevelShape, MemoryBudget, TableShape};

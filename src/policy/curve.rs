@@ -17,9 +17,7 @@ pub(super) const LEAST_LN_RATE: f64 = -30.0 * std::f64::consts::LN_2;
 /// The FPR of a kind as a function of its bits per key, sampled at each quarter of a bit.
 ///
 /// Between two samples, the logarithm of the FPR is interpolated linearly, unless the FPR falls in
-/// a step. For a standard Bloom filter, the error is at most 1 % of the FPR. No closed formula is
-/// right for all kinds. A blocked Bloom filter needs more bits for each further halving of its FPR.
-/// The FPR of a kind that takes only certain widths falls in steps.
+/// a step. No closed formula is right for all kinds.
 #[derive(Debug)]
 pub(super) struct Curve {
     /// Pairs of the bits per key and the natural logarithm of the FPR. The bits ascend, and the

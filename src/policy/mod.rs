@@ -113,9 +113,8 @@ impl LevelShape {
 /// because its filter block describes itself. An SST keeps its filter until a compaction rewrites
 /// the SST.
 ///
-/// In `filterblock-store`, the threads that write SSTs call the policy. `Db::compact_range` also
-/// rebuilds SSTs with an outdated filter; its documentation says which. If a policy panics, the
-/// store refuses writes until it is opened again. It loses no acknowledged write.
+/// In `filterblock-store`, the threads that write SSTs call the policy. If a policy panics, the
+/// store refuses writes until it is opened again.
 ///
 /// ```
 /// use filterblock::{FilterPolicy, FilterSpec, TableShape};
@@ -147,14 +146,12 @@ impl<F: Fn(&TableShape) -> Option<FilterSpec> + Send + Sync> FilterPolicy for F 
 /// bottommost SSTs and one for all other SSTs.
 ///
 /// A read may have to ask every SST of level 0, but only one SST of each deeper level. Level 0 is
-/// small, so 16 bits per key there take only a few per cent of all filter memory. With 16 bits and
-/// four SSTs, level 0 causes fewer false positives than any other level. With 10 bits, it would
-/// cause the most. This is the idea of [`Monkey`] in its simplest form.
+/// small, so many bits per key cost little memory there. With 16 bits and four SSTs, level 0 causes
+/// fewer false positives than any other level. With 10 bits, it would cause the most.
 ///
-/// At a size ratio of ten, the deepest level holds nine tenths of the keys, and its SSTs live
-/// longest. So a kind that takes less space, but more time to build, is worthwhile there.
-/// `bumped-ribbon:8` denies more absent keys than `blocked-bloom:10`, and takes a fifth less
-/// memory. Use [`ByLevel::fast_and_small`] for other kinds.
+/// The deepest level usually holds most keys. So a kind that takes less space, but more time to
+/// build, is worthwhile there. `bumped-ribbon:8` denies more absent keys than `blocked-bloom:10`,
+/// and takes a fifth less memory. Use [`ByLevel::fast_and_small`] for other kinds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ByLevel {
     /// The filter of SSTs in level 0.

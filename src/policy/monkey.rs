@@ -133,10 +133,9 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
 /// all levels cause fewer block reads, it chooses these. In both cases, it gives at most
 /// `bits_per_key` bits per key on average over the whole store.
 ///
-/// Each SST gets the best FPR for the store at the time when the SST is written. The levels change
-/// later, but SSTs above the deepest level are rewritten long before the levels grow by much. The
-/// average counts the bits of the filters alone, without checksums and trailers (about 70 bytes per
-/// SST, plus a thousandth of the filter). Filters that an earlier policy chose do not count.
+/// The policy computes the bits of an SST from the levels at the time when the SST is written. The
+/// average counts the bits of the filters alone, without checksums and trailers. Filters that an
+/// earlier policy chose do not count.
 ///
 /// ```
 /// use filterblock::{FilterKind, LevelShape, Monkey};

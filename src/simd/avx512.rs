@@ -15,8 +15,7 @@ use std::arch::x86_64::{
 use super::Simd;
 use super::avx2::select;
 
-/// Proof that the processor has AVX-512 F, BW, VL, DQ and VPOPCNTDQ (servers since Ice Lake and Zen
-/// 4), BMI1, BMI2 and POPCNT.
+/// Proof that the processor has AVX-512 F, BW, VL, DQ and VPOPCNTDQ, BMI1, BMI2 and POPCNT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Avx512(());
 
@@ -139,8 +138,8 @@ fn set_in_line(line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count:
     _mm512_test_epi64_mask(missing, missing) == 0
 }
 
-/// Sets eight bits in `line`. For each `i` from `FIRST` on, it sets the bit `bits[i]` in word
-/// `words[i]`.
+/// For each of the eight `i` from `FIRST` on, sets the bit `bits[i]` of `line` in word number
+/// `words[i]`, if there is such a word.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn eight_bits<const FIRST: i32>(mut line: __m512i, words: __m512i, bits: __m512i) -> __m512i {
@@ -243,9 +242,8 @@ fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
     _mm512_test_epi64_mask(_mm512_popcnt_epi64(mixed), _mm512_set1_epi64(1)).into()
 }
 
-/// Takes the steps with the words in a register. Each step waits for the result of the step before
-/// it. Four instructions of a step depend on that result. At most three of them wait for each
-/// other, because the addition runs beside the first two.
+/// Takes the steps with the words in a register. From the result of one step to the result of the
+/// next, three instructions wait for each other.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512vpopcntdq,bmi1,bmi2,popcnt")]
 fn substitute(state: &mut [u64; 8], steps: impl Iterator<Item = (u64, u8)>) {

@@ -5,13 +5,11 @@
 )]
 
 /// The maximum payload length for which batch queries of most kinds skip the pass that only
-/// prefetches. Builds that set bits do not prefetch up to this length either. In a shorter payload
-/// the pass costs more than it saves, because out-of-order execution hides the latency of the
-/// second- and third-level caches.
+/// prefetches. Builds that set bits do not prefetch up to this length either.
 ///
 /// In batches of 32 keys, the pass costs time in payloads of 1.25 and 2.5 MB, and saves a fifth of
-/// the time in 6.25 MB (AVX-512, second-level cache of 1 MiB). So the best limit for that machine
-/// lies between 2.5 and 6.25 MB, above this limit. `cargo bench --bench probe` measures batches.
+/// the time in 6.25 MB (AVX-512, second-level cache of 1 MiB). `cargo bench --bench probe` measures
+/// batches.
 pub(crate) const RESIDENT_LEN_BYTES: usize = 2 << 20;
 
 /// Prefetches the cache line of `values[index]`. Does nothing if `index` is above the length, or on

@@ -1,5 +1,4 @@
-//! Compares every instruction set of this processor with the portable code or with values that are
-//! computed bit by bit. Also tests how the instruction set is selected.
+//! Tests every instruction set of this processor, and how one is selected.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -107,8 +106,6 @@ fn bit_tests_agree_on_every_instruction_set() {
     assert!(both_answers_occur, "{positives:?} of 28,800 each");
 }
 
-/// Asserts that the tested bits are set, that no more bits than these change, and that the returned
-/// answer equals a bit test before the change. The bit tests are the reference.
 #[test]
 fn set_bits_are_the_tested_bits_on_every_instruction_set() {
     let (mut state, mut positives) = (13, [0; 3]);

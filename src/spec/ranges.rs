@@ -54,9 +54,6 @@ impl FilterSpec {
 
     /// Checks that a range filter of `num_keys` keys can have the requested FPR with codes of 56
     /// bits.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] if the filter cannot have the FPR.
     pub(super) fn check_codes(&self, num_keys: u64) -> Result<()> {
         if num_keys as f64 <= max_keys_of_rate(self.budget) {
             return Ok(());

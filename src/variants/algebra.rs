@@ -11,11 +11,11 @@
 //! `ln z / (k ln(1 - 1/m))`. The intersection follows from `|A and B| = |A| + |B| - |A or B|`.
 //! Papapetrou's formula is the same, rearranged. Swamidass and Baldi use `-1/m` for `ln(1 - 1/m)`.
 //!
-//! Confidence: with `n` keys and `x = kn/m`, the variance of one estimate is about `(m/k^2) (e^x -
-//! 1 - x)` (Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting algorithm",
-//! 1990). An intersection of `c` keys is computed from three estimates whose errors are correlated.
-//! Its variance is about `(m/k^2) (e^xAB + 2 e^xc - e^xA - e^xB - 1 - xc)`. Here `xA`, `xB`, `xAB`
-//! and `xc` are `x` for A, B, the union and the intersection.
+//! Confidence: with `n` keys and `x = kn/m`, the variance of one estimate is about
+//! `(m/k^2) (e^x - 1 - x)` (Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting
+//! algorithm", 1990). An intersection of `c` keys is computed from three estimates whose errors are
+//! correlated. Its variance is about `(m/k^2) (e^xAB + 2 e^xc - e^xA - e^xB - 1 - xc)`. Here `xA`,
+//! `xB`, `xAB` and `xc` are `x` for A, B, the union and the intersection.
 //!
 //! Bias: the formula gives about `(e^x - 1 - x) / (2k)` keys too many on average. The estimates for
 //! A, B and the union are reduced by this number.
@@ -256,8 +256,6 @@ impl Bloom {
     }
 
     /// Checks that two filters have the same number of bits, number of probes and seed.
-    ///
-    /// # Errors
     pub(super) fn check_alike(&self, other: &Self) -> Result<()> {
         check_equal("number of bits", self.num_bits(), other.num_bits())?;
         check_equal("number of probes", self.num_probes(), other.num_probes())?;

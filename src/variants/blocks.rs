@@ -84,8 +84,8 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
 }
 
 /// Returns a block with the keys of all `blocks`. The blocks must match (see [`differences`]),
-/// except that a block of the kind `empty` may have any shape. The new block has as many bits as
-/// each of the others, so its FPR is usually higher.
+/// except that a block of the kind `empty` may have any shape. The number of bits does not grow
+/// with the number of keys, so the FPR of the new block is usually higher.
 ///
 /// The block's number of keys is the sum over all blocks, so a key in several blocks counts several
 /// times. If the block has bits, the sum is capped at their number, as the format requires. The
@@ -96,7 +96,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
 /// * [`Error::Unlike`]: the blocks do not match; the error names the first difference.
 /// * [`Error::Invalid`]: there are no blocks, or the blocks are partitioned filters, or their kind
 ///   is not `bloom`, `blocked-bloom`, `split-block`, `split-block-512`, `always-maybe` or `empty`.
-/// * [`Error::Filter`]: a block was opened without verifying its pages, and a page is damaged.
+/// * [`Error::Filter`]: a block is damaged.
 /// * [`Error::TooLarge`]: there is no memory for the result.
 pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>> {
     let is_empty = |block: &&LockedBlock<D>| block.shape().is_some_and(|shape| shape.kind == FilterKind::Empty);
@@ -130,13 +130,12 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
 /// The properties in which a block of the kind `empty` may differ from the other blocks of a merge.
 const SHAPE: [&str; 3] = ["filter kind", "number of bits", "filter parameters"];
 
-/// Compares the bits of two blocks and estimates how similar their key sets are. For a blocked
-/// filter, each estimate is the sum over its blocks.
+/// Compares the bits of two blocks and estimates how similar their key sets are.
 ///
 /// # Errors
-/// * [`Error::Unlike`]: the blocks differ, even if one of them has the kind `empty`. The error
-///   names the first difference.
-/// * [`Error::Filter`]: a block was opened without verifying its pages, and a page is damaged.
+/// * [`Error::Unlike`]: the blocks do not match, even if one of them has the kind `empty`. The
+///   error names the first difference.
+/// * [`Error::Filter`]: a block is damaged.
 /// * [`Error::Invalid`]: the blocks are partitioned filters, or their kind is not `bloom`,
 ///   `blocked-bloom`, `split-block` or `split-block-512`.
 pub fn compare_blocks<A: AsRef<[u8]>, B: AsRef<[u8]>>(

@@ -7,9 +7,9 @@
 //!                                     the key's own fingerprint? then the value, else "absent"
 //! ```
 //! [`Bloomier`] solves linear systems of all keys, as the ribbon filter does: one system for up to
-//! 32 of the `v + q` bits. From 5,000 to a million keys, it takes 2 to 5 % more than `v + q` bits
-//! per key. The paper uses three cells per key, which takes 23 % more. [`MutableBloomier`] is the
-//! paper's second form, whose values may change.
+//! 32 of the `v + q` bits. From 5,000 to a million keys, it usually takes 2 to 5 % more than
+//! `v + q` bits per key. The paper uses three cells per key, which takes 23 % more.
+//! [`MutableBloomier`] is the paper's second form, whose values may change.
 //!
 //! * When: a map of short values (which file, which server, which version) must be small, and a
 //!   wrong value for one absent key in `2^q` does no harm.
@@ -190,10 +190,6 @@ fn fingerprint(hash: KeyHash, width: u32) -> u32 {
 }
 
 /// Hashes the keys. Returns pairs of hash and value, sorted by hash and without duplicates.
-///
-/// # Errors
-/// Returns [`Error::Invalid`] for a value that is too wide or a hash with two values, and
-/// [`Error::TooLarge`] if there is no memory.
 fn hashed<K: AsRef<[u8]>>(
     entries: impl IntoIterator<Item = (K, u64)>,
     widths: Widths,
@@ -236,7 +232,6 @@ mod tests {
         }
     }
 
-    /// The measured share may differ from the formula by five standard deviations, up or down.
     #[test]
     fn an_absent_key_passes_once_in_two_to_the_fingerprint() {
         const ASKED: u64 = 400_000;

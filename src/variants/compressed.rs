@@ -5,8 +5,8 @@
 //! ```
 //! If a share `p` of a filter's bits is zero, a bit takes `H(p)` bits on the wire on average, where
 //! `H` is the binary entropy. A filter with as many ones as zeros cannot be compressed. A larger
-//! filter with fewer probes has a lower FPR at the same compressed size: `f = (1 - p)^k` with
-//! `p = e^(-kn/m)`.
+//! filter with fewer probes can have a lower FPR at the same compressed size. The FPR is
+//! `f = (1 - p)^k` with `p = e^(-kn/m)`.
 //!
 //! | bits per key in memory | probes | FPR | bits per key sent |
 //! |---|---|---|---|
@@ -21,8 +21,7 @@
 //! * Numbers: the header and checksum take 19 to 37 bytes. In the tests of this file, the
 //!   arithmetic code is longer than the entropy by at most 0.1 % and a few bytes.
 //!
-//! [`Bloom::decompress`] accepts untrusted bytes. It verifies the checksum first. The caller limits
-//! the number of bits. The number of ones must match the header.
+//! [`Bloom::decompress`] accepts untrusted bytes. The caller limits the number of bits.
 
 mod coder;
 
@@ -55,11 +54,10 @@ fn sent_bits_per_key(bits_per_key: f64, probes: u32) -> f64 {
 }
 
 impl Bloom {
-    /// Creates an empty filter. Its shape has the lowest FPR, by the formula of the module, within
-    /// two limits at `capacity` keys. `sent_bits_per_key` limits the expected compressed size,
-    /// without header and checksum. `bits_per_key` limits the size in memory. A shape has 1 to 30
-    /// probes, but no more than `ln 2` times its bits per key, rounded up. The number of bits is
-    /// rounded up to whole bytes.
+    /// Creates an empty filter for `capacity` keys, whose shape suits compression.
+    /// `sent_bits_per_key` limits the expected compressed size at `capacity` keys, without header
+    /// and checksum. `bits_per_key` limits the size in memory, which is rounded up to whole bytes.
+    /// Within these limits, the FPR is about the lowest.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and
@@ -209,7 +207,6 @@ mod tests {
         }
     }
 
-    /// The size differs from the entropy by at most 0.1 %, plus the header and the checksum.
     #[test]
     fn the_code_is_as_long_as_the_entropy_at_any_fill_ratio() {
         for (keys, bits, probes) in [(0, 1 << 20, 1), (100, 1 << 20, 1), (20_000, 1 << 20, 2), (100_000, 1 << 20, 7)] {
@@ -234,7 +231,6 @@ mod tests {
         }
     }
 
-    /// The checksum is correct here, so the other checks must detect the damage.
     #[test]
     fn bytes_with_a_correct_checksum_are_still_checked() {
         let sealed = |mut body: Vec<u8>| {

@@ -14,7 +14,7 @@
 //! * Numbers: the bits of a Bloom filter times the counter width, which is 38 bits per key at 1 %
 //!   with 4 bits. A counter of 4 bits saturates at 15 and misses the 16th insertion. With `m`
 //!   counters and the best number of probes, the probability that a set raises any counter 16 times
-//!   is at most `1.37e-15 m`. This is `m (e ln 2 / j)^j` with j = 16.
+//!   is at most `1.37e-15 m` ([`Counting::bound_of_reaching`]).
 //! * A saturated counter is never decremented, so saturation never makes the filter deny a present
 //!   key. The price: if all counters of a key are saturated, the key can no longer be removed.
 
@@ -55,14 +55,13 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Creates a filter whose FPR is at most `false_positive_rate` while it holds at most
+    /// Creates a filter whose expected FPR is at most `false_positive_rate` while it holds at most
     /// `capacity` keys. Saturated counters that stay after removals may raise the FPR.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `capacity > 0` and the
-    /// rate is above 0 and below 1, and for a rate below about `capacity / 2^63`, the limit of
-    /// 64-bit hashes. Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter
-    /// does not fit in memory.
+    /// rate is below 1 and at least about `capacity / 2^63`. Returns
+    /// [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does not fit in memory.
     pub fn with_fpr(
         capacity: u64,
         false_positive_rate: f64,

@@ -31,8 +31,8 @@
 //!   present keys with the same `f` saturate a counter, and so does one key that is added three
 //!   times. If `n` keys are present, each added once, an insertion saturates a counter with a
 //!   probability below `(n/M)^2 / 2`. After 220,000 insertions with 20,000 keys present, 734 cells
-//!   could not be freed at 8 bits per remainder, 51 at 10 bits, and none at 14 bits
-//!   (tests/variants/counts.rs prints these numbers).
+//!   could not be freed at 8 bits per remainder, and none at 14 bits (tests/variants/counts.rs
+//!   prints these numbers).
 //! * If the four buckets of a new key are full, the insertion returns an error and changes nothing.
 //!   In the tests (tests/variants/literature.rs) this never happens up to the capacity. The filter
 //!   keeps no list of refused keys, because a list would hide that the filter is overfilled.
@@ -68,8 +68,8 @@ pub struct DLeft {
 }
 
 impl DLeft {
-    /// Creates a filter whose FPR is at most `false_positive_rate` while at most `capacity` cells
-    /// are in use: see [`num_distinct`](Self::num_distinct).
+    /// Creates a filter whose expected FPR is at most `false_positive_rate` while at most
+    /// `capacity` cells are in use: see [`num_distinct`](Self::num_distinct).
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0`, `0 < false_positive_rate < 1` and

@@ -12,10 +12,9 @@
 //!   removed.
 //! * When not: for small counts use `Counting` or `DLeft`. One key that is counted a million times
 //!   widens the counters of all keys.
-//! * Numbers: `x + y` bits for each of the 9.6 counters per key at 1 %. `x` is `floor(log2(c))` for
-//!   a mean of `c` insertions per key, limited to 1 to 32. `y` is 0 until a counter overflows, and
-//!   then at least `floor(log2(largest overflow)) + 1`. A query reads up to two arrays for each
-//!   counter of the key.
+//! * Numbers: `x + y` bits for each counter, and 9.6 counters per key at 1 %.
+//!   [`DynamicCounting::with_fpr`] chooses `x`. `y` is as large as the largest count needs, and may
+//!   stay larger after removals.
 //! * A rebuild copies the overflow of all counters. The filter widens the overflow as soon as a
 //!   counter needs it. It narrows the overflow only if the number of removals since the last
 //!   rebuild is at least the number of counters. So if the largest count alternates between two
@@ -43,14 +42,13 @@ pub struct DynamicCounting {
 }
 
 impl DynamicCounting {
-    /// Creates a filter whose FPR is at most `false_positive_rate` while it holds at most
+    /// Creates a filter whose expected FPR is at most `false_positive_rate` while it holds at most
     /// `capacity` distinct keys. `mean_count` is the expected number of insertions of each key. The
     /// fixed width of all counters is `floor(log2(mean_count))` bits, limited to 1 to 32.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < false_positive_rate < 1`, and for
-    /// a rate below about `capacity / 2^63`, the limit of 64-bit hashes. Returns
-    /// [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and the rate is below 1 and at least about
+    /// `capacity / 2^63`. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_fpr(capacity: u64, false_positive_rate: f64, mean_count: u64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         Self::of_shape(shape, mean_count.checked_ilog2().unwrap_or(0).clamp(1, MAX_BASE_BITS), seed)

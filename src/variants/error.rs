@@ -111,8 +111,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns an [`Error::Invalid`]. `reason` must end with a semicolon and the next step. In
-    /// tests, the function asserts that `reason` has a semicolon.
+    /// Returns an [`Error::Invalid`]. `reason` must end with a semicolon and the next step.
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
         let reason = reason.into();
         #[cfg(test)]
@@ -162,10 +161,7 @@ impl Error {
     }
 }
 
-/// Checks that one property of two filters is equal.
-///
-/// # Errors
-/// Returns [`Error::Unlike`] if `left` and `right` differ.
+/// Returns [`Error::Unlike`] if the property `what` of two filters differs.
 pub(super) fn check_equal<T: PartialEq + fmt::Display>(what: &'static str, left: T, right: T) -> Result<()> {
     if left == right {
         return Ok(());
@@ -258,7 +254,7 @@ impl From<codec::Corrupt<Field>> for Error {
 
 impl From<crate::Error> for Error {
     /// Converts `Io`, `InFile`, `Invalid` and `TooLarge` to the variants with these names. Wraps
-    /// every other error in [`Error::Filter`], because it concerns a filter block.
+    /// every other error in [`Error::Filter`].
     fn from(error: crate::Error) -> Self {
         match error {
             crate::Error::Io(error) => Self::Io(error),

@@ -12,16 +12,14 @@
 //!   and new pages, and all of them are valid. A sync only adds bits, so an old page has all bits
 //!   that were synced before.
 //! * If a page of bits fails its checksum, all of its bits (at most 4,032) are set when the file is
-//!   opened. This adds false positives and no false negatives.
-//!   [`FileFilter::damaged_pages`] returns the number of damaged pages.
+//!   opened. This adds false positives and no false negatives; see [`FileFilter::damaged_pages`].
 //! * Operations that clear bits ([`clear`](FileFilter::clear),
 //!   [`intersect_with`](FileFilter::intersect_with)) write a new file beside the old one, sync it
 //!   and rename it. After a crash, the file is the old filter or the new one, never a mix. The new
-//!   file has a random name, `.filterblock-*.tmp`, and is removed if the rename or a step before it
-//!   fails. A crash may leave it behind. Remove it while no process writes to a filter in that
-//!   directory.
-//! * A sync that fails loses no key. The next sync writes the same pages again, together with newly
-//!   changed pages.
+//!   file has a random name, `.filterblock-*.tmp`. A crash may leave it behind. Remove it while no
+//!   process writes to a filter in that directory.
+//! * A sync that fails loses no key while the filter stays open. The next sync writes the same
+//!   pages again.
 //! * After a failed sync, the operating system may return bits from its page cache that are missing
 //!   on the disk. A writer that opens the file may read such bits. Therefore the first key that is
 //!   added to a page after the open makes the next sync write the page, even if the key sets no new
@@ -31,12 +29,11 @@
 //!   a replacement file before it gets the filter's name. With two locks, a second writer stays out
 //!   even if one of the two files is renamed or removed. If the file has a hard link, `clear` and
 //!   `intersect_with` leave the old filter under the other name.
-//! * A sync checks that the path still leads to the writer's own file. It compares the length, the
-//!   header and the state with those that the writer last read or wrote. On Unix it also compares
-//!   the device and inode of the path with those of the open file. The state contains a random
-//!   number, so an older copy of the file does not pass. If the check fails, the sync fails with
-//!   [`Error::Displaced`]. `clear` and `intersect_with` make the same check before they replace the
-//!   file. If the file was only moved, a sync writes the keys to the moved file before it fails.
+//! * A sync fails with [`Error::Displaced`] if other code changed the length, the header or the
+//!   state of the file. The state contains a random number, so an older copy of the file does not
+//!   pass. On Unix, a sync also fails if the path no longer leads to the writer's own file. `clear`
+//!   and `intersect_with` make the same checks before they replace the file. If the file was only
+//!   moved, a sync writes the keys to the moved file before it fails.
 //! * Readers take no lock. If a reader reads a page during a write, the page may fail its checksum.
 //!   It then counts as damaged for this reader.
 //! * The header has 512 bytes and is written once. If it is damaged, the file cannot be opened.
@@ -77,7 +74,8 @@ use crate::hash::{HashSeed, KeyHash};
 use crate::kinds::bloom::positions;
 use crate::variants::error::{Error, Result};
 
-/// A Bloom filter in a file; see the [module](self).
+/// A Bloom filter in a file; see the [module](self). [`Error::InFile`] wraps most of its errors and
+/// names the file; [`Error::root`] returns the error inside.
 ///
 /// ```
 /// use filterblock::{HashSeed, variants::{FileFilter, Membership}};
@@ -124,17 +122,16 @@ const LENGTH_COMBINED: u8 = 1;
 const LENGTH_DAMAGED: u8 = 2;
 
 impl FileFilter {
-    /// Creates a file whose filter has an FPR of at most `false_positive_rate` while it holds at
-    /// most `capacity` keys. The filter also takes more keys, at a higher FPR. Returns the filter,
-    /// open for writing.
+    /// Creates a file whose filter has an expected FPR of at most `false_positive_rate` while it
+    /// holds at most `capacity` keys. The filter also takes more keys, at a higher FPR. Returns the
+    /// filter, open for writing.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < false_positive_rate < 1`, and for
-    /// a rate below about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::Locked`]
-    /// if another writer holds the lock of `path`, and [`Error::TooLarge`] if the filter does not
-    /// fit in memory. Returns an I/O error if the file exists or cannot be written. A call that
-    /// fails changes no existing file, and tries to remove each new file. On systems other than
-    /// Unix, it may leave a new `PATH.lock`.
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and the rate is below 1 and at least about
+    /// `capacity / 2^63`. Returns [`Error::Locked`] if another writer holds the lock of `path`, and
+    /// [`Error::TooLarge`] if the filter does not fit in memory. Returns an I/O error if the file
+    /// exists or cannot be written. A call that fails changes no existing file, but may leave a new
+    /// `PATH.lock`.
     pub fn create(path: impl AsRef<Path>, capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         let header = Header { id: 0, shape, seed, capacity, rate: false_positive_rate };
@@ -158,8 +155,8 @@ impl FileFilter {
         Self::of_image(path, image, Some(writer), FOUND)
     }
 
-    /// Opens a file for reading only, even while a writer has it open. The filter has the keys that
-    /// the file holds at this moment, and no keys that are synced later.
+    /// Opens a file for reading only, even while a writer has it open. The filter never sees keys
+    /// that are synced later.
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::open`], except [`Error::Locked`].
@@ -244,14 +241,13 @@ impl FileFilter {
     ///
     /// # Errors
     /// * [`Error::ReadOnly`]: the filter was opened for reading only.
-    /// * [`Error::Displaced`]: the file was moved, removed or replaced, or other code changed its
-    ///   length or content. The check runs even if there is nothing to write.
-    /// * An I/O error: some of the keys may be in the file. The next call writes all of them again.
+    /// * [`Error::Displaced`]: other code changed the length, the header or the state of the file,
+    ///   or the path no longer leads to it. The check runs even if there is nothing to write.
+    /// * An I/O error or [`Error::TooLarge`]: some of the keys may be in the file. The next call
+    ///   writes all of them again.
     /// * [`Error::Poisoned`]: an earlier [`clear`](Self::clear) or
     ///   [`intersect_with`](Self::intersect_with) failed to rename the new file, or to make the
     ///   rename durable. Drop the filter and open the file again.
-    /// * [`Error::TooLarge`]: there is no memory for the list of pages or for a buffer. The next
-    ///   call writes all keys.
     pub fn sync(&self) -> Result<()> {
         let mut writer = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
         let (pages, length) = {

@@ -6,14 +6,12 @@
 //! seed 2  [ 1 1 0 0 1 0 .. ]                     half of the remaining ones
 //! seed 3  [ 0 0 1 1 0 1 .. ]                     half of the remaining ones: 12.5 %
 //! ```
-//! The more filters a party has received, the more certain its answers are. The filters never deny
-//! a present key. An absent key passes `i` filters with probability `0.5^i`. Both sides can stop as
-//! soon as they know enough. The owner of the set can still claim of any single key that the answer
-//! "maybe" is a false positive.
+//! The filters never deny a present key. An absent key passes `i` filters with a probability of at
+//! most about `0.5^i`. Both sides can stop as soon as they know enough. The owner of the set can
+//! still claim of any single key that the answer "maybe" is a false positive.
 //!
 //! * When: parties compare sets and trust each other step by step.
-//! * When not: to keep the set secret. A party that can guess keys can ask for all of them. All
-//!   filters together disclose about as much as one Bloom filter with the combined FPR. If only
+//! * When not: to keep the set secret. A party that can guess keys can ask for all of them. If only
 //!   space matters, use one [`Bloom`].
 //! * Numbers: five filters together have an FPR of 3.1 %.
 
@@ -94,7 +92,6 @@ mod tests {
     use super::*;
     use crate::codec::u64_bytes;
 
-    /// The measured share may differ from the formula by five standard deviations plus a slack.
     #[test]
     fn each_further_filter_halves_the_fpr_and_keeps_all_keys() {
         const ASKED: u64 = 200_000;

@@ -9,9 +9,8 @@
 //!
 //! * When: the FPR must be computed exactly from the number of keys. The stages of `Scalable` are
 //!   such filters: `k` slices have an FPR of at most `2^-k` if at most half of their bits are 1.
-//! * When not: `Bloom` has a slightly lower FPR: two probes of a key may hit the same bit there, so
-//!   fewer bits are set. `Bloom` also takes keys from many threads at once, and can be frozen to a
-//!   block. For at most one cache miss per query, use a `blocked-bloom` block.
+//! * When not: `Bloom` has a slightly lower FPR, takes keys from many threads at once, and can be
+//!   frozen to a block. For at most one cache miss per query, use a `blocked-bloom` block.
 //! * Numbers: for ideal hashes, the expected FPR is exactly `(1 - (1 - k/m)^n)^k`, because bits of
 //!   different slices are independent.
 
@@ -38,13 +37,12 @@ pub struct Partitioned {
 }
 
 impl Partitioned {
-    /// Creates a filter whose FPR is at most `false_positive_rate` while it holds at most
+    /// Creates a filter whose expected FPR is at most `false_positive_rate` while it holds at most
     /// `capacity` keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < false_positive_rate < 1`, and for
-    /// a rate below about `capacity / 2^63`, the limit of 64-bit hashes. Returns
-    /// [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and the rate is below 1 and at least about
+    /// `capacity / 2^63`. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_fpr(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate_of(capacity, false_positive_rate)?;
         let (_, slices, mut slice_bits) = planning::slices(capacity, false_positive_rate).ok_or(TOO_LARGE)?;
@@ -110,9 +108,9 @@ impl Partitioned {
         self.ones
     }
 
-    /// Returns an upper bound on the FPR at the current fill ratio. The FPR is the product of the
-    /// slices' fill ratios. For a given number of ones, this product is largest if all fill ratios
-    /// are equal. The bound includes absent keys with the same 64-bit hash as a present key.
+    /// Returns an upper bound on the FPR at the current fill ratio. The FPR is about the product of
+    /// the slices' fill ratios. For a given number of ones, this product is largest if all fill
+    /// ratios are equal.
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {
         let by_chance = (self.ones as f64 / self.bits.len() as f64).powi(self.slices.cast_signed());

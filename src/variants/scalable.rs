@@ -10,7 +10,7 @@
 //! A stage takes keys until half of its bits are set. At that fill ratio, half of the absent keys
 //! pass a slice, so a stage with the FPR `f` has `ceil(log2(1/f))` slices, but at most 64. The FPRs
 //! are a geometric series, so all stages together stay below `P0 / (1 - r)`, which is the requested
-//! FPR.
+//! FPR. [`Scalable::fpr_bound`] says up to how many keys this holds.
 //!
 //! * When: a set grows in memory without a known limit, such as the URLs that a crawler has seen.
 //! * When not: if the number of keys is known within a factor of two, `Bloom` is smaller and needs
@@ -61,9 +61,9 @@ impl Scalable {
     /// for about `initial_capacity` keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `initial_capacity > 0`, `0 < false_positive_rate < 1` and
-    /// the growth is within its bounds, and for a rate below about `initial_capacity / 2^63`, the
-    /// limit of 64-bit hashes. Returns [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `initial_capacity > 0`, the growth is within its bounds,
+    /// and the rate is below 1 and at least about `initial_capacity / 2^63`. Returns
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_fpr(initial_capacity: u64, false_positive_rate: f64, growth: Growth, seed: HashSeed) -> Result<Self> {
         check_rate_of(initial_capacity, false_positive_rate)?;
         let Growth { factor, tightening } = growth;
@@ -149,8 +149,7 @@ impl Scalable {
     }
 
     /// Returns the requested FPR. [`expected_fpr`](Self::expected_fpr) does not exceed the
-    /// requested FPR if the number of keys is far below `fpr_bound * 2^64`. With more keys than
-    /// this number, no filter reaches the requested FPR, because hashes have 64 bits.
+    /// requested FPR if the number of keys is far below `fpr_bound * 2^64`.
     #[must_use]
     pub fn fpr_bound(&self) -> f64 {
         self.first_rate / (1.0 - self.growth.tightening)

@@ -17,10 +17,6 @@ pub(super) struct Shape {
 
 impl Shape {
     /// Returns a shape of `cells` cells, rounded up to a multiple of 8.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] for zero cells or a number of probes outside 1 to 30, and
-    /// [`Error::TooLarge`] if the rounded number of cells is `2^64` or more.
     pub(super) fn new(cells: u64, probes: u32) -> Result<Self> {
         if cells == 0 {
             return Err(Error::invalid(
@@ -37,17 +33,11 @@ impl Shape {
         Ok(Self { cells, probes })
     }
 
-    /// Returns a shape whose FPR with `capacity` keys is at most `rate`. It is close to the
-    /// smallest such shape.
+    /// Returns a shape whose expected FPR with `capacity` keys is at most `rate`.
     ///
     /// The number of cells is the minimum of `-kn / ln(1 - c^(1/k))` over the probes `k`, with `c`
     /// for `rate` and `n` for `capacity`. A filter gets more cells if this formula gives too few
-    /// for the rate, as it does for small filters.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
-    /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`] for more
-    /// than 2^60 keys, or if the formula gives 2^60 cells or more.
+    /// for the rate.
     pub(super) fn for_rate(capacity: u64, rate: f64) -> Result<Self> {
         check_rate_of(capacity, rate)?;
         let all = (1..=math::MAX_BLOOM_PROBES).map(|probes| (planning::bits_for(capacity, rate, probes), probes));
@@ -89,9 +79,6 @@ impl Shape {
 const TOO_LARGE: Error = Error::TooLarge { what: "a filter" };
 
 /// Checks that a filter is created for at least one key.
-///
-/// # Errors
-/// Returns [`Error::Invalid`] if `capacity` is 0.
 pub(super) fn check_capacity(capacity: u64) -> Result<()> {
     if capacity > 0 {
         return Ok(());
@@ -100,9 +87,6 @@ pub(super) fn check_capacity(capacity: u64) -> Result<()> {
 }
 
 /// Checks that an FPR is above 0 and below 1.
-///
-/// # Errors
-/// Returns [`Error::Invalid`] unless `0 < rate < 1`.
 pub(super) fn check_rate(rate: f64) -> Result<()> {
     // This condition also refuses NaN.
     if rate > 0.0 && rate < 1.0 {
@@ -114,10 +98,6 @@ pub(super) fn check_rate(rate: f64) -> Result<()> {
 /// Checks that a filter of `capacity` keys can have this FPR. With 64-bit hashes, one absent key in
 /// `2^64 / capacity` has the hash of a present key. These keys may cause at most half of the FPR.
 /// The other half is for absent keys whose cells are all used by chance.
-///
-/// # Errors
-/// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below about
-/// `capacity / 2^63`. Returns [`Error::TooLarge`] for more than 2^60 keys.
 pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
     check_capacity(capacity)?;
     check_rate(rate)?;

@@ -15,11 +15,11 @@
 //! * When not: for small exact counts use `DLeft`. For counts that are mostly small and seldom huge
 //!   use `DynamicCounting`. To find the most frequent keys use another structure, such as
 //!   Space-Saving.
-//! * Numbers: with `gamma = n k / m`, minimum selection is wrong for a share `(1 - e^-gamma)^k` of
-//!   the keys. tests/variants/counts.rs measures the shares of wrong counts at gamma 0.7 and k = 5,
-//!   with 1,000 keys that are added ten times each on average. For uniform counts, they are 3.2 %
-//!   with minimum selection, 1.6 % with minimum increase and 1.7 % with recurring minimum. For Zipf
-//!   counts, they are 2.2 %, 0.8 % and 1.2 %.
+//! * Numbers: with `gamma = n k / m`, minimum selection is wrong for about a share
+//!   `(1 - e^-gamma)^k` of the keys. tests/variants/counts.rs measures the shares of wrong counts
+//!   at gamma 0.7 and k = 5, with 1,000 keys that are added ten times each on average. For uniform
+//!   counts, they are 3.2 % with minimum selection, 1.6 % with minimum increase and 1.7 % with
+//!   recurring minimum.
 //! * Recurring minimum differs from the paper. The paper's second filter (of m/2 counters) also
 //!   answers for keys that were never added to it, and these answers may be too low. Here a hash
 //!   table counts the keys with a single least counter. At gamma 0.7 and uniform counts, it has
@@ -40,7 +40,7 @@ pub enum SpectralMode {
     /// Raises all counters of a key. Keys can be removed.
     MinimumSelection,
     /// Raises only the least counters of a key. In the tests, it makes about half the errors of
-    /// `MinimumSelection`, or fewer: see the numbers of the [module](self). Keys cannot be removed.
+    /// `MinimumSelection`, or fewer. Keys cannot be removed.
     MinimumIncrease,
     /// Raises all counters of a key, and also counts a key with a single least counter in a table.
     /// Keys can be removed.
@@ -79,9 +79,8 @@ impl Spectral {
     /// keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < error_rate < 1`, and for an error
-    /// rate below about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`]
-    /// if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and the error rate is below 1 and at least
+    /// about `capacity / 2^63`. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_fpr(capacity: u64, error_rate: f64, mode: SpectralMode, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, error_rate)?, COUNTER_BITS, mode, seed)
     }
@@ -212,13 +211,6 @@ impl Frequency for Spectral {
 }
 
 impl Removable for Spectral {
-    /// Removes one occurrence of a key. A saturated counter keeps its value, so the key may stay
-    /// present.
-    ///
-    /// # Errors
-    /// Returns [`Error::KeyAbsent`] if the key is certainly absent, and [`Error::Invalid`] in the
-    /// mode [`SpectralMode::MinimumIncrease`], which cannot remove keys. The filter is then
-    /// unchanged.
     fn remove_hash(&mut self, hash: KeyHash) -> Result<()> {
         if self.mode == SpectralMode::MinimumIncrease {
             let reason =

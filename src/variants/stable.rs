@@ -14,7 +14,7 @@
 //!
 //! In the long run, decrements clear on average as many cells as insertions set. So the share of
 //! zeros settles at about `(1 / (1 + 1 / (P (1/K - 1/m))))^Max`. The FPR settles at about
-//! `(1 - zeros)^K`, even if the stream never ends.
+//! `(1 - zeros)^K`.
 //!
 //! * When: you detect recent duplicates in an endless stream (clicks, packets, crawled links) with
 //!   fixed memory, and a missed duplicate does no harm.

@@ -1,5 +1,4 @@
-//! Installs a global allocator that fails allocations on demand: only the n-th allocation, or every
-//! allocation from the n-th on. Small allocations count only after [`refuse_small_too`].
+//! Installs a global allocator that fails allocations on demand.
 #![allow(unsafe_code, reason = "a global allocator needs unsafe code")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -15,13 +14,12 @@ thread_local! {
 }
 
 /// The number of calls of [`refuse`], plus 1. Allocations fail only in the thread that called
-/// [`refuse`] last, and in threads that first allocated later. So they never fail in the main
-/// thread of the test harness. They never fail in the thread of an earlier test, which reports its
-/// result while the next test runs.
+/// [`refuse`] last, and in threads that first allocated later. This excludes the main thread of the
+/// test harness and the threads of earlier tests.
 static CALLS: AtomicUsize = AtomicUsize::new(1);
 
-/// The minimum length of a large allocation in bytes. Smaller allocations, such as those of
-/// messages and threads, are not counted and succeed, except after [`refuse_small_too`].
+/// The minimum length of a large allocation in bytes. Smaller allocations are not counted and
+/// succeed, except after [`refuse_small_too`].
 pub const LARGE_LEN_BYTES: usize = 1024;
 
 /// The minimum length in bytes of an allocation that counts after [`refuse_small_too`]. The first

@@ -1,9 +1,5 @@
-//! Tests filters against an attacker who knows the seed of a store. The attacker chooses keys,
-//! repeats false positives, or knows one hash. The filters are built with and without a secret.
-//! docs/DESIGN.md, section "Threat model", states the purpose of each hash function.
-//!
-//! Under a secret, the mean FPR may differ from the expected FPR by at most five standard
-//! deviations. All seeds are fixed, so a failure repeats.
+//! Tests filters against an attacker who knows the seed of a store. docs/DESIGN.md, section "Threat
+//! model", states the purpose of each hash function.
 
 use crate::support::{SplitMix, spec};
 use filterblock::{
@@ -208,7 +204,7 @@ fn a_false_positive_repeats_under_every_hash_function() {
 }
 
 /// Computes the 64 bits that XXH3-64 XORs with every key of 8 bytes, from one such key and its
-/// hash. XXH3-64 derives these bits from its secret.
+/// hash.
 fn secret_of_8_byte_keys(key: [u8; 8], hash: u64) -> u64 {
     // The inverse of the multiplier 0x9fb21c651e98df25, by Newton's iteration.
     let multiplier = 0x9fb2_1c65_1e98_df25_u64;

@@ -1,5 +1,4 @@
-//! Tests the compact form: its length and payload, the answers for any bytes at any alignment, the
-//! damage that it detects, other hashers, and the filters for which it is refused.
+//! Tests the compact form of filters.
 
 use crate::support::{SEED, SplitMix, hash, key, spec};
 use filterblock::{Answer, Error, Field, FilterBuilder, HashSeed, KeyHash, KeyHasher, Secret, SelfCheck, compact};
@@ -41,8 +40,6 @@ fn sealed(covered: &[u8]) -> Vec<u8> {
     [covered, &(crc32fast::hash(covered) ^ BOUND).to_le_bytes()].concat()
 }
 
-/// Asserts that 150 queries of the damaged filter answer [`Answer::Unfiltered`], and that the check
-/// reports damage.
 fn expect_damage(bytes: &[u8], what: &str) {
     assert!((0..150).all(|i| ask(bytes, hash(i)) == Answer::Unfiltered), "{what}");
     let error = compact::check(bytes, &HASHER).unwrap_err();
@@ -138,8 +135,6 @@ fn every_changed_zeroed_and_overwritten_part_is_detected() {
                     expect_damage(&damaged, &format!("{spec}, {n} keys, byte {at} is {byte}"));
                 }
             }
-            // An error of up to four bytes is always detected. A longer error is missed with a
-            // probability of about 2^-32.
             for end in at + 1..=bytes.len() {
                 for fill in [0, 0xff, 0xa5] {
                     let mut damaged = bytes.clone();

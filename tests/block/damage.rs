@@ -1,5 +1,4 @@
-//! Tests damaged, edited and newer filter blocks, random bytes, and verification on first touch.
-//! Damage gives an error at open, or the answer "maybe" for every present key.
+//! Tests damaged, edited and newer filter blocks.
 
 use crate::support::{
     SplitMix, TABLE, block, block_of, corpus, hash, key, mutate, partitioned, payload_len, put_number, repair_pages,
@@ -22,8 +21,7 @@ fn small_blocks() -> Vec<(Vec<u8>, usize)> {
     blocks
 }
 
-/// Returns the step between cases that checksum a whole block. It is 1, or 997 (a prime number) if
-/// [`sparse`] is not 1.
+/// Returns the step between cases that checksum a whole block.
 fn stride() -> usize {
     if sparse() == 1 { 1 } else { 997 }
 }
@@ -351,8 +349,8 @@ fn first_touch_answers_like_verification_at_open() {
                 damaged[page * PAGE_LEN_BYTES..payload.min(page * PAGE_LEN_BYTES + 64)].fill(0);
                 let block = FilterBlock::open_any(damaged.as_slice(), Verify::OnFirstTouch).unwrap();
                 let more = maybes(&block).saturating_sub(maybes(&at_open));
-                // A query reads only a few pages. But one page of a bumped ribbon holds the
-                // thresholds, which every query needs.
+                // A query reads only a few pages. But every query of a bumped ribbon reads bump
+                // bits, which may all be on one page.
                 let most = if text.starts_with("bumped") && page > pages / 2 { 1_000 } else { 8_000 / pages + 30 };
                 assert!(more < most, "{text}, page {page} of {pages}: {more} more of 1000");
                 assert!((0..n).step_by(7).all(|i| block.may_contain_hash(hash(i))), "{text}, page {page}");

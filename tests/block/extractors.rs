@@ -1,5 +1,4 @@
-//! Tests prefix extractors with filters in one piece and with partitioned filters. No scan misses a
-//! key, even if several partitions hold keys with the same prefix.
+//! Tests prefix extractors with partitioned filters and with filters in one piece.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

@@ -1,8 +1,7 @@
 //! Checks that format version 1 stays frozen: its golden files never change.
 //!
-//! A change of the format would break the filter blocks that users have stored. Such a change needs
-//! a new format version with its own golden files, and a reader that still reads version 1. New
-//! golden files of version 1 are appended to `v1-frozen.txt`.
+//! A change of the format needs a new format version with its own golden files, and a reader that
+//! still reads version 1.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -30,8 +29,7 @@ fn names() -> Vec<String> {
     names
 }
 
-/// Returns the line of `v1-frozen.txt` for a golden file: its name, its length in bytes, and the
-/// XXH3 hash of its bytes.
+/// Returns the line of `v1-frozen.txt` for a golden file.
 fn line(name: &str) -> String {
     let bytes = std::fs::read(folder().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     format!("{name} {} {:016x}", bytes.len(), xxh3_64(&bytes))

@@ -1,8 +1,5 @@
 //! Tests the golden files: the builders must write these bytes, and the readers must read them.
-//! Also compares hashes of keys with those of other implementations.
-//!
-//! Version 1 is frozen: if the bytes of a golden block change, the code is wrong, or a version 2 is
-//! needed. `v1-checksums.txt` may change. New files may be added. docs/TESTING.md has the commands.
+//! docs/TESTING.md has the commands.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

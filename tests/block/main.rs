@@ -1,5 +1,4 @@
-//! Tests filter blocks, the compact form, sets of filters and prefix extractors through the public
-//! API.
+//! Tests filter blocks and sets of filters through the public API.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "../allocation/of_thread.rs"]

@@ -1,5 +1,4 @@
-//! Tests filter blocks in memory maps. A file that is too short is an error at open, and never a
-//! signal in a later query.
+//! Tests filter blocks in memory maps.
 
 use std::fs::{self, File};
 

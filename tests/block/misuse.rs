@@ -1,6 +1,4 @@
-//! Tests mistakes of the caller, such as the filter of another SST, prefixes instead of whole keys,
-//! or another hasher. A mistake gives an error or "maybe". The use of a hash of another
-//! hasher panics in debug builds, and is not detected in release builds.
+//! Tests mistakes of the caller, such as the filter of another SST or another hasher.
 
 use crate::support::{self, SEED, TABLE, key, spec};
 use filterblock::layout::checksum_of;
@@ -41,11 +39,7 @@ fn of_keys() -> Vec<u8> {
 
 #[test]
 fn prefixes_are_declared_before_the_first_key() {
-    // A change after the first key is an error, because the filter would deny earlier keys or their
-    // prefixes:
-    // * If the filter takes prefixes from now on, it lacks the prefixes of the earlier keys.
-    // * Under another extractor name, queries ask for prefixes that the filter does not hold.
-    // * If the filter takes whole keys too from now on, it lacks the earlier whole keys.
+    // After such a change, the filter would lack the prefixes or the whole keys of earlier keys.
     for whole_keys_too in [true, false] {
         let mut filled = builder();
         filled.add(&key(1));

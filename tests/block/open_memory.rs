@@ -59,8 +59,7 @@ fn the_smallest_partitions_open_within_the_memory_limit() {
     for spec in ["always-maybe", "bloom:1", "blocked-bloom:1", "split-block:1", "split-block-512:1", "binary-fuse:8"] {
         assert_frugal_with_extra(spec, &partitioned(spec, 20_000, 1), 0);
     }
-    // Always-maybe filters with short keys have very small index entries: a length, a checksum and
-    // a key of three bytes.
+    // Always-maybe filters with short keys have very small index entries.
     let mut builder = PartitionedBuilder::new("always-maybe".parse().unwrap(), HashSeed(7), 1);
     (0..100_000u32).for_each(|i| builder.add(&[(i >> 16) as u8, (i >> 8) as u8, i as u8]).unwrap());
     assert_frugal(&builder.finish().unwrap());

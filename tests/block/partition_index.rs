@@ -1,5 +1,4 @@
-//! Tests partition indexes: the list of partitions, partitions opened one by one, damage, misuse,
-//! offsets in errors, and memory. No case denies a present key.
+//! Tests partition indexes, and partitions that are opened one by one.
 
 use std::sync::{Arc, Mutex};
 
@@ -342,8 +341,8 @@ fn an_index_opens_with_half_its_bytes_of_memory() {
         (usize::try_from(peak).unwrap(), len)
     };
     let sound = partitioned("blocked-bloom:10", 20_000, 20);
-    // The shortest entries have six bytes: the length of a partition of 60 bytes, its checksum, and
-    // an empty key.
+    // The shortest valid entry has six bytes: a partition length of 60, a checksum of four bytes,
+    // and a key length of 0.
     let hostile = |entry: &[u8]| {
         let mut bytes = entry.repeat(500_000);
         bytes.resize(bytes.len() + bytes.len().div_ceil(4096) * 4, 0);

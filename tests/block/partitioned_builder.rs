@@ -1,5 +1,4 @@
-//! Tests the builder of partitioned filters: prefixes, threads, hashers, precomputed hashes,
-//! refused calls, and partition sizes in keys or in bytes.
+//! Tests the builder of partitioned filters.
 
 use std::num::NonZeroUsize;
 
@@ -16,8 +15,7 @@ fn builder(partition_keys: usize) -> PartitionedBuilder {
     PartitionedBuilder::new(spec("blocked-bloom:14"), SEED, partition_keys).with_table_id(TABLE)
 }
 
-/// Returns the eight prefixes of a key that have 0 to 7 bytes. Many keys and partitions share these
-/// prefixes.
+/// Returns the eight prefixes of a key that have 0 to 7 bytes.
 fn prefixes(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     (0..=7).map(move |len| &key[..len])
 }
@@ -62,8 +60,7 @@ fn prefixes_are_found_at_every_partition_size() {
                         assert!(block.may_contain_hashed_prefix("first-7", HASHER.of(prefix)), "{what}: {prefix:?}");
                     }
                 }
-                // Every partition answers "maybe" for the prefix: the partition of the prefix and
-                // all others.
+                // Every partition answers "maybe" for the prefixes of all present keys.
                 for number in 0..index.len() as u32 {
                     let range = index.get(number).unwrap().byte_range;
                     let part = &bytes[range.start as usize..range.end as usize];
@@ -277,8 +274,6 @@ fn partitions_take_every_hasher() {
     }
 }
 
-/// Debug builds check that a given hash is the hash of the given key. With another hash, the filter
-/// would deny the key.
 #[cfg(debug_assertions)]
 #[test]
 fn hashes_of_another_key_panic_in_debug_builds() {

@@ -1,5 +1,4 @@
-//! Tests that a partitioned filter finds every key, also on both sides of each partition bound.
-//! Damage must be detected, and exchanged partitions must be refused.
+//! Tests the answers of partitioned filters, and the detection of their damage.
 
 use crate::support::{
     self, SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec, with_extension,
@@ -62,8 +61,7 @@ fn every_key_is_found_at_every_partition_size() {
 fn absent_keys_near_partition_bounds_have_the_expected_fpr() {
     let bytes = partitioned("blocked-bloom:12", 10_000, 100);
     let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
-    // These keys lie between neighbours, before the first key or beyond the last key. Each key has
-    // the partition of a neighbour, but other bits.
+    // These keys lie between neighbours, before the first key or beyond the last key.
     let absent = (0..10_000).map(|i| [key(i), b"x".to_vec()].concat());
     let outside = (0..1_000).flat_map(|i| [format!("a{i}").into_bytes(), format!("z{i}").into_bytes()]);
     let (mut asked, mut maybe) = (0u32, 0u32);

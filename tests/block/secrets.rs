@@ -1,5 +1,4 @@
-//! Tests blocks whose keys were hashed under a secret. A reader without the secret, or with another
-//! secret, gets an error and never "absent".
+//! Tests blocks whose keys were hashed under a secret.
 
 use crate::support::{self, TABLE, get_number, key, put_number, repair_trailer, spec, with_extension};
 use filterblock::layout::TRAILER_LEN_BYTES;

@@ -1,6 +1,4 @@
-//! Tests that a set of filters answers like each of its filters. If no usable filter can be asked,
-//! the set answers `Unfiltered` and counts the answer. Also tests [`SharedBytes`] and
-//! [`Reclaimer`].
+//! Tests sets of filters, [`SharedBytes`] and [`Reclaimer`].
 
 use crate::support::{SEED, SplitMix, TABLE, block, key, partitioned, spec};
 use filterblock::{
@@ -18,8 +16,8 @@ fn opened(bytes: impl Into<SharedBytes>, verify: Verify) -> Filter {
     Arc::new(FilterBlock::open(bytes.into(), &Expected::of_table(TABLE, &HASHER), verify).into())
 }
 
-/// Returns an empty filter. For each [`Verify`], also returns a partitioned filter, a filter of
-/// keys and prefixes, and filters of every kind except `grafite`.
+/// Returns an empty filter. For each [`Verify`], also returns a partitioned filter, a filter that
+/// declares prefixes, and filters of every kind except `grafite`.
 fn filters() -> Vec<Filter> {
     let kinds = [
         "always-maybe",
@@ -182,10 +180,7 @@ fn sets_answer_for_prefixes_like_their_filters() {
         (Answer::Maybe, Answer::No)
     );
     assert_eq!(set.counts().unfiltered_answers, 0);
-    // These queries are unfiltered:
-    // * A filter is asked for a prefix of another extractor.
-    // * A filter of whole keys, or an absent filter, is asked for a prefix.
-    // * A filter of prefixes is asked for a whole key.
+    // No filter can answer these queries.
     let hash = HASHER.of(b"no such");
     let mut of_batch = [false];
     assert!(!set.ask_batch(of_prefixes, &[hash], &mut of_batch) && of_batch[0]);

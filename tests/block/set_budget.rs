@@ -1,5 +1,4 @@
-//! Tests that a set counts the queries of each filter. Under a budget, the set drops more columns
-//! from filters that are asked less, and never denies a present key.
+//! Tests that a set counts the queries of its filters, and drops columns of them under a budget.
 
 use crate::support::{SEED, TABLE, block_of, hash, partitioned};
 use filterblock::{

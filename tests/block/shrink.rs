@@ -1,5 +1,4 @@
-//! Tests that a shrunk filter finds every present key, stays within its limit if it has more than
-//! one column, and reports its own size and FPR correctly. Also tests filters that cannot shrink.
+//! Tests filters that are shrunk to fewer columns, and filters that cannot shrink.
 
 use filterblock::{
     Error, Expected, Field, FilterBlock, FilterBuilder, FilterKind, KeyHasher, LockedBlock, Secret, SharedBytes,
@@ -146,8 +145,7 @@ fn opening_within_a_limit_reads_no_dropped_page() {
     // Columns in sound pages can be copied even if other pages are damaged.
     let copy = opened(&bytes, Verify::OnFirstTouch).shrunk_to(max_len_bytes / 2).unwrap().smaller().unwrap();
     assert!((1..8).contains(&copy.metadata().probes) && finds(&copy, n));
-    // With `AtOpen`, damage of a kept page is an error. With `OnFirstTouch`, queries answer
-    // "maybe".
+    // Damage of a kept page is detected.
     bytes[5_000] ^= 1;
     let opened_within = FilterBlock::open_within(bytes.as_slice(), &expected(), Verify::AtOpen, max_len_bytes);
     assert!(matches!(opened_within, Err(Error::ChecksumMismatch { field: Field::Page, offset: 4096, .. })));

@@ -1,5 +1,4 @@
-//! Builds blocks for the tests, edits them, and repairs their checksums. Also generates random
-//! numbers.
+//! Builds and edits blocks for the tests, and generates random numbers.
 #![allow(dead_code, reason = "each test binary uses only some of the helpers")]
 
 use filterblock::layout::{FIELDS, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
@@ -128,9 +127,7 @@ pub fn with_extension(mut block: Vec<u8>, flags: u8, extension: &[u8]) -> Vec<u8
     block
 }
 
-/// Makes one to four edits of the trailer, the lengths or the bytes, some with boundary values.
-/// Usually repairs the checksums after an edit. The results resemble blocks of a hostile or
-/// defective writer that writes valid checksums.
+/// Makes one to four random edits, and usually repairs the checksums after an edit.
 pub fn mutate(block: &mut Vec<u8>, random: &mut SplitMix) {
     const BOUNDARY_VALUES: [u64; 16] = [
         0,
@@ -166,8 +163,6 @@ pub fn mutate(block: &mut Vec<u8>, random: &mut SplitMix) {
                 put_number(block, name, number);
             }
             4 if end > 0 => block[random.below(end)] = random.next() as u8,
-            // The next three arms remove bytes from the front, insert bytes in front of the
-            // trailer, or make the stated payload length fit.
             5 if end > 0 => drop(block.splice(..random.below(end), [])),
             6 => {
                 let extra = vec![random.next() as u8; random.below(300)];
@@ -213,8 +208,7 @@ pub fn corpus() -> Vec<Vec<u8>> {
 }
 
 /// Returns the value of the environment variable `FILTERBLOCK_SPARSE`, or 1 if it is not set. With
-/// a value of `n`, some tests run only one case in `n`. This is for slow machines, for example
-/// under emulation.
+/// a larger value, some tests run fewer cases. This is for slow machines.
 pub fn sparse() -> u64 {
     static SPARSE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     *SPARSE.get_or_init(|| std::env::var("FILTERBLOCK_SPARSE").map_or(1, |text| text.parse().unwrap()))

@@ -1,5 +1,4 @@
-//! Tests that a trailer that was read once gives a filter for the bytes of its block. The trailer
-//! rejects bytes with another length, extension or trailer.
+//! Tests that a [`VerifiedTrailer`] gives a filter for the bytes of its block.
 
 use crate::support::{SEED, TABLE, block, hash, key, partitioned, payload_len, spec};
 use filterblock::layout::{PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES};

@@ -1,6 +1,4 @@
-//! Tests docs/EMBEDDING.md and its example: after each mistake of a host, the filter answers
-//! "maybe", the answers are counted, and no key is lost. Also checks the length of the example, and
-//! the links to the sections of the page.
+//! Tests docs/EMBEDDING.md and its example.
 
 #[allow(dead_code, reason = "the main function of the example is unused")]
 #[path = "../../examples/embed_in_an_sst.rs"]

@@ -1,8 +1,6 @@
 //! Compares docs/FORMAT.md with the code: its tables, its constants, its limits and its example.
 //!
-//! Some of the tests build blocks from the document alone. They read the constants from the page,
-//! and implement its algorithms a second time. The tests in tests/document/stranger.rs only read
-//! blocks.
+//! Some of the tests build blocks with a second implementation of the algorithms in the document.
 
 use crate::support::{self, SplitMix, spec};
 use crate::text::{DOCUMENT, constant, numbers, says, table};
@@ -451,8 +449,7 @@ fn the_example_is_the_block_that_is_written() {
 
 #[test]
 fn the_limits_of_the_document_hold() {
-    // Only limits that need little memory are tested here. src/kinds/math.rs tests the arithmetic
-    // of large filters.
+    // Only limits that need little memory are tested here.
     let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(0));
     for _ in 0..1_000 {
         builder.add_hash(KeyHash::from_raw(7));
@@ -460,8 +457,7 @@ fn the_limits_of_the_document_hold() {
         builder.add_hash(KeyHash::from_raw(7));
     }
     assert_eq!(FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap().metadata().num_keys, 2);
-    // All hashes fall into one line, so all bits of this line are set. Its keys are found, and a
-    // key of another line is denied.
+    // All hashes fall into one line, and the hash of another line is denied.
     let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), HashSeed(0));
     (0..5_000u64).for_each(|i| builder.add_hash(KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16)));
     let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();

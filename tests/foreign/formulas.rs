@@ -1,7 +1,4 @@
-//! Compares the filters of other engines with their formulas. Filters of any bytes and any size
-//! give the formula's answers for random keys of eight bytes. Built filters hold their keys, and
-//! have the size and the false-positive rate of the formulas. Reading a filter allocates nothing.
-//! Also tests folding, and options that are not valid.
+//! Compares the filters of other engines with their formulas.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::block_support::SplitMix;
@@ -11,7 +8,7 @@ use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 
 /// Returns random bytes in which about one bit in 2, 4, 8 or 16 is set, or about one bit in 2, 4, 8
-/// or 16 is clear. Over many filters of such bytes, both answers occur.
+/// or 16 is clear.
 fn bytes(random: &mut SplitMix, len: usize) -> Vec<u8> {
     let (sparse, times) = (random.below(2) == 0, random.below(4));
     let byte = |random: &mut SplitMix| {
@@ -45,8 +42,7 @@ fn compare(
     expected.into_iter().filter(|&answer| answer).count()
 }
 
-/// Returns a random length below 9,000 bytes, often near a multiple of 16 or 64 bytes, where a
-/// layout changes.
+/// Returns a random length below 9,000 bytes, often near a multiple of 16 or 64 bytes.
 fn len(random: &mut SplitMix) -> usize {
     match random.below(4) {
         0 => random.below(70),

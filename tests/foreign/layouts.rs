@@ -1,5 +1,4 @@
-//! Tests RocksDB tables of many layouts: index types, compressions, partitions, key orders,
-//! versions, tombstones and ingested tables.
+//! Tests RocksDB tables of many layouts.
 
 use crate::support::file;
 use filterblock::foreign::rocksdb::{RocksDbFilterLayout, RocksDbIndexKind, RocksDbPrefixExtractor, RocksDbTable};

@@ -1,5 +1,4 @@
-//! Tests files of other engines. Every answer equals the engine's own. LevelDB's tables are written
-//! byte for byte, and files are recognised by their magic.
+//! Tests files of other engines: every answer must equal the engine's own.
 
 use crate::support::{self, Case, cases, cases_of_type, value};
 use filterblock::foreign::Result;

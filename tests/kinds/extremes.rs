@@ -1,10 +1,8 @@
-//! Tests that no filter announces an FPR below the limit of its hashes. The tests use tiny filters,
-//! filters with 100 bits per key, and FPRs near 2^-32 and 2^-64.
+//! Tests that no filter announces an FPR below the limit of its hashes.
 //!
 //! An FPR of one in a billion cannot be measured with random queries. So some tests choose hashes
 //! that have the same fold as a key. The fold is a 32-bit number, computed from the hash, that
-//! chooses the bits in a line (docs/FORMAT.md, section 7.2). One in 2^32 of all hashes has the fold
-//! of the key, and these tests count for how many of the chosen hashes the answer is "maybe".
+//! chooses the bits in a line (docs/FORMAT.md, section 7.2).
 
 use crate::support::{SplitMix, spec};
 use filterblock::planning::Plan;
@@ -126,8 +124,7 @@ fn one_key_in_a_line_matches_one_hash_in_2_to_the_32() {
     }
 }
 
-/// Returns the FPR of the textbook formula, averaged over the number of keys in a line. The real
-/// FPR is at most 1.5 times as high.
+/// Returns the FPR of the textbook formula, averaged over the number of keys in a line.
 fn textbook_rate(kind: FilterKind, probes: u32, keys_in_line: f64) -> f64 {
     let lane_bits: f64 = match kind {
         FilterKind::BlockedBloom => 512.0,

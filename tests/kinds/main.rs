@@ -1,5 +1,4 @@
-//! Tests the kinds that filter single keys: no false negatives, FPRs as announced, plans, sizes,
-//! and shrunk ribbons.
+//! Tests the kinds that filter single keys.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod extremes;

@@ -1,5 +1,5 @@
 //! Tests that plans agree with published numbers, with the filters that are then built, and with
-//! stored plans. Also tests the formulas, the searches for the best plan, and impossible sizes.
+//! stored plans.
 
 use std::fmt::Write as _;
 
@@ -219,8 +219,8 @@ fn impossible_sizes_are_rejected_without_overflow() {
 
 #[test]
 fn plans_give_the_cache_lines_of_a_query() {
-    // A query of a large standard Bloom filter reads two lines for an absent key, because half of
-    // the bits are set. For a present key it reads one line per probe.
+    // A query of a large standard Bloom filter reads about two lines for an absent key, because
+    // half of the bits are set. For a present key it reads about one line per probe.
     let lines = |text: &str| {
         let plan = Plan::new(text.parse().unwrap(), 100_000_000).unwrap();
         [plan.lines_if_absent(), plan.lines_if_present()]
@@ -309,8 +309,7 @@ fn the_best_variant_plan_stays_within_its_budget() {
 }
 
 /// Returns one line of text for each of many plans, with nine digits for each FPR and each number
-/// of cache lines. The numbers of keys lie on both sides of the thresholds of each kind and each
-/// variant.
+/// of cache lines.
 fn plans() -> String {
     let mut text = String::new();
     let mut line = |what: &dyn std::fmt::Display, keys: u64, whole: String, real: [f64; 3]| {

@@ -1,5 +1,4 @@
-//! Tests the main guarantee: a filter never answers "absent" for a key that was added. Also tests
-//! batches, and that the bytes depend only on the set of keys.
+//! Tests the main guarantee: a filter never answers "absent" for a key that was added.
 
 use std::num::NonZeroUsize;
 
@@ -46,8 +45,7 @@ const SPECS: [&str; 33] = [
     "always-maybe",
 ];
 
-/// The specs of [`SPECS`] that are tested at every size: at least one for each kind that has a
-/// payload and takes hashes. Above 130 keys, each of the other specs is tested at every 23rd size.
+/// The specs that are tested at more sizes than the others.
 const USUAL: [&str; 10] = [
     "bloom:10",
     "blocked-bloom:10",
@@ -181,10 +179,8 @@ fn borders(per_mille: u64) -> impl Iterator<Item = u64> {
     [65_536, 131_072].into_iter().map(move |slots| slots * 1_000 / per_mille)
 }
 
-/// Tests twenty filters of different sizes around each step. From 30,000 keys on, the test builds
-/// only five filters, except for bumped ribbons. It also builds binary fuse filters of each size
-/// from 11,480 to 11,521, where the published construction often fails. `FILTERBLOCK_SPARSE`
-/// reduces these numbers of filters.
+/// Tests filters of different sizes around each step, and binary fuse filters of sizes for which
+/// the published construction often fails.
 #[test]
 fn present_keys_are_found_around_every_step_of_size() {
     for spec in USUAL.into_iter().chain(["bumped-ribbon:fpr=0.00390625:compact", "bumped-ribbon:12.3"]) {
@@ -194,8 +190,7 @@ fn present_keys_are_found_around_every_step_of_size() {
         for step in steps().chain(borders) {
             let seeds = if has_borders || step < 30_000 { 20 } else { 5 };
             for seed in 0..(seeds / sparse()).max(1) {
-                // The sizes lie between 64 keys below the step and 64 keys above it, without
-                // repetition.
+                // The size differs from the step by at most 64 keys.
                 let n = (step + 64).saturating_sub(seed * 27 % 128 + seed % 2).max(1);
                 let hashes = hashes(n, step << 32 | seed);
                 holds_all(&build(parsed, &hashes, 1), &hashes, spec);
@@ -235,8 +230,7 @@ fn equal_hashes_count_once_and_are_found() {
     }
 }
 
-/// Adds the keys of an SST in several ways: in order, backwards, with repeated neighbours, and with
-/// late repetitions. Asserts that every way gives the same bytes.
+/// Adds keys in order, backwards, with repeated neighbours, and with late repetitions.
 #[test]
 fn the_way_of_adding_keys_changes_no_byte() {
     for spec in SPECS {
@@ -388,8 +382,7 @@ proptest! {
 
 #[test]
 fn builders_leave_the_given_keys_unchanged() {
-    // A build sorts, moves and remixes hashes. The hashes are the builder's own, so the keys stay
-    // unchanged, and a second build gives the same bytes.
+    // A build sorts, moves and remixes only its own hashes.
     for spec in ["blocked-bloom:10", "bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "binary-fuse:8", "ribbon:8"] {
         let keys: Vec<Vec<u8>> = (0..20_000).map(support::key).collect();
         let before = keys.clone();

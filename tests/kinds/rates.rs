@@ -1,10 +1,7 @@
-//! Tests that the measured FPR of a filter is the announced FPR, neither higher nor lower. A few
-//! tests compare FPRs with fixed or requested FPRs.
+//! Tests that the measured FPR of a filter is the announced FPR, neither higher nor lower.
 //!
-//! Most comparisons are two-sided, at five standard deviations, over at least twenty filters per
-//! setting with different seeds. The deviation is the larger of the binomial deviation and the
-//! deviation between the filters, because the FPRs of small filters differ. All seeds are fixed, so
-//! a failure is reproducible.
+//! Most tests allow five standard deviations. The deviation is the larger of the binomial deviation
+//! and the deviation between the filters, because the FPRs of small filters differ.
 
 use crate::support::{self, SplitMix, sparse, spec};
 use filterblock::{Columns, FilterBlock, FilterBuilder, HashSeed, KeyHash, Verify};
@@ -31,8 +28,8 @@ fn measure(spec_text: &str, n: u64, filters: u64, queries: u64, write_key: impl 
     let (mut rates, mut announced) = (Vec::new(), 0.0);
     for _ in 0..filters {
         // The seeds must be random in all 64 bits. For keys of 4 to 8 bytes, the seed changes only
-        // the number that XXH3 XORs with the key. Seeds that differ in a few bits would give the
-        // same hashes in another order, and so the same filters.
+        // the number that XXH3 XORs with the key. Seeds that differ in a few bits may give the same
+        // hashes in another order, and so the same filters.
         let seed = HashSeed(seeds.next());
         let mut builder = FilterBuilder::new(spec(spec_text), seed);
         (0..n).for_each(|i| builder.add_hash(hash(i, seed)));
@@ -135,15 +132,13 @@ fn bumped_ribbons_with_partial_columns_have_their_announced_fpr() {
     }
 }
 
-/// Tests bumped ribbons of many sizes. They have only a single system of one or several blocks, one
-/// layer and a single system, several layers, or several shards.
+/// Tests bumped ribbons with a single system only, with layers, and with several shards.
 fn check_ribbon_sizes(spec_text: &str) {
     check_each_size(spec_text, &[1, 2, 3, 10, 33, 64, 65, 100, 1_000, 2_000, 2_561, 4_096, 10_000, 60_000, 100_000]);
 }
 
-/// Tests at least twenty filters of each size, and up to 1,000 filters of few keys, with about two
-/// million queries per size. With `FILTERBLOCK_SPARSE=n`, it builds fewer filters, sends about one
-/// query in `n`, and leaves out the largest sizes.
+/// Tests 20 to 1,000 filters of each size, with about two million queries per size.
+/// `FILTERBLOCK_SPARSE` reduces these numbers.
 fn check_each_size(spec_text: &str, sizes: &[u64]) {
     for &n in sizes.iter().filter(|&&n| n * sparse() <= 1_000_000) {
         let filters: u64 = (100_000 / n / sparse()).clamp(20, 1_000);
@@ -214,8 +209,7 @@ fn requested_fprs_are_reached_without_wasted_space() {
 
 #[test]
 fn a_larger_budget_never_has_a_higher_fpr() {
-    // This tests the purpose of the tables of probe steps: a larger budget never announces a higher
-    // FPR, and 0.2 additional bits per key lower the FPR by at most 15 %.
+    // This is the purpose of the tables of probe steps.
     for kind in ["bloom", "blocked-bloom"] {
         let announced = |tenths: u64| {
             let spec = spec(&format!("{kind}:{}", tenths as f64 / 10.0));

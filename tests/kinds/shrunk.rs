@@ -62,9 +62,7 @@ fn modular(spec: &str, modules: u64) -> Vec<Row> {
     (1..=modules).map(row).collect()
 }
 
-/// Asserts that each shrunk ribbon has the FPR of its columns, and a lower FPR than a modular Bloom
-/// filter in the same memory. Also prints the table of docs/BENCHMARKS.md: run the test with
-/// `--nocapture`.
+/// With `--nocapture`, the test prints the table of docs/BENCHMARKS.md.
 #[test]
 fn shrunk_ribbons_have_lower_fprs_than_modular_bloom_filters() {
     let cases = [ribbon(10), ribbon(16), modular("bloom:2", 8), modular("bloom:fpr=0.1", 3)];

@@ -1,5 +1,4 @@
-//! Tests the answers of range filters, and compares them with a sorted set of the same keys. Also
-//! tests that the order of the keys does not change the bytes.
+//! Tests the answers of range filters, and compares them with a sorted set of the same keys.
 
 use std::ops::Bound::{self, Included, Unbounded};
 use std::sync::Arc;
@@ -14,8 +13,7 @@ use super::support::{Keys, TABLE, block, both, forms, hasher, holds_key, is_reve
 const SPECS: [&str; 5] =
     ["grafite:fpr=0.01", "grafite:L=16:fpr=0.01", "grafite:L=1024:fpr=0.001", "grafite:4", "grafite:L=1:3"];
 
-/// Returns bounds near some of the keys, and fixed bounds. Most fixed bounds lie below the first
-/// key or above the last key.
+/// Returns bounds near some of the keys, and fixed bounds.
 fn limits(keys: &Keys, count: usize) -> Vec<Vec<u8>> {
     let step = (keys.len() / count).max(1);
     let mut limits: Vec<Vec<u8>> = keys.iter().step_by(step).flat_map(|key| near(key)).collect();

@@ -1,5 +1,4 @@
-//! Tests blocks of a filter for keys and a range filter beside it: opening, damage, foreign range
-//! filters, shrinking, and sets.
+//! Tests blocks of a filter for keys and a range filter beside it.
 
 use std::ops::Bound::{Included, Unbounded};
 use std::sync::{Arc, Mutex};

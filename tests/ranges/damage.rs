@@ -1,5 +1,4 @@
-//! Tests that a damaged range filter fails to open, or answers "maybe" for every present key. Also
-//! tests range filters under another seed or secret.
+//! Tests damaged range filters, and range filters under another seed or secret.
 
 use std::ops::Bound::Included;
 

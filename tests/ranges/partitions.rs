@@ -1,5 +1,4 @@
-//! Tests range filters in partitions. A query for a range asks all partitions that the range
-//! overlaps.
+//! Tests range filters in partitions.
 
 use std::ops::Bound::{self, Included};
 

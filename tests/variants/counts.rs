@@ -1,6 +1,4 @@
-//! Compares filters with simpler designs, and measures how often each design fails. The simpler
-//! designs are a d-left filter without permutations and the recurring minimum exactly as in its
-//! paper. One test measures d-left filters under a badly mixed hash.
+//! Compares filters with simpler designs, and measures how often each design fails.
 
 use crate::support::{Random, assert_agrees, hash, mean, seeds};
 use filterblock::variants::{DLeft, Frequency, Membership, Removable, Spectral, SpectralMode};

@@ -345,8 +345,7 @@ fn every_truncation_and_flipped_bit_is_an_error_or_maybe() {
     }
 }
 
-/// A temporary file that a crash left behind is not taken for the filter. It does not disturb the
-/// next replacement.
+/// A crash may leave a temporary file behind.
 #[test]
 fn an_incomplete_replacement_changes_nothing() {
     let (dir, path) = dir();

@@ -1,5 +1,4 @@
-//! Tests that a filter in a file changes no other files. A failed creation or replacement must not
-//! leave a new file behind. A replacement keeps the mode and owner of the file.
+//! Tests that a filter in a file changes no other files, and that a failure leaves no new file.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

@@ -1,5 +1,5 @@
 //! Tests that a filter in a file has at most one writer, even if its files are renamed, removed or
-//! linked. A writer that loses its file gets an error. A dropped filter is unlocked.
+//! linked.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};

@@ -1,9 +1,4 @@
-//! Compares the filters with the numbers in their papers: FPRs, sizes, errors and overflows. Also
-//! compares their sizes with docs/VARIANTS.md and with the planned sizes.
-//!
-//! Most measured numbers are means over at least twenty filters with fixed seeds. They may differ
-//! from the expected number by five standard deviations of the mean, plus a slack that each test
-//! states.
+//! Compares the filters with the numbers in their papers, in docs/VARIANTS.md and in plans.
 
 use crate::support::{assert_agrees, assert_digits, hash, key, measured_rate, seeds};
 use filterblock::HashSeed;

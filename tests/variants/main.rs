@@ -1,5 +1,4 @@
-//! Tests the filters of the module `variants`: compares them with a model, with simpler designs and
-//! with published numbers, tests filters in files, and runs examples.
+//! Tests the filters of the module `variants`, and runs their examples.
 #![cfg(feature = "variants")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 

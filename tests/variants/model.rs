@@ -1,6 +1,4 @@
-//! Compares filters that accept keys one by one with a map of counts, under random operations. No
-//! present key is denied or counted too low, no denied key can be removed, and a refused operation
-//! changes nothing. `Stable` forgets keys, so it has its own test.
+//! Compares filters that accept keys one by one with a map of counts, under random operations.
 //!
 //! The filters are small, so that keys share cells, counters saturate and buckets overflow.
 
@@ -16,8 +14,7 @@ use filterblock::{FilterBlock, HashSeed, KeyHash, Verify};
 use proptest::prelude::*;
 
 const SEED: HashSeed = HashSeed(0x5eed_0000_0000_0011);
-/// The number of keys that may be added. The first test also asks for the same number of other
-/// keys.
+/// The number of keys that may be added.
 const KEYS: u8 = 120;
 
 /// The operations of a filter under test. The optional ones return `None` if the filter does not

@@ -20,8 +20,7 @@ use filterblock::{Error, Field};
 pub enum BlockFile {
     /// A sound filter block. Queries need an unlocked block, and unlocking may need a secret.
     Sound(LockedBlock<AlignedBytes>),
-    /// A file or filter of another engine. The filters of a table have been checked. The filters of
-    /// a Parquet file are checked when they are read.
+    /// A file or bare filter of another engine.
     Foreign(Foreign),
     /// A damaged or unknown file, with the reason.
     Damaged(String),
@@ -65,8 +64,6 @@ pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
     let content = AlignedBytes::read(path)?;
     match LockedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
         Ok(filter) => Ok(BlockFile::Sound(filter)),
-        // Either the trailer's checksum is valid after version 1 replaces the stored version, or it
-        // is valid with the stored version 0.
         Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => {
             Ok(BlockFile::Damaged(format!(
                 "{error}; the stored version is damaged, not newer: the trailer's checksum matches version 1, or the stored version is 0, which no format has"

@@ -216,8 +216,7 @@ fn close(db: Db) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Prints the reports of the store on stderr. An example is a damaged filter, which costs extra
-/// reads but gives no wrong answer.
+/// Prints the reports of the store on stderr, for example about a damaged filter.
 fn print_reports(db: &Db) {
     db.stats().reports.iter().for_each(message);
 }

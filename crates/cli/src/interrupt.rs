@@ -1,9 +1,8 @@
 //! Removes unfinished files before a signal ends the command.
 //!
-//! A thread waits for the signals, because the command itself may be blocked: it may wait for
-//! input, build a filter for minutes, or write. Unnamed files (`O_TMPFILE`) would vanish even after
-//! a SIGKILL. They were rejected because they cannot replace an existing file and not every file
-//! system supports them.
+//! A thread waits for the signals, because the command itself may be blocked or busy. Unnamed files
+//! (`O_TMPFILE`) would vanish even after a SIGKILL. They were rejected because they cannot replace
+//! an existing file and not every file system supports them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -114,8 +113,8 @@ impl<T: AsRef<Path>> Temporary<T> {
         Ok(Self { made, noted: Noted(path) })
     }
 
-    /// Runs the final `step`, such as a rename. A signal that [`watch`] receives ends the process
-    /// only before or after the step. After the step, no signal removes the path any more.
+    /// Runs the final `step`, such as a rename, and then forgets the path. A signal that [`watch`]
+    /// receives ends the process only before or after the step.
     pub fn finish<R>(self, step: impl FnOnce(T) -> R) -> R {
         let Self { made: it, noted } = self;
         let all = made();
@@ -148,8 +147,7 @@ fn watch(all: &mut Made) -> io::Result<()> {
 fn end(signal: i32) {
     // This function stores `SIGNAL` and then reads `GRACEFUL`. `gracefully` clears `GRACEFUL` and
     // then reads `SIGNAL`. So a signal is never lost: this function sees the cleared flag, or
-    // `gracefully` sees the signal. If the work fails, `gracefully` returns the error without a look
-    // at `SIGNAL`, and the command ends anyway.
+    // `gracefully` sees the signal. After an error of the work, the command ends in any case.
     let is_first = SIGNAL.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok();
     if is_first && GRACEFUL.load(Ordering::SeqCst) {
         return;

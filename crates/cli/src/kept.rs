@@ -1,10 +1,8 @@
-//! Copies the mode, the owner and, on Linux, the access list of a replaced file to the new file. On
-//! systems other than Unix, copies nothing.
+//! Copies the mode, the owner and group and, on Linux, the access list of a replaced file to the
+//! new file. On systems other than Unix, copies nothing.
 //!
-//! The command replaces a file by a new file with the same name. With default permissions, a
-//! private file could become public, or a service could lose access. Overwriting the old file in
-//! place would keep its permissions, but readers map filter files: they would see a part of the new
-//! filter and deny keys.
+//! Overwriting the old file in place would keep its permissions. But a reader that maps the file
+//! could see a part of the new filter, and deny keys.
 
 use std::fs::{File, Metadata};
 #[cfg(unix)]
@@ -36,9 +34,7 @@ mod unix {
 
     impl Kept {
         /// Reads the attributes of the file `target`, which the user gave as `path`. Returns an
-        /// error for a file with several hard links: a rename would replace one name, and the other
-        /// names would keep the old content. Also returns an error if the access list cannot be
-        /// read.
+        /// error for a file with several hard links, because a rename would replace only one name.
         pub fn of(path: &Path, target: &Path, found: &Metadata) -> Outcome<Self> {
             if found.nlink() > 1 {
                 let (path, names) = (path.display(), found.nlink());
@@ -103,8 +99,8 @@ mod access_list {
         }
     }
 
-    /// Sets the access list. If `list` is `None`, removes the access list that a new file inherits
-    /// from its directory.
+    /// Sets the access list, or removes it if `list` is `None`: a new file may inherit one from its
+    /// directory.
     pub fn give(file: &File, list: Option<&[u8]>) -> io::Result<()> {
         match list.map_or_else(|| fremovexattr(file, NAME), |list| fsetxattr(file, NAME, list, XattrFlags::empty())) {
             Err(Errno::NODATA | Errno::NOTSUP) if list.is_none() => Ok(()),

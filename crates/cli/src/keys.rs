@@ -180,9 +180,7 @@ impl KeyReader {
         Ok(Some(Written { written: &self.line, key: &self.key }))
     }
 
-    /// Reads up to the next delimiter. Removes the delimiter, and the carriage return of a CRLF.
-    /// Returns whether there was a line before the end of the input. Returns an error for a line
-    /// that is too long.
+    /// Reads the next line without its delimiter or CRLF. Returns `false` at the end of the input.
     fn read_line(&mut self) -> Outcome<bool> {
         let delimiter = self.format.delimiter;
         let max_written = if self.format.hex { self.max_len_bytes * 2 } else { self.max_len_bytes };

@@ -33,8 +33,7 @@ impl Machine {
         }
     }
 
-    /// Formats processor, cores, instruction set and system as a short line for the caption of a
-    /// picture.
+    /// Formats the machine as a short line for the caption of a picture.
     pub fn short(&self) -> String {
         // Only Linux reports its kernel.
         let system = if self.kernel == unknown() { self.os.clone() } else { format!("Linux {}", self.kernel) };
@@ -65,8 +64,7 @@ impl Versions {
         Self { filterblock: env!("CARGO_PKG_VERSION").into(), optimised: !cfg!(debug_assertions) }
     }
 
-    /// Returns whether the build has no debug assertions, which optimised builds usually lack.
-    /// Times of other builds are meaningless.
+    /// Returns whether the build has no debug assertions. Times of other builds are meaningless.
     pub fn is_optimised(&self) -> bool {
         self.optimised
     }

@@ -144,16 +144,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the help or the version. A reader may close the pipe early. Any other failed write is an
-/// error.
+/// Prints the help or the version on stdout.
 fn print_help(help: &clap::Error) -> Result<(), Failure> {
     let text = help.render();
     let choice = anstream::AutoStream::choice(&std::io::stdout());
     output::print(&if choice == anstream::ColorChoice::Never { text.to_string() } else { text.ansi().to_string() })
 }
 
-/// Prints the help, the version or the error that clap returned. Help and version go to stdout. An
-/// error becomes one line on stderr, but a missing subcommand prints the help there.
+/// Prints the help, the version or the error that clap returned, and returns the exit status.
 fn explain(refused: &clap::Error) -> ExitCode {
     if let Some(line) = refused_value::line(refused) {
         output::message(line);

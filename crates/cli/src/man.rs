@@ -1,5 +1,4 @@
-//! `filterblock man`: makes the manual pages, one for the command and one for each subcommand.
-//! Each page is made from the help of its subcommand.
+//! `filterblock man`: makes the manual pages of the command and its subcommands from their help.
 
 use std::path::{Path, PathBuf};
 
@@ -51,8 +50,8 @@ pub fn run(arguments: &Arguments, command: clap::Command) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Writes the page of the command and the pages of its subcommands into `dir`. Makes `dir` if it is
-/// missing. Checks that all files can be created before it writes the first one.
+/// Writes the pages of the command and its subcommands into `dir`. Checks first that all files can
+/// be created.
 fn write_all(command: &clap::Command, dir: &Path, force: bool) -> Outcome<()> {
     let mut pages = Vec::new();
     let mut open = vec![(command, Vec::new())];
@@ -71,8 +70,7 @@ fn write_all(command: &clap::Command, dir: &Path, force: bool) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns the full name of a command, which begins with the names of its parent commands:
-/// `filterblock-db-get`.
+/// Returns the full name of a command, such as `filterblock-db-get`.
 fn name(command: &clap::Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
@@ -104,7 +102,7 @@ fn page(command: &clap::Command, above: &[String]) -> Outcome<Page> {
     Ok(Page { file_name: format!("{name}.1"), roff })
 }
 
-/// Converts the text after the options of a help to sections. A paragraph with a heading, such as
+/// Converts the help text after the options to sections. A paragraph with a heading, such as
 /// `Exit status:`, begins a section. A paragraph without a heading continues the section before it.
 /// If it is the first paragraph or follows the examples, it begins the section NOTES instead.
 fn sections(text: &str) -> Roff {

@@ -60,8 +60,8 @@ struct Report {
     file: String,
     merged: usize,
     kind: String,
-    /// The sum of the inputs' numbers of keys, capped at the number of bits. Without the cap, the
-    /// sum is an upper bound, because some keys may be in several inputs.
+    /// The sum of the inputs' numbers of keys, capped at the number of bits. A key in several
+    /// inputs counts once for each.
     keys: u64,
     /// Whether the sum was capped, so that `keys` and the FPR are not upper bounds.
     #[serde(skip)]
@@ -113,8 +113,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Converts an error of the merge. If two blocks differ in a property, the result names two files
-/// that cannot be merged.
+/// Adds the names of two files to an error about blocks that differ.
 fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[LockedBlock<D>]) -> Failure {
     let Error::Unlike { what, left, right } = &error else { return error.into() };
     // The error does not say which two blocks differ, so the message names the first two files

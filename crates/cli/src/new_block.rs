@@ -1,5 +1,4 @@
-//! Builds a filter block for `build` and `convert`, writes it to a file or stdout, and prints a
-//! summary.
+//! Builds and writes the filter block of `build` and `convert`.
 
 use std::path::{Path, PathBuf};
 

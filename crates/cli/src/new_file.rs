@@ -32,13 +32,12 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Checks before any work that the file can be created. For this, makes a temporary file in its
-    /// directory and removes it. Follows symbolic links: the file replaces their target.
+    /// Checks that the file can be created: makes a temporary file in its directory and removes it.
+    /// Follows symbolic links: the file replaces their target.
     ///
     /// # Errors
-    /// Returns an error if the file exists and `replace` is not set, if it is a directory, a device
-    /// or a pipe, or if the check fails. Also returns an error for `-`, because it means standard
-    /// output in other commands.
+    /// Returns an error if the file exists and `replace` is not set, if it is not a regular file,
+    /// or if the check fails. Also returns an error for `-`, which means stdout in other commands.
     pub fn create(path: &Path, replace: bool) -> Outcome<Self> {
         if path.as_os_str() == "-" {
             return Err(Failure::Message(
@@ -121,7 +120,7 @@ impl NewFile {
     }
 
     /// Makes an empty temporary file in the directory of the target. The file is removed on drop.
-    /// If it will replace a file, it already has that file's mode, owner and access list.
+    /// If it will replace a file, it already has the attributes of that file (see [`Kept`]).
     fn temporary(&self) -> Outcome<Temporary<NamedTempFile>> {
         let path = &self.target;
         if path.file_name().is_none() {
@@ -156,10 +155,9 @@ impl NewFile {
         )
     }
 
-    /// Lets `write` fill the new file. Makes the file durable, asks `check` whether the result is
-    /// still wanted, and renames the file to its target. If one of these steps fails, the new file
-    /// is removed. If only the last step fails, the sync of the directory, returns an error but
-    /// leaves the file at its target.
+    /// Lets `write` fill the new file, makes it durable, and renames it to its target if `check`
+    /// succeeds. After an error the target is unchanged, unless only the sync of the directory
+    /// failed: then the target is the new file.
     pub fn publish_with<T>(
         self,
         write: impl FnOnce(&File) -> Outcome<T>,
@@ -226,9 +224,8 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Opens the directory of a file, so that a new name in it can be made durable. Returns `None` on
-/// systems other than Unix. Returns an error if the directory cannot be opened, for example because
-/// it can be written but not read. So the command fails before it writes.
+/// Opens the directory of a file for a sync, which makes a new name in it durable. Returns `None`
+/// on systems other than Unix.
 fn open_dir_of(path: &Path) -> Outcome<Option<File>> {
     if !cfg!(unix) {
         return Ok(None);

@@ -84,8 +84,7 @@ pub fn print_binary(bytes: &[u8]) -> Outcome<()> {
     })
 }
 
-/// Returns an error if stdout is closed, which is detected only on Linux. Commands call this
-/// function before any work, so that the result is not lost.
+/// Returns an error if the process was started with a closed stdout (detected only on Linux).
 pub fn check_stdout() -> Outcome<()> {
     streams::check_stdout().map_err(Failure::stdout)
 }

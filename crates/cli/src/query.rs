@@ -19,8 +19,7 @@ use filterblock::AlignedBytes;
 use filterblock::FilterBlock;
 use filterblock::KeyHash;
 
-/// The maximum number of keys in a batch: enough to overlap their cache misses, and few enough that
-/// a slow source gets answers soon.
+/// The maximum number of keys in a batch: enough to overlap their cache misses.
 const BATCH_LEN: usize = 256;
 /// The number of bytes of keys at which a batch ends, so that large keys do not accumulate in
 /// memory.

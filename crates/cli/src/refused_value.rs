@@ -66,8 +66,7 @@ pub fn line(refused: &clap::Error) -> Option<String> {
     line.or_else(first_line)
 }
 
-/// Describes an unknown option or command. Suggests a similar one if clap found one. Returns `None`
-/// if clap does not give its name.
+/// Describes an unknown argument or command. Returns `None` if clap does not give its name.
 fn unknown(refused: &clap::Error, given: ContextKind, similar: ContextKind, what: &str) -> Option<String> {
     let given = printable(string(refused, given)?);
     let next = match refused.get(similar) {

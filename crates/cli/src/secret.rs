@@ -1,5 +1,5 @@
-//! Reads the hashing secret from a file. No option takes the secret itself, because all users of a
-//! machine can see the arguments of a command line.
+//! Reads the hashing secret from a file. No option takes the secret itself, because other users of
+//! the machine may see the arguments of a command line.
 
 use std::fs::File;
 use std::io::Read;

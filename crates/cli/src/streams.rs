@@ -2,11 +2,10 @@
 //!
 //! Before `main`, Rust's runtime on Unix replaces a closed standard stream by /dev/null. A closed
 //! stdin then reads as an empty file, and `build` would turn it into an empty filter. Output to a
-//! closed stdout would be lost without an error. `main` cannot detect this: a /dev/null that is
-//! open in both directions may come from the runtime or from the caller (Python's
-//! `subprocess.DEVNULL` and daemon(3) open it like that). On Linux, a function therefore checks the
-//! streams before the runtime does: the C library calls the functions listed in `.init_array`
-//! before `main`. On other systems a closed stream stays undetected.
+//! closed stdout would be lost without an error. `main` cannot detect this: the caller may have
+//! opened /dev/null, too. On Linux, a function therefore checks the streams before the runtime
+//! does: the C library calls the functions listed in `.init_array` before `main`. On other systems
+//! a closed stream stays undetected.
 //!
 //! The handles of the standard library also hide a descriptor that is open in the wrong direction
 //! only (`0>file`): stdin looks empty, and output to stdout is lost. On Unix, [`reader`] and
@@ -31,8 +30,8 @@ mod before_main {
     use rustix::io::{Errno, fcntl_getfd};
     use rustix::stdio;
 
-    /// Records whether stdin and stdout are closed, by one system call each. The calls use neither
-    /// libc nor the standard library, because the standard library is not initialised yet.
+    /// Records whether stdin and stdout are closed. The standard library is not initialised yet, so
+    /// its streams are not used.
     extern "C" fn look() {
         super::STDIN_CLOSED.store(fcntl_getfd(stdio::stdin()) == Err(Errno::BADF), Ordering::Relaxed);
         super::STDOUT_CLOSED.store(fcntl_getfd(stdio::stdout()) == Err(Errno::BADF), Ordering::Relaxed);

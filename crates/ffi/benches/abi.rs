@@ -1,9 +1,8 @@
 //! Measures the time of queries through the C ABI and of queries in Rust, in alternating rounds.
 //!
 //! `cargo bench -p filterblock-ffi --bench abi` prints nanoseconds per query: the median of the
-//! rounds and the fastest round. The Rust loop inlines the query up to the call of the kernel. The
-//! loop in C calls a function through a pointer, which no compiler can inline, so each query has
-//! one more call. The column "C, ABI, batch" has one call for all queries.
+//! rounds and the fastest round. The loop in C calls a function through a pointer, so each query
+//! has one more call. The column "C, ABI, batch" has one call for all queries.
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 #![allow(unsafe_code, reason = "loads the loop in C, and calls the ABI")]
 

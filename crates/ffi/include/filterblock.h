@@ -470,9 +470,8 @@ typedef struct filterblock_set_counts_info {
     uint64_t damaged_pages;
     /**
      * The number of answers `FILTERBLOCK_ANSWER_UNFILTERED` since the set was made. Queries with a
-     * NULL pointer or an empty range do not count. `FILTERBLOCK_NO_HASH` counts only in
-     * `filterblock_set_ask_pairs`, and in `filterblock_set_ask_batch` if the filter cannot be
-     * asked.
+     * NULL pointer or an empty range do not count, and queries of `FILTERBLOCK_NO_HASH` may not
+     * count.
      */
     uint64_t unfiltered_answers;
     /**
@@ -550,20 +549,19 @@ filterblock_code filterblock_builder_set_ranges(struct filterblock_builder *buil
 /**
  * Sets the number of threads that build the filter; 0 counts as 1. The number does not change the
  * bytes of the filter. Only a bumped ribbon without `:compact` uses more than one thread, and only
- * for more than about 68,000 keys.
+ * if it has many keys.
  */
 void filterblock_builder_set_threads(struct filterblock_builder *builder, size_t threads);
 
 /**
- * Sets whether finishing asks the new filter for each key; the default is `true`. The check takes
- * a fraction of the build time, and can detect broken memory and bugs.
+ * Sets whether finishing asks the new filter for each key; the default is `true`. The check can
+ * detect broken memory and bugs.
  */
 void filterblock_builder_set_self_check(struct filterblock_builder *builder, bool is_on);
 
 /**
  * Reserves memory for `num_keys` more keys: 8 bytes each in a filter, and about 8 bytes each in a
- * range filter. Without this call, the memory doubles when it is full. If there is not enough
- * memory, the call reserves less or nothing.
+ * range filter. If there is not enough memory, the call reserves less or nothing.
  */
 void filterblock_builder_reserve(struct filterblock_builder *builder, size_t num_keys);
 
@@ -637,12 +635,9 @@ void filterblock_builder_clear(struct filterblock_builder *builder);
  * SST without a filter. The errors are:
  *
  * - `NULL_ARGUMENT`: `builder` was NULL, or an added key, prefix, hash or array was not valid.
+ * - `INVALID`: no filter of these keys is possible, or an earlier call with this builder was not
+ *   allowed. The message says which.
  * - `INVALID`: the keys or the filter do not fit in memory.
- * - `INVALID`: no filter of that many keys has the requested false-positive rate.
- * - `INVALID`: a prefix was added, but prefixes were not declared or were declared too late.
- * - `INVALID`: with a range filter, a key was added by its hash, or an added prefix is not a
- *   prefix of the key before it.
- * - `INVALID`: the builder was finished before and not cleared.
  * - `SELF_CHECK_FAILED`: the new filter denied at least one of its keys.
  * - `PANIC`: the library panicked in this call or in an earlier call with this builder.
  */
@@ -680,7 +675,7 @@ void filterblock_bytes_free(struct filterblock_bytes *bytes);
 /**
  * Opens a filter in bytes of the caller, without a copy. Do not change or free the bytes before
  * you free the filter and every set that has it. The bytes may have any alignment. If their
- * address is a multiple of 64, queries touch fewer cache lines.
+ * address is a multiple of 64, queries can touch fewer cache lines.
  *
  * `verify` is `FILTERBLOCK_VERIFY_AT_OPEN` or `FILTERBLOCK_VERIFY_ON_FIRST_TOUCH`.
  *
@@ -694,8 +689,8 @@ filterblock_filter *filterblock_filter_open_borrowed(const void *data,
                                                      struct filterblock_error *error);
 
 /**
- * Opens a copy of a filter. The address of the copy is a multiple of 64, so queries touch few
- * cache lines. The caller may change or free `data` after the call.
+ * Opens a copy of a filter. The address of the copy is a multiple of 64. The caller may change or
+ * free `data` after the call.
  *
  * Otherwise this function works like `filterblock_filter_open_borrowed`. `TOO_LARGE` can also mean
  * that the copy does not fit in memory.
@@ -795,9 +790,8 @@ bool filterblock_filter_may_contain_range(const filterblock_filter *filter,
                                           size_t upper_len);
 
 /**
- * Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. If
- * the filter has no partitions, one call can be faster than single queries, because it prefetches
- * cache lines.
+ * Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. One
+ * call can be faster than single queries.
  *
  * `answers` need not be initialised, and must not overlap `hashes`. Sets all answers to `true` if
  * `filter` or `hashes` is NULL. Does nothing if `answers` is NULL.
@@ -829,8 +823,7 @@ void filterblock_filter_prefetch(const filterblock_filter *filter, uint64_t hash
 
 /**
  * Returns the number of damaged pages that queries have found so far, or 0 if `filter` is NULL.
- * With `FILTERBLOCK_VERIFY_AT_OPEN` the number stays 0. A query that needs a damaged page answers
- * "maybe".
+ * With `FILTERBLOCK_VERIFY_AT_OPEN` the number stays 0.
  */
 uint64_t filterblock_filter_damaged_pages(const filterblock_filter *filter);
 
@@ -916,9 +909,8 @@ const char *filterblock_version(void);
 uint32_t filterblock_abi_version(void);
 
 /**
- * Returns whether a code means damaged bytes: `CORRUPT` and `CHECKSUM_MISMATCH`. The bytes are,
- * for example, cut short, overwritten, not a filter, or a single partition of a filter. Bytes of a
- * newer version are not damaged: see `filterblock_code_is_unsupported`. For the compact form,
+ * Returns whether a code means damaged bytes: `CORRUPT` and `CHECKSUM_MISMATCH`. Bytes of a newer
+ * version are not damaged: see `filterblock_code_is_unsupported`. For the compact form,
  * `CHECKSUM_MISMATCH` can also mean another hasher.
  */
 bool filterblock_code_is_damage(uint32_t code);
@@ -931,10 +923,8 @@ bool filterblock_code_is_damage(uint32_t code);
 bool filterblock_code_is_unsupported(uint32_t code);
 
 /**
- * Plans a filter of `spec` for `num_keys` keys, without building it. Sizes are exact for Bloom
- * filters. For a bumped ribbon of at least a few thousand keys, they are exact to about 1 %. A
- * ribbon or a binary fuse filter is rarely larger than planned. A range filter is usually at most
- * a few hundred bytes larger.
+ * Plans a filter of `spec` for `num_keys` keys, without building it. The length of the payload is
+ * exact for Bloom filters, and can differ from the built filter for other kinds.
  *
  * Returns `INVALID` if `spec` is not a specification, if `num_keys` is 0 or above 2^56, or if no
  * filter of that many keys is possible with this specification. Returns `NULL_ARGUMENT` if `spec`
@@ -1183,8 +1173,7 @@ bool filterblock_set_counts(const struct filterblock_set *set,
  * Asks a filter for a key. The caller passes the bytes of the filter to every query, and must have
  * verified them by a checksum of its own. **This function does not detect a damaged page, and a
  * damaged page can deny present keys.** The bytes may have any alignment. The time does not depend
- * on the length of the filter. The call allocates memory only for an error, and once in the
- * process to detect the vector instructions.
+ * on the length of the filter.
  *
  * Pass `FILTERBLOCK_EXPECT_ANY_TABLE` if the caller does not know which SST the bytes belong to.
  *

@@ -226,15 +226,15 @@ pub unsafe extern "C" fn filterblock_builder_set_ranges(
 
 /// Sets the number of threads that build the filter; 0 counts as 1. The number does not change the
 /// bytes of the filter. Only a bumped ribbon without `:compact` uses more than one thread, and only
-/// for more than about 68,000 keys.
+/// if it has many keys.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_set_threads(builder: Option<&mut Builder>, threads: usize) {
     let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
     set_quietly(builder, |builder| builder.with_threads(threads));
 }
 
-/// Sets whether finishing asks the new filter for each key; the default is `true`. The check takes
-/// a fraction of the build time, and can detect broken memory and bugs.
+/// Sets whether finishing asks the new filter for each key; the default is `true`. The check can
+/// detect broken memory and bugs.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_set_self_check(builder: Option<&mut Builder>, is_on: bool) {
     let self_check = if is_on { SelfCheck::On } else { SelfCheck::Off };
@@ -248,8 +248,7 @@ fn set_quietly(builder: Option<&mut Builder>, set: impl Fn(FilterBuilder) -> Fil
 }
 
 /// Reserves memory for `num_keys` more keys: 8 bytes each in a filter, and about 8 bytes each in a
-/// range filter. Without this call, the memory doubles when it is full. If there is not enough
-/// memory, the call reserves less or nothing.
+/// range filter. If there is not enough memory, the call reserves less or nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_reserve(builder: Option<&mut Builder>, num_keys: usize) {
     let Some(builder) = builder else { return };
@@ -373,12 +372,9 @@ pub extern "C" fn filterblock_builder_clear(builder: Option<&mut Builder>) {
 /// SST without a filter. The errors are:
 ///
 /// - `NULL_ARGUMENT`: `builder` was NULL, or an added key, prefix, hash or array was not valid.
+/// - `INVALID`: no filter of these keys is possible, or an earlier call with this builder was not
+///   allowed. The message says which.
 /// - `INVALID`: the keys or the filter do not fit in memory.
-/// - `INVALID`: no filter of that many keys has the requested false-positive rate.
-/// - `INVALID`: a prefix was added, but prefixes were not declared or were declared too late.
-/// - `INVALID`: with a range filter, a key was added by its hash, or an added prefix is not a
-///   prefix of the key before it.
-/// - `INVALID`: the builder was finished before and not cleared.
 /// - `SELF_CHECK_FAILED`: the new filter denied at least one of its keys.
 /// - `PANIC`: the library panicked in this call or in an earlier call with this builder.
 #[unsafe(no_mangle)]

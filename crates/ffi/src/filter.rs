@@ -20,8 +20,7 @@ use crate::raw::{self, CHUNK};
 /// An open filter. It answers whether an SST may contain a key.
 ///
 /// Any number of threads may ask one filter. Free the filter after the last query has returned.
-// The handle is a pointer into an `Arc`, so sets can share the filter. A query follows as many
-// pointers as a query in Rust.
+// The handle is a pointer into an `Arc`, so sets can share the filter.
 #[repr(transparent)]
 pub struct Filter(pub(crate) TableFilter<SharedBytes, Code>);
 
@@ -34,7 +33,7 @@ impl Filter {
 
 /// Opens a filter in bytes of the caller, without a copy. Do not change or free the bytes before
 /// you free the filter and every set that has it. The bytes may have any alignment. If their
-/// address is a multiple of 64, queries touch fewer cache lines.
+/// address is a multiple of 64, queries can touch fewer cache lines.
 ///
 /// `verify` is `FILTERBLOCK_VERIFY_AT_OPEN` or `FILTERBLOCK_VERIFY_ON_FIRST_TOUCH`.
 ///
@@ -58,8 +57,8 @@ pub unsafe extern "C" fn filterblock_filter_open_borrowed(
     }
 }
 
-/// Opens a copy of a filter. The address of the copy is a multiple of 64, so queries touch few
-/// cache lines. The caller may change or free `data` after the call.
+/// Opens a copy of a filter. The address of the copy is a multiple of 64. The caller may change or
+/// free `data` after the call.
 ///
 /// Otherwise this function works like `filterblock_filter_open_borrowed`. `TOO_LARGE` can also mean
 /// that the copy does not fit in memory.
@@ -226,9 +225,8 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_range(
     border::or(true, || block.may_contain_range(lower, upper))
 }
 
-/// Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. If
-/// the filter has no partitions, one call can be faster than single queries, because it prefetches
-/// cache lines.
+/// Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. One
+/// call can be faster than single queries.
 ///
 /// `answers` need not be initialised, and must not overlap `hashes`. Sets all answers to `true` if
 /// `filter` or `hashes` is NULL. Does nothing if `answers` is NULL.
@@ -307,8 +305,7 @@ pub extern "C" fn filterblock_filter_prefetch(filter: Option<&Filter>, hash: u64
 }
 
 /// Returns the number of damaged pages that queries have found so far, or 0 if `filter` is NULL.
-/// With `FILTERBLOCK_VERIFY_AT_OPEN` the number stays 0. A query that needs a damaged page answers
-/// "maybe".
+/// With `FILTERBLOCK_VERIFY_AT_OPEN` the number stays 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_filter_damaged_pages(filter: Option<&Filter>) -> u64 {
     Filter::ready(filter).map_or(0, |block| border::or(0, || block.damaged_pages()))

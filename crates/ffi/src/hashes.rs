@@ -1,7 +1,7 @@
 //! Reads the caller's arrays of hashes and of keys in chunks.
 //!
 //! The caller's arrays may have any alignment, and in debug builds a `KeyHash` is larger than eight
-//! bytes. So the library copies the arrays in chunks. A chunk stays in the L1 cache.
+//! bytes. So the library copies the arrays in chunks.
 #![expect(unsafe_code, reason = "reads arrays of the caller")]
 
 use std::convert::Infallible;

@@ -32,9 +32,8 @@ pub extern "C" fn filterblock_abi_version() -> u32 {
     FILTERBLOCK_ABI_VERSION
 }
 
-/// Returns whether a code means damaged bytes: `CORRUPT` and `CHECKSUM_MISMATCH`. The bytes are,
-/// for example, cut short, overwritten, not a filter, or a single partition of a filter. Bytes of a
-/// newer version are not damaged: see `filterblock_code_is_unsupported`. For the compact form,
+/// Returns whether a code means damaged bytes: `CORRUPT` and `CHECKSUM_MISMATCH`. Bytes of a newer
+/// version are not damaged: see `filterblock_code_is_unsupported`. For the compact form,
 /// `CHECKSUM_MISMATCH` can also mean another hasher.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_code_is_damage(code: u32) -> bool {
@@ -68,10 +67,8 @@ pub struct PlanInfo {
     pub lines_if_present: f64,
 }
 
-/// Plans a filter of `spec` for `num_keys` keys, without building it. Sizes are exact for Bloom
-/// filters. For a bumped ribbon of at least a few thousand keys, they are exact to about 1 %. A
-/// ribbon or a binary fuse filter is rarely larger than planned. A range filter is usually at most
-/// a few hundred bytes larger.
+/// Plans a filter of `spec` for `num_keys` keys, without building it. The length of the payload is
+/// exact for Bloom filters, and can differ from the built filter for other kinds.
 ///
 /// Returns `INVALID` if `spec` is not a specification, if `num_keys` is 0 or above 2^56, or if no
 /// filter of that many keys is possible with this specification. Returns `NULL_ARGUMENT` if `spec`

@@ -35,8 +35,8 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Option<&'a [u
 pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// Returns the range of the keys `k` with `lower <= k < upper`. If `upper` has 0 bytes, the range
-/// has no upper bound. Returns `None` if [`bytes`] returns `None` for a bound. Also returns `None`
-/// if the range is empty, because a caller asks for an empty range only by mistake.
+/// has no upper bound. Returns `None` if [`bytes`] returns `None` for a bound, or if the range is
+/// empty.
 ///
 /// # Safety
 /// The caller must uphold the contract of [`bytes`].

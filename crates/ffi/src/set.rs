@@ -67,9 +67,8 @@ pub struct SetCounts {
     /// The number of damaged pages that queries have found so far in the ready filters.
     pub damaged_pages: u64,
     /// The number of answers `FILTERBLOCK_ANSWER_UNFILTERED` since the set was made. Queries with a
-    /// NULL pointer or an empty range do not count. `FILTERBLOCK_NO_HASH` counts only in
-    /// `filterblock_set_ask_pairs`, and in `filterblock_set_ask_batch` if the filter cannot be
-    /// asked.
+    /// NULL pointer or an empty range do not count, and queries of `FILTERBLOCK_NO_HASH` may not
+    /// count.
     pub unfiltered_answers: u64,
     /// The length of all open filters together, in bytes. Filters under another hasher count.
     pub len_bytes: u64,

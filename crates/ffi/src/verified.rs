@@ -51,8 +51,7 @@ unsafe fn open<'a>(
 /// Asks a filter for a key. The caller passes the bytes of the filter to every query, and must have
 /// verified them by a checksum of its own. **This function does not detect a damaged page, and a
 /// damaged page can deny present keys.** The bytes may have any alignment. The time does not depend
-/// on the length of the filter. The call allocates memory only for an error, and once in the
-/// process to detect the vector instructions.
+/// on the length of the filter.
 ///
 /// Pass `FILTERBLOCK_EXPECT_ANY_TABLE` if the caller does not know which SST the bytes belong to.
 ///

@@ -88,11 +88,9 @@ pub struct Added {
 /// many hashes to keep in memory, its values are read again: see [`Collector`].
 ///
 /// # Errors
-/// Returns [`Error::Unsupported`] for a `FLOAT16` column, or if the new footer would have 2 GiB or
-/// more. Returns [`Error::Changed`] if `out` has another length than the file, and
-/// [`Error::Values`] if a chunk cannot be read. Returns [`Error::Filter`] if a filter cannot be
-/// built, and [`Error::Denied`] if a filter denies a value. Returns an error also if `out` cannot
-/// be read or written, or does not give the written bytes back. After an error, discard `out`.
+/// Returns [`Error::Unsupported`] for a `FLOAT16` column, and [`Error::Changed`] if `out` has
+/// another length than the file. Returns an error also if a chunk cannot be read, if a filter
+/// denies a value, or if `out` cannot be written and read back. After an error, discard `out`.
 pub fn add<R: ChunkReader + 'static>(
     footer: &Footer,
     values: &ParquetValues<R>,
@@ -162,10 +160,8 @@ pub fn estimate<R: ChunkReader + 'static>(
 /// with the filter lengths that it lacks. Returns the number of added lengths.
 ///
 /// # Errors
-/// Returns [`Error::Changed`] if `out` has another length than the file. Returns [`Error::Corrupt`]
-/// or [`Error::Filter`] if a filter is damaged. Returns [`Error::Unsupported`] if the new footer
-/// would have 2 GiB or more. Returns an error also if `out` cannot be read or written, or does not
-/// give the written bytes back.
+/// Returns [`Error::Changed`] if `out` has another length than the file. Returns an error also if a
+/// filter is damaged, or if `out` cannot be written and read back.
 pub fn fix_lengths(footer: &Footer, out: &mut (impl Read + Write + Seek)) -> Result<u64> {
     end_of_copy(footer, out)?;
     let mut ranges = Ranges::new();

@@ -116,10 +116,8 @@ pub fn estimated_distinct(bits: &[u8]) -> u64 {
 ///
 /// Up to 12 Mi hashes are kept and counted. If a chunk has more hashes, and more than about 9 Mi
 /// are distinct, all hashes go into a filter of at most 128 MiB. The number of distinct values is
-/// then estimated from the bits of the filter, and [`Collector::finish`] folds the filter. For FPRs
-/// up to 0.5 and 9 Mi to 1 Gi distinct values, the standard error of the estimate is below 0.1 %. A
-/// sketch such as `HyperLogLog` was rejected: its count is less accurate, and it cannot be turned
-/// into a filter.
+/// then estimated from the bits of the filter. A sketch such as `HyperLogLog` was rejected, because
+/// it cannot be turned into a filter.
 #[derive(Debug)]
 pub struct Collector {
     hashes: Vec<u64>,

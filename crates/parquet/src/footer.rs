@@ -67,11 +67,10 @@ impl Footer {
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if the file is damaged or is no Parquet file. Returns
-    /// [`Error::Unsupported`] for signed files, for files with an encrypted footer or column, and
-    /// for files that only describe other files (`_metadata`). Returns [`Error::Unsupported`] also
-    /// if the paths of all columns together are longer than 1 MiB plus 16 times the length of the
-    /// metadata. Returns [`Error::NotCanonical`] if a rewrite could change more than the filters.
-    /// Returns [`Error::Io`] or [`Error::Changed`] if the file cannot be read.
+    /// [`Error::Unsupported`] for signed or encrypted files, for files that only describe other
+    /// files (`_metadata`), and for very long column paths. Returns [`Error::NotCanonical`] if a
+    /// rewrite could change more than the filters. Returns [`Error::Io`] or [`Error::Changed`] if
+    /// the file cannot be read.
     pub fn read(file: &mut (impl Read + Seek)) -> Result<Self> {
         let file_len = file.seek(SeekFrom::End(0))?;
         let tail_offset = file_len.checked_sub(TAIL_LEN_BYTES as u64).ok_or(Error::corrupt("length of the file", 0))?;

@@ -1,7 +1,6 @@
 //! Provides the atomics and locks of the code that loom tests. With `--cfg loom` they come from
-//! loom and from a stand-in for `arc_swap`. Loom systematically tries the orders of memory accesses
-//! that the memory model allows. Without `--cfg loom` they come from the standard library and from
-//! `arc_swap`.
+//! loom and from a stand-in for `arc_swap`. Without `--cfg loom` they come from the standard
+//! library and from `arc_swap`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic;
@@ -21,9 +20,7 @@ use std::sync::PoisonError;
 
 /// Locks `mutex`, even if a thread panicked while it held the lock.
 ///
-/// A poisoned lock is not an error, because the store handles such panics itself. After a panic
-/// during a write, the WAL refuses all calls. A panic of a background thread or of a leading writer
-/// fails the store.
+/// A poisoned lock is not an error, because the store handles such panics itself.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,5 @@
 //! Tests that a store larger than its memory bound is loaded, compacted, scanned, verified,
-//! recovered and repaired within the memory that docs/DESIGN.md states. Also tests the memory that
-//! pinned values keep.
+//! recovered and repaired within the memory that docs/DESIGN.md states.
 //!
 //! The allocator counts the memory of all threads of the process, so this program has only one
 //! test.
@@ -60,8 +59,8 @@ fn len_of(dir: &Path, end: &str) -> usize {
         .sum()
 }
 
-/// Asserts that a pinned value keeps only one block in memory, with its index and a few counters.
-/// The cache keeps a few blocks of its own. Also asserts that the values are not copies.
+/// Asserts that a pinned value keeps only one block in memory, with the block's index, and is not a
+/// copy.
 fn pinned_values_hold_their_blocks(dir: &Path) {
     const CACHE: usize = 32 * KIB;
     const PINNED: usize = 1_000;

@@ -2,23 +2,19 @@
 //! followed by one byte with the number of probes.
 //!
 //! The bits of a key lie anywhere in the array, at `(hash + i * step) % bits` for probe `i`. The
-//! hash has 32 bits. If two keys differ only in the last byte and their length is a multiple of
-//! four, their hashes have the same low 8 bits. Their steps have the same low 7 bits. So a filter
-//! of consecutive numbers answers "maybe" for many absent numbers near them. docs/FOREIGN.md has an
-//! example.
+//! hash has 32 bits. It is weak: if keys are consecutive numbers, absent keys that are similar to
+//! them often get the answer "maybe". docs/FOREIGN.md has an example.
 
 use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{self, Remainder, probe_sequence};
 use crate::simd::prefetch;
 
-/// The maximum number of probes. Larger numbers are reserved for later formats. A filter with a
-/// larger number answers "maybe".
+/// The maximum number of probes. LevelDB reserves larger numbers for later formats.
 const MAX_PROBES: u8 = 30;
 const MIN_BITS: usize = 64;
 /// The number of probes per bit per key: ln 2, as LevelDB rounds it.
 const PROBES_PER_BIT: f64 = 0.69;
-/// The number of keys in a batch. The reader prefetches the byte of each key's first probe before
-/// it tests the first key.
+/// The number of keys whose first probes are prefetched before the first key is tested.
 const BATCH: usize = 32;
 
 /// A filter of LevelDB, read in place. Any bytes are a valid filter.

@@ -1,13 +1,12 @@
-//! Reads and builds LevelDB's filter block. It has one filter for each 2 KiB of the file, with the
-//! keys of all data blocks that begin there.
+//! Reads and builds LevelDB's filter block. All data blocks that begin in the same 2 KiB of the
+//! file share one filter.
 //!
 //! ```text
 //! filter*  offset of each filter (u32)*  offset of the offsets (u32)  base (u8)
 //! ```
 //! Filter `i` has the keys of the data blocks that begin at file offsets from `i << base` to
 //! `((i + 1) << base) - 1`. It ends where the next filter begins, and is empty if no data block
-//! begins at these offsets. So a query needs the offset of the data block that may hold the key.
-//! The index gives this offset.
+//! begins at these offsets.
 
 use std::ops::Range;
 
@@ -76,8 +75,7 @@ impl<'a> LevelDbFilterBlock<'a> {
         }
     }
 
-    /// Returns whether the data block at `block_offset` has a filter. LevelDB answers "maybe" for
-    /// any other data block.
+    /// Returns whether the data block at `block_offset` has a filter.
     pub(super) fn reaches(&self, block_offset: u64) -> bool {
         self.number(block_offset).is_some_and(|number| number < self.len())
     }

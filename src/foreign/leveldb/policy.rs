@@ -42,8 +42,7 @@ impl Policy {
         }
     }
 
-    /// Returns whether queries can use `filter`. Queries can use every filter of LevelDB, because
-    /// it has no checksum that could fail.
+    /// Returns whether queries can use `filter`. They can use every filter of LevelDB.
     pub(super) fn can_use(&self, filter: &[u8]) -> bool {
         match self {
             Self::Builtin => true,

@@ -5,14 +5,13 @@
 //! data block*  filter block  metaindex block  index block  footer
 //! footer = metaindex handle  index handle  zeros, 40 bytes in all  magic (8)
 //! ```
-//! A lookup finds the data block of a key in the index. Then it asks the filter of the 2 KiB in
-//! which this block begins.
+//! If the keys ascend bytewise, a query finds the data block of a key in the index. Then it asks
+//! the filter of the 2 KiB in which this block begins. Otherwise it asks all filters.
 //!
 //! A table states neither the order of its keys nor whether it belongs to a database. In a table of
 //! a database, eight bytes follow each user key, and the filters do not have these bytes. A wrong
 //! guess would deny present keys. So the reader asks once for each form that the index, the first
-//! data block and the filter allow. If one answer is "maybe", the result is "maybe". If the keys of
-//! a form do not ascend bytewise, the reader asks all filters of the table.
+//! data block and the filter allow.
 
 use std::ops::Range;
 
@@ -54,8 +53,7 @@ pub struct LevelDbTable<D> {
     policy_name: Option<String>,
     filter: Option<Range<usize>>,
     policy: Policy,
-    /// The possible forms of the keys. It is empty if the filter denies a key of the first data
-    /// block in every form that the stored keys allow.
+    /// The possible forms of the keys.
     readings: Vec<Reading>,
 }
 
@@ -81,9 +79,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// Opens a table, and determines the form of its keys.
     ///
     /// # Errors
-    /// Returns `Corrupt` or `ChecksumMismatch` if footer, metaindex, index or filter block are
-    /// damaged. Returns `Unsupported` if the filter block is compressed, or if metaindex or index
-    /// have an unknown compression. Returns `Unsupported` also if the table is of RocksDB's
+    /// Returns an error if footer, metaindex, index or the filter block is damaged. Returns
+    /// `Unsupported` for a compression that the reader does not know, and for tables of RocksDB's
     /// `format_version` 0.
     pub fn open(bytes: D) -> Result<Self> {
         Self::open_with(bytes, None, &KeyHasher::xxh3(HashSeed(0)))
@@ -194,8 +191,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         if cursor.advance()? { cursor.handle().map(Some) } else { Ok(None) }
     }
 
-    /// Returns whether the keys of the first data block ascend. Returns an error if the block
-    /// cannot be read.
+    /// Returns whether the keys of the first data block ascend, or `true` without data blocks.
     fn first_keys_ascend(&self, form: KeyForm) -> Result<bool> {
         let Some(handle) = self.first_handle()? else { return Ok(true) };
         let (mut last, mut is_ascending) = (None::<Vec<u8>>, true);
@@ -246,12 +242,11 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Ok(readings)
     }
 
-    /// Returns whether the table may contain `user_key`, as LevelDB answers with its bytewise
-    /// comparator. A key after the last data block is absent. For any other key, the filter of the
-    /// data block that would hold the key answers. Without such a filter, the answer is "maybe". If
-    /// the keys do not ascend bytewise, all filters answer. If both forms of the keys are possible,
-    /// the answer is "absent" only if it is "absent" in both forms. If no form is possible, and
-    /// after an error, the answer is "maybe".
+    /// Returns whether the table may contain `user_key`. If the keys ascend bytewise, the filter of
+    /// the data block that would hold the key answers, and a key after the last data block is
+    /// absent. Otherwise all filters answer. If both forms of the keys are possible, the answer is
+    /// "absent" only if it is "absent" in both forms. If a data block has no filter, if no form is
+    /// possible, and after an error, the answer is "maybe".
     #[must_use]
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         self.readings.is_empty() || self.readings.iter().any(|reading| self.ask(*reading, user_key))
@@ -319,8 +314,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
 
     /// Returns the number of filters that are not empty, and the number of unusable filters among
     /// them. It counts only filters of a known policy with valid offsets. An unusable filter is
-    /// damaged, or its keys were hashed by another hasher; the bytes do not show which of the two.
-    /// The method may read all filters.
+    /// damaged or of an unknown kind, or its keys were hashed by another hasher. The method may
+    /// read all filters.
     #[must_use]
     pub fn count_unusable_filters(&self) -> (u64, u64) {
         let Some(block) = self.known_filter_block() else { return (0, 0) };
@@ -335,8 +330,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         self.policy_name.as_deref()
     }
 
-    /// Returns the form of the keys. Returns `None` if both forms are possible. Returns `None` also
-    /// if the filter denies a key of the first data block in every form that the stored keys allow.
+    /// Returns the form of the keys, or `None` unless exactly one form is possible: see
+    /// [`Self::key_forms`].
     #[must_use]
     pub fn key_form(&self) -> Option<KeyForm> {
         if let [reading] = self.readings[..] { Some(reading.form) } else { None }
@@ -372,8 +367,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         bytes().map_or_else(|| ForeignFilterInfo::constant("unknown", 0, 1.0), |filter| self.policy.info(filter))
     }
 
-    /// Returns the location of each filter in file order, including empty filters. Skips filters
-    /// with invalid offsets.
+    /// Returns the location of each filter of a known policy, including empty filters. Skips
+    /// filters with invalid offsets.
     pub fn filters(&self) -> impl Iterator<Item = LevelDbFilterRange> {
         let place = self.filter.clone().unwrap_or_default();
         self.known_filter_block().into_iter().flat_map(move |block| {

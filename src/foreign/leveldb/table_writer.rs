@@ -24,8 +24,7 @@ pub struct LevelDbTableOptions {
     /// The length of a data block in bytes, without its trailer. A block ends after the entry with
     /// which it reaches this length.
     pub block_size_bytes: usize,
-    /// The number of entries from one restart point of a data block to the next. A restart point
-    /// stores its key whole. 0 counts as 1.
+    /// The number of entries from one restart point of a data block to the next. 0 counts as 1.
     pub restart_interval: usize,
     /// The bits per key of the filters, or `None` for a table without filters.
     pub bits_per_key: Option<u32>,

@@ -5,9 +5,8 @@
 //! ```
 //! Metadata and filters have no checksums, so damage that still parses goes unnoticed.
 //!
-//! This module has its own metadata parser. The parser needs only three lists: row groups, column
-//! chunks and the names of a path. Even with all features off, the crate `parquet` has 26 packages
-//! (docs/DESIGN.md).
+//! This module has its own metadata parser. Even with all features off, the crate `parquet` has 26
+//! packages (docs/DESIGN.md).
 
 use std::ops::Range;
 
@@ -106,8 +105,7 @@ pub struct ParquetFilterRange {
     pub len_bytes: Option<u64>,
 }
 
-/// The column chunks of a Parquet file and the locations of their filters. A caller that can read
-/// parts of a file needs to read only the metadata and the filters.
+/// The column chunks of a Parquet file and the locations of their filters.
 #[derive(Debug, Clone)]
 pub struct ParquetMetadata {
     offset: u64,

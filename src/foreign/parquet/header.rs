@@ -18,9 +18,6 @@ const LEN_FIELD: u8 = 0x15;
 const KNOWN: i16 = 1;
 
 /// Splits `bytes` after the header. Returns the bits and the length of the header.
-///
-/// # Errors
-/// Returns the errors of [`lengths`], and `Corrupt` if the bits are incomplete.
 pub(super) fn parse(bytes: &[u8]) -> Result<(&[u8], usize)> {
     let (header_len, bits_len) = lengths(bytes)?;
     let bits = bytes.get(header_len..).and_then(|rest| rest.get(..bits_len));
@@ -28,12 +25,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(&[u8], usize)> {
 }
 
 /// Returns two lengths in bytes: of the header at the start of `bytes`, and of the bits after the
-/// header.
-///
-/// # Errors
-/// Returns `Corrupt` if the header is truncated, is malformed or lacks a part, or if a union has
-/// several members. Returns `Corrupt` also if the bits are not one or more whole blocks, or have 2
-/// GiB or more. Returns `Unsupported` for another algorithm, hash or compression.
+/// header. The bits have one or more whole blocks and less than 2 GiB.
 pub(super) fn lengths(bytes: &[u8]) -> Result<(usize, usize)> {
     let mut reader = Reader::new(bytes, 0, Field::FilterHeader);
     let (mut last, mut len) = (0, None);

@@ -23,8 +23,7 @@ const WRITTEN_LEN_BYTES: std::ops::RangeInclusive<usize> = 32..=128 << 20;
 /// The multipliers of the lanes.
 const SALT: [u32; LANES as usize] =
     [0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31];
-/// The number of values in a batch. The reader prefetches their blocks before it tests the first
-/// value.
+/// The number of values whose blocks are prefetched before the first value is tested.
 const BATCH: usize = 32;
 
 #[inline]
@@ -132,8 +131,7 @@ impl<'a> ParquetBloom<'a> {
         self.may_contain_hash(hash(plain_encoded_value))
     }
 
-    /// Returns the hash of a value's plain encoding: XXH64 with seed 0. A tool that asks several
-    /// filters for one value needs to hash the value only once.
+    /// Returns the hash of a value's plain encoding: XXH64 with seed 0.
     #[must_use]
     #[inline]
     pub fn hash(plain_encoded_value: &[u8]) -> u64 {
@@ -263,8 +261,7 @@ impl ParquetBloomBuilder {
     /// all blocks are equally full. At a low FPR the true FPR is somewhat higher, because some
     /// blocks are fuller than others.
     ///
-    /// Halving joins neighbouring blocks, because the block number is the high half of the hash
-    /// times the number of blocks. The result is the filter that a smaller builder would have made.
+    /// The result is the filter that a smaller builder would have made.
     pub fn fold(&mut self, rate: f64) {
         let ones: u64 = self.bits.iter().map(|byte| u64::from(byte.count_ones())).sum();
         let clear = 1.0 - ones as f64 / (self.bits.len() * 8) as f64;
@@ -278,7 +275,7 @@ impl ParquetBloomBuilder {
     }
 
     /// Folds the filter to `num_blocks` blocks. The result is the filter that a builder of
-    /// `num_blocks` blocks would have made. Blocks are joined in place.
+    /// `num_blocks` blocks would have made.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the current number of blocks is not a multiple of

@@ -72,10 +72,6 @@ impl<'a> Reader<'a> {
     /// Returns the number and the type of the next field, or `None` at the end of the struct.
     /// `last` is the number of the previous field, and the method sets it to the number of the next
     /// field.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` at the end of the bytes, for an unknown type, and for an invalid field
-    /// number, for example one beyond 16 bits.
     pub(super) fn field(&mut self, last: &mut i16) -> Result<Option<(i16, Type)>> {
         let byte = self.cursor.take_u8(self.part)?;
         if byte == 0 {
@@ -91,29 +87,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an integer of any width: a zigzag varint, whose lowest bit is the sign.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` if the bytes end before the varint does, or if the varint exceeds 10 bytes
-    /// or 64 bits.
     pub(super) fn int(&mut self) -> Result<i64> {
         let zigzag = self.cursor.take_varint(self.part)?;
         Ok((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
     }
 
     /// Reads a byte string or a text, which its length precedes.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` if the length is invalid, or if fewer bytes are left than the length says.
     pub(super) fn binary(&mut self) -> Result<&'a [u8]> {
         Ok(self.cursor.take_bytes(self.part)?)
     }
 
     /// Reads the head of a list, and returns the type and the number of its elements. It does not
     /// check that this number of elements fits in the remaining bytes.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` at the end of the bytes, for an unknown type, and for an invalid number of
-    /// elements.
     pub(super) fn list(&mut self) -> Result<(Type, usize)> {
         let byte = self.cursor.take_u8(self.part)?;
         if byte == 0 {
@@ -129,9 +114,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips the value of a field.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` if the value is invalid, incomplete or nested too deeply.
     pub(super) fn skip(&mut self, kind: Type) -> Result<()> {
         match kind {
             Type::Bool(_) => Ok(()),

@@ -63,7 +63,7 @@ impl RocksDbFilterBuilder {
     }
 
     /// Adds a key or a prefix. Add keys and prefixes in the order of the table, because the first
-    /// one decides the seed and the size of a ribbon filter. A key or prefix that equals the one
+    /// one affects the seed and the size of a ribbon filter. A key or prefix that equals the one
     /// added just before does not count. Do not add a prefix that equals the prefix before it, even
     /// if a key lies between: RocksDB leaves it out.
     pub fn add(&mut self, key: &[u8]) {

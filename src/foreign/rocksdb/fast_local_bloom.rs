@@ -7,8 +7,7 @@
 //!                        for the next probe, x is multiplied by GOLDEN_RATIO
 //! ```
 //! The layout of a line is that of [`FilterKind::BlockedBloom`](crate::FilterKind). The hash
-//! function, the choice of the line and the multipliers differ. The multipliers are the powers of
-//! one number.
+//! function, the choice of the line and the multipliers differ.
 
 use super::kind::{NEW_BLOOM, RocksDbFilterKind};
 use crate::foreign::ForeignFilterInfo;

@@ -19,8 +19,6 @@ use crate::foreign::{ForeignFilterInfo, hash32, xxph3};
 
 /// An always-maybe filter, as RocksDB writes it if it cannot build another filter.
 pub(super) const ALWAYS_MAYBE: [u8; 6] = [0; 6];
-/// The number of keys in a batch. The reader prefetches their parts of the filter before it tests
-/// the first key.
 const BATCH: usize = 32;
 
 /// A full filter of RocksDB, or one partition, read in place. Any bytes are a valid filter.
@@ -132,8 +130,8 @@ impl<'a> RocksDbFilter<'a> {
     }
 }
 
-/// Tests keys in batches of 32. It hashes all keys of a batch and prefetches their parts of the
-/// filter before it tests the first key.
+/// Tests keys in batches. It hashes all keys of a batch and prefetches their parts of the filter
+/// before it tests the first key.
 #[inline(always)]
 fn in_batches<H: Copy + Default>(
     keys: &[&[u8]],

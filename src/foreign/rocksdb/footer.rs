@@ -51,11 +51,6 @@ pub(super) struct Footer {
 }
 
 impl Footer {
-    /// Reads the footer of a file.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` or `ChecksumMismatch` if the bytes are not a footer, and `Unsupported` if
-    /// the version is not supported or the checksum type is unknown.
     pub(super) fn read(file: &[u8]) -> Result<Self> {
         let too_short = || Error::Corrupt { field: Field::Length, offset: 0 };
         let offset = file.len().checked_sub(LEN_BYTES).ok_or_else(too_short)?;

@@ -1,10 +1,6 @@
-//! Reads and builds RocksDB's legacy Bloom filter. Tables of `format_version` 4 and older have this
-//! filter, and Pebble writes it too.
+//! Reads and builds RocksDB's legacy Bloom filter: see [`RocksDbFilterKind::LegacyBloom`].
 //!
-//! All bits of a key lie in one line. A line has the length of a cache line of the machine that
-//! wrote the filter. A hash of 32 bits chooses both the line and the bits. An absent key with the
-//! hash of a present key always passes. With 15 million keys, 0.35 % of the absent keys have such a
-//! hash.
+//! All bits of a key lie in one line. A hash of 32 bits chooses both the line and the bits.
 
 use super::kind::RocksDbFilterKind;
 use crate::codec::{put_u32, u32_from};
@@ -31,8 +27,8 @@ pub(super) struct LegacyBloom<'a> {
 }
 
 impl<'a> LegacyBloom<'a> {
-    /// Returns the filter in `payload`, or `None` if there are no lines. Also returns `None` if the
-    /// payload is not a whole number of lines whose length in bytes is a power of two.
+    /// Returns the filter in `payload`, or `None` unless the payload has this number of lines, of a
+    /// power of two of bytes each.
     pub(super) fn new(payload: &'a [u8], probes: u8, lines: [u8; 4]) -> Option<Self> {
         let lines = u32_from(&lines);
         let line = Remainder::by(lines.into())?;
@@ -124,8 +120,8 @@ pub(super) fn probes(bits_per_key: u32) -> u8 {
 pub(super) fn build(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
     let probes = probes(bits_per_key);
     let bits = (hashes.len() as u64).saturating_mul(bits_per_key.into()).min(MAX_BITS);
-    // An odd number of lines makes the remainder depend on all bits of the hash. A filter without
-    // keys has no line.
+    // With an odd number of lines, the choice of the line depends on more bits of the hash. A
+    // filter without keys has no line.
     let lines = if hashes.is_empty() { 0 } else { bits.div_ceil(LINE_BITS) | 1 };
     #[expect(clippy::cast_possible_truncation, reason = "MAX_BITS has fewer than 2^23 lines")]
     let lines = lines as u32;

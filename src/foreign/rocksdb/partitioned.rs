@@ -27,11 +27,6 @@ pub(super) struct PartitionIndex {
 impl PartitionIndex {
     /// Reads the index at `handle` and verifies the checksum of each partition in it. Calls `each`
     /// with the bytes and the file offset of each partition.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` or `ChecksumMismatch` if a block is damaged. Returns `Unsupported` if the
-    /// index has unknown features, or if a block is compressed. No writer compresses these blocks.
-    /// Also returns any error of `each`.
     pub(super) fn read(
         blocks: &Blocks<'_>,
         handle: BlockHandle,
@@ -90,8 +85,7 @@ impl PartitionIndex {
     }
 
     /// Calls `each` for every partition, until `each` returns `false`. The arguments are the range
-    /// of the partition in the file and the user key of its index entry. The key is empty if the
-    /// entry has no valid user key. Skips a partition whose range does not fit in `usize`.
+    /// of the partition in the file and the user key of its index entry.
     pub(super) fn for_each(&self, file: &[u8], mut each: impl FnMut(Range<usize>, &[u8]) -> bool) -> Result<()> {
         let mut cursor = self.block(file)?.cursor();
         while cursor.advance()? {

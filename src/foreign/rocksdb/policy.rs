@@ -5,8 +5,7 @@ use crate::foreign::native::NativeFilters;
 
 use super::filter::RocksDbFilter;
 
-/// The name of the policy of RocksDB's own filters, Bloom and Ribbon. The trailer of a filter tells
-/// its layout.
+/// The name of the policy of RocksDB's own filters, Bloom and Ribbon.
 const BUILTIN: &str = "rocksdb.BuiltinBloomFilter";
 
 /// The name of the policy of this crate's filter blocks, which `integrations/rocksdb` stores. The
@@ -33,10 +32,7 @@ impl Policy {
     }
 
     /// Checks a filter of the table that begins at `offset` of the file. Keeps the hasher of the
-    /// first filter block of this crate.
-    ///
-    /// # Errors
-    /// Returns the errors of [`NativeFilters::check`]. Every filter of RocksDB passes.
+    /// first filter block of this crate. Every filter of RocksDB passes.
     pub(super) fn check(&mut self, filter: &[u8], offset: u64) -> Result<()> {
         if let Self::Native(known) = self {
             let found = NativeFilters::check(filter, offset)?;

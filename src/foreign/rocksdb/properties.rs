@@ -9,14 +9,13 @@ use crate::foreign::stored::{BlockHandle, Blocks};
 
 use super::prefix::RocksDbPrefixExtractor;
 
-/// The comparator that orders keys bytewise. A query can search for its partition only in this
-/// order. With any other comparator, the query asks all partitions.
+/// The comparator that orders keys bytewise.
 const BYTEWISE: &str = "leveldb.BytewiseComparator";
 /// The suffix of comparators for keys that end with a timestamp of eight bytes.
 const TIMESTAMP_SUFFIX: &str = ".u64ts";
 const TIMESTAMP_LEN_BYTES: usize = 8;
 
-/// The property with the sequence number of an ingested table. Ingestion writes the number over
+/// The property with the sequence number of an ingested table. Ingestion can write the number over
 /// zeros after the checksum of the block was computed.
 const GLOBAL_SEQUENCE: &[u8] = b"rocksdb.external_sst_file.global_seqno";
 
@@ -71,12 +70,6 @@ pub struct RocksDbProperties {
 }
 
 impl RocksDbProperties {
-    /// Reads the properties in the block at `handle`.
-    ///
-    /// # Errors
-    /// Returns `Corrupt` or `ChecksumMismatch` if the block is damaged, and `Corrupt` if the
-    /// property of the index type is missing. Returns `Unsupported` if the index type is unknown,
-    /// or if the block is compressed or has unknown features.
     pub(super) fn read(blocks: &Blocks<'_>, handle: BlockHandle) -> Result<Self> {
         match blocks.read(handle, Field::Properties) {
             Ok(stored) => {
@@ -88,8 +81,7 @@ impl RocksDbProperties {
     }
 
     /// Reads the properties of a table that got a sequence number after it was written. Returns
-    /// `None` if the block is invalid or compressed, or if it has no such number. Also returns
-    /// `None` if the checksum is wrong even with zeros in place of the number.
+    /// `None` unless the checksum is right with zeros in place of the number.
     fn read_ingested(blocks: &Blocks<'_>, handle: BlockHandle) -> Option<Result<Self>> {
         let (stored, covered, checksum) = blocks.split(handle).ok()?;
         let mut place = None;
@@ -183,8 +175,7 @@ impl RocksDbProperties {
     }
 
     /// Returns the form of the values in an index block or in the index of the filter partitions.
-    /// `first_key` says whether the values include first keys, which they never do in the index of
-    /// the filter partitions.
+    /// `first_key` says whether the values include first keys.
     pub(super) fn index_values(&self, first_key: bool) -> Values {
         if self.has_index_deltas { Values::Handles { first_key } } else { Values::WithLength }
     }

@@ -2,8 +2,7 @@
 //! [`FilterKind::Ribbon`](crate::FilterKind), but the rows of keys are computed in another way.
 //!
 //! Each block of 128 slots has a word of 128 bits for each column. The first blocks can have one
-//! column less. The trailer has the seed number and the number of blocks. The number of columns
-//! follows from the length.
+//! column less.
 
 mod build;
 
@@ -92,8 +91,7 @@ pub(super) struct Ribbon<'a> {
 }
 
 impl<'a> Ribbon<'a> {
-    /// Returns the filter in `payload`, or `None` for fewer than two blocks, because RocksDB
-    /// reserves the numbers 0 and 1.
+    /// Returns the filter in `payload`, or `None` for fewer than two blocks.
     ///
     /// The number of columns is the number of words in the payload divided by the number of blocks,
     /// rounded up. Words beyond 32 columns are ignored.
@@ -125,8 +123,7 @@ impl<'a> Ribbon<'a> {
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let row = self.rows.of(hash);
-        // A block without columns answers "maybe" to every key. Only damaged filters and filters of
-        // less than 1.5 bits per key can have blocks without columns.
+        // A block without columns answers "maybe" to every key.
         if self.columns < 2 && self.layout.block(row.start / BLOCK_SLOTS).1 == 0 {
             return true;
         }

@@ -6,8 +6,7 @@
 //! properties  metaindex  footer
 //! ```
 //! Not every table has every part. The footer locates the metaindex and, in format versions below
-//! 6, the index. The metaindex locates all other parts except data blocks and filter partitions.
-//! The properties say whether filters hold whole keys, prefixes or both.
+//! 6, the index. The metaindex locates all other parts except data blocks and partitions.
 
 use std::ops::Range;
 
@@ -33,8 +32,8 @@ const BLOCK_BASED_PREFIX: &str = "filter.";
 /// A block-based table of RocksDB over `bytes`, which may be a memory map. Filters are read in
 /// place.
 ///
-/// Opening checks footer, metaindex, properties and all filters of a known policy. [`Self::verify`]
-/// checks the rest.
+/// Opening checks footer, metaindex, properties and all filters of a known policy. It does not read
+/// the index and the data blocks: see [`Self::verify`].
 #[derive(Debug, Clone)]
 pub struct RocksDbTable<D> {
     bytes: D,
@@ -103,11 +102,9 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     /// Opens a table.
     ///
     /// # Errors
-    /// Returns `Corrupt` or `ChecksumMismatch` if footer, metaindex, properties, a filter or the
-    /// partition index are damaged. Returns `Unsupported` for an unknown version, checksum type,
-    /// index type or block feature, and if one of these parts is compressed. Returns `Filter` if a
-    /// filter block of this crate does not open, for example because it is damaged or of a newer
-    /// version.
+    /// Returns an error if footer, metaindex, properties, a filter or the partition index is
+    /// damaged, or has a format that this crate does not read. Returns `Filter` if a filter block
+    /// of this crate does not open.
     pub fn open(bytes: D) -> Result<Self> {
         let file = bytes.as_ref();
         let footer = Footer::read(file)?;
@@ -213,9 +210,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         }
     }
 
-    /// Calls `each` with each filter's location, in key order, until `each` returns `false`. The
-    /// method does not collect the locations, because a hostile index of a few bytes per partition
-    /// may expand to very long keys.
+    /// Calls `each` with the location of each filter of a known policy, in the order of the index,
+    /// until `each` returns `false`.
     pub fn for_each_filter(&self, mut each: impl FnMut(RocksDbFilterRange<'_>) -> bool) {
         match &self.filter {
             Place::Nowhere(_) => {}

@@ -4,9 +4,7 @@
 //! The equation of a key goes to the row of its start. If that row is taken, the row is subtracted
 //! and the equation moves on to its next coefficient. An equation takes about 20 such steps. Each
 //! step waits for a load, a subtraction and a count of zeros, so a single chain leaves the
-//! processor idle most of the time. Therefore several equations move at once. In a layer, they
-//! belong to one class of a bucket, which is bumped whole or not at all. So their order does not
-//! matter.
+//! processor idle most of the time. Therefore several equations move at once.
 //!
 //! The slots of a layer are cut into shards, so that threads can band several shards at once. The
 //! *tail* of a shard is its last [`TAIL_BUCKETS`] buckets, and the *head* is the rest. The heads of
@@ -28,7 +26,7 @@ pub(super) const SHARD_SLOTS: usize = 65_536;
 const IN_FLIGHT: usize = 4;
 /// The number of steps between two checks of the moving equations.
 const STEPS: usize = 8;
-/// The number of buckets in the tail of a shard. A tail is banded after the head of the next shard.
+/// The number of buckets in the tail of a shard.
 const TAIL_BUCKETS: usize = 4;
 /// The maximum number of slots by which equations of the tail may move into the next shard. The
 /// next shard's own tail begins after these slots.

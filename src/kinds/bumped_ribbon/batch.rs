@@ -1,13 +1,12 @@
 //! Queries up to 32 keys at once. Vector instructions compute the first step for several keys
-//! together. If the filter has no layers or the batch has fewer than eight keys, the keys are
-//! queried one by one.
+//! together. Some filters, and batches of fewer than eight keys, are queried key by key.
 //!
 //! ```text
 //! starts, coefficients, sums of all keys  ->  bumped or not  ->  cache lines of each key  ->  bumped keys, one by one
 //! ```
-//! The first step is plain arithmetic on arrays, which compilers turn into vector code. Two steps
-//! branch on a key. One is for bumped keys, about one key in 25. The other, in filters with more
-//! than eight columns, is for keys whose first eight columns match.
+//! The first step is plain arithmetic on arrays, which compilers turn into vector code. Bumped keys
+//! need a branch. In filters with more than eight columns, keys whose first eight columns match
+//! need one too.
 
 use super::BLOCK_SLOTS;
 use super::flat::holds_in_words;

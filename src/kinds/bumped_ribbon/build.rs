@@ -28,7 +28,6 @@ pub(super) struct Density {
     /// The number of slots of a layer per thousand keys. It is low enough that hardly any slot
     /// stays empty. With a million keys, a density of 970 bumps 3.2 % of the keys and leaves 0.16 %
     /// of the slots empty. 950 bumps 5.0 % and leaves 0.05 %. 920 bumps 8.0 % and leaves 0.01 %.
-    /// tests/kinds/planning.rs compares plans that use such shares with built filters.
     pub(super) slots_per_mille: u128,
     /// Whether a layer is one shard, however long it is.
     is_one_shard: bool,
@@ -38,16 +37,14 @@ pub(super) struct Density {
 /// keys, layers may be smaller: see docs/DESIGN.md, "one system for few keys".
 pub(super) const SURELY_SINGLE_KEYS: usize = 1_500;
 /// The number of keys below which one block of slots more or less changes the size noticeably. With
-/// 3,000 keys, layers have 0.5 to 4 % more slots than keys. This share depends on the number of
-/// blocks as much as on the set of keys. So above [`ONE_TRY_KEYS`] keys, the builder tries several
-/// numbers of blocks. Above [`SURELY_SINGLE_KEYS`] keys, it also tries a single system if a single
-/// system may be smaller than the layers. docs/DESIGN.md, "one system for few keys", has the sizes.
+/// 3,000 keys, layers have 0.5 to 4 % more slots than keys: see docs/DESIGN.md, "one system for few
+/// keys".
 pub(super) const NEAR_BORDER_KEYS: usize = 9_728;
 const NEAR_BORDER: Density = Density { slots_per_mille: 950, is_one_shard: true };
 /// The number of keys below which the builder tries several numbers of blocks, if there are more
 /// than [`ONE_TRY_KEYS`] keys. With one number of blocks, the worst set of 10,000 keys takes about
-/// twice as much space above the FPR lower bound as with several. docs/DESIGN.md, "several tries up
-/// to 20,479 keys", has the space with several tries and the command that prints it.
+/// twice as much space above the FPR lower bound as with several (docs/DESIGN.md, "several tries up
+/// to 20,479 keys").
 const SEVERAL_TRIES_KEYS: usize = 20_480;
 /// The numbers of additional blocks that the builder tries, in this order. A negative number means
 /// fewer blocks.
@@ -61,20 +58,17 @@ pub(super) const KEYS_A_SPARE_SLOT: usize = 160;
 /// The value of [`KEYS_A_SPARE_SLOT`] for [`NEAR_BORDER_KEYS`] keys or more, where 97 of 100 first
 /// tries reach it (docs/DESIGN.md). A limit of 160 would need more tries and a slower build.
 const MORE_KEYS_A_SPARE_SLOT: usize = 128;
-/// The number of keys per spare slot at which the builder gives up. With [`NEAR_BORDER_KEYS`] keys
-/// or more, the tries end if a try has more than one spare slot per this number of keys. Tries with
-/// random hashes stay far below this limit. Hashes that exceed it usually do so with every number
-/// of blocks.
+/// With [`NEAR_BORDER_KEYS`] keys or more, the tries end if a try has more than one spare slot per
+/// this number of keys. Hashes that exceed this limit usually do so with every number of blocks.
 const HOPELESS_KEYS_A_SPARE_SLOT: usize = 16;
 /// The number of keys up to which the builder tries layers only once. A single system of so few
 /// keys has 1 % more slots than keys, so other numbers of blocks could save little.
 pub(super) const ONE_TRY_KEYS: usize = 2_560;
-/// The density from [`NEAR_BORDER_KEYS`] to [`MANY_KEYS`] keys, except for compact filters. It
-/// bumps 3.2 % of the keys. With fewer slots, more keys would be bumped, and the query of each
-/// bumped key costs a mispredicted branch. With more slots, more of the slots would stay empty.
+/// The density from [`NEAR_BORDER_KEYS`] keys to fewer than [`MANY_KEYS`], except for compact
+/// filters. With fewer slots, more keys would be bumped, and the query of each bumped key costs a
+/// mispredicted branch. With more slots, more of the slots would stay empty.
 const MORE: Density = Density { slots_per_mille: 970, is_one_shard: false };
 /// The density from [`MANY_KEYS`] keys on, except for compact filters. It bumps 4.1 % of the keys.
-/// A test keeps the mean size of such filters within 0.5 % of the FPR lower bound.
 const MANY: Density = Density { slots_per_mille: 960, is_one_shard: false };
 const MANY_KEYS: usize = 60_000;
 /// The density of compact filters from [`NEAR_BORDER_KEYS`] keys on. A layer is one shard and loses
@@ -87,8 +81,7 @@ const COMPACT: Density = Density { slots_per_mille: 930, is_one_shard: true };
 pub(super) const MAX_SINGLE_KEYS: usize = 4_096;
 /// The maximum amount, in thousandths, by which a budget in bits is rounded up to whole groups of
 /// columns. Without this rounding, `bumped-ribbon:8` would get 7.94 columns with 10,000 keys, and
-/// its blocks would not be cache lines. docs/BENCHMARKS.md, "Many filters", compares the queries of
-/// whole and of other numbers of columns.
+/// its blocks would not be cache lines.
 const NEARLY_WHOLE_PER_MILLE: u32 = 15;
 /// The number of seeds to try before slots are added.
 const SEEDS: u8 = 8;
@@ -327,8 +320,7 @@ struct BuiltLayer {
     bumps: Vec<u8>,
 }
 
-/// Assembles the payload in the memory of the first layer, which is by far the largest. Moves the
-/// groups of this layer to their positions, the last group first.
+/// Assembles the payload in the memory of the first layer, which is by far the largest.
 fn assemble(geometry: &Geometry, mut built: Vec<BuiltLayer>, last: &[Vec<u8>]) -> Tried<Vec<u8>> {
     let mut payload = built.first_mut().map(|first| std::mem::take(&mut first.groups)).unwrap_or_default();
     payload.try_reserve_exact(geometry.payload_len.saturating_sub(payload.len()))?;
@@ -469,8 +461,7 @@ impl<'a> Shard<'a> {
         tail_of(&self.buckets)
     }
 
-    /// Resets the rows, and bands all buckets except the tail. The tail may need rows of the next
-    /// shard.
+    /// Resets the rows, and bands all buckets except the tail.
     fn band_head(&self, rows: &mut Rows) -> Result<Section, NoMemory> {
         rows.reset(self.to - self.from + self.window())?;
         let limit = self.to.min(self.buckets.end * BUCKET_STARTS);

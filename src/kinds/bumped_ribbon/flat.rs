@@ -2,9 +2,8 @@
 //! follow no pointer except the one to the payload.
 //!
 //! The loads of a query do not depend on each other: the start of a key gives the addresses of its
-//! bump bits and of its two blocks. The processor can wait for all of them together, and for the
-//! queries of other filters too. With up to eight columns, no branch depends on whether the
-//! equation of a key holds.
+//! bump bits and of its two blocks. So the processor can wait for all of them together. With up to
+//! eight columns, no branch depends on whether the equation of a key holds.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;

@@ -25,8 +25,8 @@
 //! ```
 //! A block of eight columns is a cache line. Columns are stored in groups of eight, one group after
 //! the other. A query of an absent key reads the second group only once in 256 times, and a reader
-//! may ignore the second group ([`Columns::First`]). In the last group, the first `fewer` blocks of
-//! a layer have one column less, which gives FPRs between the powers of two.
+//! may ignore all later groups ([`Columns::First`]). In the last group, the first `fewer` blocks of
+//! a layer or system have one column less, which gives FPRs between the powers of two.
 
 mod band;
 mod batch;

@@ -256,8 +256,8 @@ impl<L: Layers> Geometry<L> {
 
     /// Answers for a key that the first layer bumped.
     ///
-    /// One key in 25 gets here, and each step may be a cache miss. So a filter of one layer asks
-    /// its last system at once, without a look at the layer.
+    /// Each step may be a cache miss. So a filter of one layer asks its last system at once,
+    /// without a look at the layer.
     #[cold]
     #[inline(never)]
     pub(super) fn ask_bumped(&self, simd: impl Simd, bytes: &[u8], hash: u64) -> bool {

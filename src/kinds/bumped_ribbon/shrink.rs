@@ -15,9 +15,6 @@ use crate::kinds::shape::{Shape, zeros};
 impl Geometry {
     /// Returns the geometry of the first `columns` columns. Returns `None` if the filter has at
     /// most `columns` columns, or if `columns` is 0.
-    ///
-    /// If `columns` is a multiple of eight, the new payload is the beginning of the payload of this
-    /// geometry.
     pub(in crate::kinds) fn with_columns(&self, columns: u32) -> Option<Self> {
         // Blocks with one column less have `all - 1` columns, which are at least `columns`.
         if columns == 0 || columns >= self.columns.all {

@@ -1,5 +1,5 @@
 //! Tests that shrunk filters never deny a present key, have the FPR of their columns, and read no
-//! dropped bytes. Also tests that a payload that is too short is not copied.
+//! dropped bytes.
 #![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "tests")]
 
 use std::num::NonZeroUsize;

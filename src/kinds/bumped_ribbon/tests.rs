@@ -1,5 +1,4 @@
-//! Tests the whole filter: no false negatives, sizes, FPRs, kernels, guards, invalid shapes, and
-//! short payloads. Also tests the fallback, and that any number of threads gives the same bytes.
+//! Tests the whole filter.
 #![allow(
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,

@@ -1,5 +1,4 @@
 //! Compares every kernel of this processor with the portable code, and batches with single queries.
-//! Also tests short payloads and constants.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,

@@ -1,5 +1,4 @@
-//! Gives checked access to the bytes of a payload. If the bytes are missing or not sound, the
-//! caller gets `None`, and never a panic.
+//! Gives checked access to the bytes of a payload.
 
 use crate::codec::{u32_at, u64_from};
 use crate::kinds::guard::Guard;

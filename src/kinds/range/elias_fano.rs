@@ -205,9 +205,7 @@ impl EliasFano {
     /// Writes the parts of sorted, distinct codes into a payload of zeros.
     ///
     /// # Errors
-    /// Returns [`NoMemory`] if the payload is too short, or if the number of codes is not
-    /// [`EliasFano::num_codes`]. Also returns it if the codes need wide ranks, but
-    /// [`EliasFano::is_wide`] is not set.
+    /// Returns [`NoMemory`] if the payload or the codes do not fit these parameters.
     pub(super) fn write(&self, payload: &mut [u8], codes: impl Iterator<Item = u64>) -> Result<(), NoMemory> {
         let mut writer = Writer { parts: self, payload, next_step: 0, lows: 0, num_lows: 0, lows_at: self.lows_at };
         let mut count = 0;

@@ -1,5 +1,4 @@
 //! Collects the keys of a range filter while it is built. The keys are front-coded.
-//! [`super::choose`] chooses the mapping from their statistics.
 
 use std::cmp::Ordering;
 

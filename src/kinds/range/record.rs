@@ -55,9 +55,6 @@ impl Geometry {
 
     /// Reads the parameters and checks that a payload of `len_bytes` with `num_keys` keys can have
     /// them.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] that names the invalid field, with offset 0.
     pub(crate) fn parse(params: [u8; 3], record: &[u8], num_keys: u64, len_bytes: u64) -> Result<Self> {
         let corrupt = |field| Error::Corrupt { field, offset: 0 };
         let invalid = || corrupt(Field::Params);

@@ -1,6 +1,4 @@
-//! Compares range filters with a sorted set of keys: no false negative for any bounds, and exact
-//! answers where the filter promises them. Also tests the announced FPR of scans, the collected
-//! keys, the Elias-Fano code, invalid mappings, and damaged payloads.
+//! Compares range filters and their parts with sorted sets.
 #![allow(clippy::cast_possible_truncation, reason = "the tests use the low bits of random numbers")]
 #![allow(
     clippy::type_complexity,

@@ -11,8 +11,7 @@
 //! ```
 //! Up to 16 thousand keys, the filter takes 2.4 % more space than the fingerprints if the first
 //! seed succeeds, and rounds up to whole blocks. Each further doubling adds 0.38 percentage points.
-//! One system needs spare slots everywhere, because keys may crowd anywhere. This kind is a
-//! baseline, in the form that RocksDB gave it. [`super::bumped_ribbon`] needs fewer spare slots.
+//! This kind is a baseline. [`super::bumped_ribbon`] needs fewer spare slots.
 //!
 //! Budgets may lie between whole columns: the first `narrow` blocks have one column less, so that
 //! nearly the whole budget is used. A key is tested in the columns of the block in which it starts,
@@ -179,10 +178,6 @@ impl fmt::Display for Geometry {
 impl Geometry {
     /// Reads the parameters (columns, seed, 0) of a shape, and the number of blocks from its
     /// record.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] that names the invalid field. The offset is 0, or an offset in
-    /// the record.
     pub(super) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
         Self::parse(shape.params, &shape.layers, num_keys, len_bytes)
     }

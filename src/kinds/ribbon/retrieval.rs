@@ -1,6 +1,5 @@
 //! Stores a static function in a ribbon: each key has a value of up to 32 bits. From 5,000 to a
-//! million keys, the function usually takes 2 to 5 % more space than the values. For a key without
-//! a value, the function returns an arbitrary value.
+//! million keys, the function usually takes 2 to 5 % more space than the values.
 
 use super::{Geometry, MAX_COLUMNS, Row, banding};
 use crate::bits::NoMemory;

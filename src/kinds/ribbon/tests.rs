@@ -1,5 +1,4 @@
-//! Tests the ribbon's space, its tries, its fallback, invalid shapes, short payloads, and keys with
-//! the same start.
+//! Tests the ribbon's construction and geometry.
 #![allow(clippy::cast_possible_truncation)]
 
 use std::num::NonZeroUsize;

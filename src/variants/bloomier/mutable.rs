@@ -12,9 +12,9 @@
 //! earlier write.
 //!
 //! * When: values change and keys do not.
-//! * When not: if the values never change, [`Bloomier`](super::Bloomier) is about a sixth smaller.
+//! * When not: if the values never change, [`Bloomier`](super::Bloomier) is smaller.
 //! * Numbers: each table has about 1.23 cells per key, plus 32 cells. With masks of `q` bits, a
-//!   cell of the first table has `q` bits. An absent key is denied with probability `1 - 3 / 2^q`.
+//!   cell of the first table has `q` bits.
 
 use super::{WHAT, Widths, hashed};
 use crate::bits::{NoMemory, PackedArray, try_collect, try_push, try_zeros};
@@ -25,8 +25,9 @@ use crate::variants::error::{Error, Result};
 
 /// The number of cells of a key, one in each third of the table.
 const CELLS: usize = 3;
-/// The number of cells for 1,000 keys in the first attempt. For large sets, peeling succeeds with
-/// 1,222 cells or more (Molloy, "Cores in random hypergraphs and Boolean formulas", 2005).
+/// The number of cells for 1,000 keys in the first attempt. For large sets, peeling almost always
+/// succeeds with 1,222 cells or more (Molloy, "Cores in random hypergraphs and Boolean formulas",
+/// 2005).
 const CELLS_PER_1000: u64 = 1_230;
 /// The number of extra cells. Without them, peeling often fails for small sets.
 const SPARE_CELLS: u64 = 32;
@@ -190,9 +191,8 @@ impl MutableBloomier {
         Ok((order.len() == entries.len()).then_some(order))
     }
 
-    /// Adds all keys to `cells`. Then it takes cells from `open` until none is left. If a cell has
-    /// a single key, it removes the key and appends it to `order`. A removal appends to `open` each
-    /// cell that then has a single key. Returns `None` if memory runs out.
+    /// Peels the keys: see [`peel`](Self::peel). `open` has all cells at first. Returns `None` if
+    /// memory runs out.
     fn take_all(
         &self,
         entries: &[(KeyHash, u64)],
@@ -274,7 +274,6 @@ mod tests {
         }
     }
 
-    /// The measured share may differ from the formula by five standard deviations, up or down.
     #[test]
     fn an_absent_key_passes_three_times_in_two_to_the_mask() {
         const ASKED: u64 = 400_000;

@@ -1,6 +1,5 @@
 //! Encodes and decodes base64 with the standard alphabet and padding (RFC 4648, section 4). This
-//! crate has its own code for it, because the code is short and no other part of the crate needs
-//! base64.
+//! crate has its own code for it, because the code is short.
 
 use crate::variants::error::{Error, Field, Result};
 
@@ -20,10 +19,6 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 }
 
 /// Decodes a text that [`encode`] returned. It refuses every other text.
-///
-/// # Errors
-/// Returns [`Error::Corrupt`] with the offset of the first invalid group of four characters, and
-/// [`Error::TooLarge`] if there is no memory for the bytes.
 pub(super) fn decode(text: &str) -> Result<Vec<u8>> {
     let text = text.as_bytes();
     let mut bytes = Vec::new();

@@ -23,11 +23,6 @@ pub(super) struct Buffered<'a> {
 }
 
 impl<'a> Buffered<'a> {
-    /// Returns a buffered file with an empty buffer.
-    ///
-    /// # Errors
-    /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the
-    /// buffer.
     pub(super) fn new(file: &'a File) -> Result<Self> {
         let buffer = bits::try_zeros(BUFFER_LEN_BYTES).map_err(NoMemory::of("a buffer of pages"))?;
         Ok(Self { file, buffer, from: 0, to: 0 })

@@ -32,7 +32,7 @@ impl FileFilter {
 
     /// Returns the whole filter as base64 text, which is a third longer than the file.
     ///
-    /// Aborts the process if there is no memory for a copy of the filter, its bytes or the text.
+    /// Aborts the process if there is no memory for a copy of the filter or the text.
     #[must_use]
     pub fn to_base64(&self) -> String {
         let (bloom, length) = self.snapshot(Bloom::clone);
@@ -46,11 +46,9 @@ impl FileFilter {
     /// filter, open for writing.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the text is not valid base64, or if the filter in it is
-    /// damaged, even if only one page is damaged. Returns [`Error::Unsupported`] for a text of a
-    /// newer version. Returns the errors of [`FileFilter::create`] too, except [`Error::Invalid`].
-    /// If the text is not valid base64, the error's offset is a position in the text. Every other
-    /// offset is a position in the decoded bytes.
+    /// Returns [`Error::Corrupt`] if the text is not valid base64, or if any page of the filter in
+    /// it is damaged. Returns [`Error::Unsupported`] for a text of a newer version. Returns the
+    /// errors of [`FileFilter::create`] too, except [`Error::Invalid`].
     pub fn from_base64(path: impl AsRef<Path>, text: &str) -> Result<Self> {
         let bytes = base64::decode(text)?;
         let Image { header, length, bloom, first_damage, .. } = layout::read(bytes.as_slice(), bytes.len() as u64)?;
@@ -82,17 +80,17 @@ impl FileFilter {
         Ok(())
     }
 
-    /// Keeps the keys that `other` holds too, and some other keys by chance. A new, synced file
-    /// replaces the file of this filter. On Unix, this function also makes the replacement durable.
-    /// The number of keys is unknown afterwards.
+    /// Keeps the keys that `other` holds too. The FPR may be higher than that of a filter built
+    /// from the intersection. A new, synced file replaces the file of this filter. On Unix, the
+    /// replacement is durable, too. The number of keys is unknown afterwards.
     ///
     /// # Errors
-    /// Returns the errors of [`FileFilter::union_with`] and of [`FileFilter::sync`]. After an error
-    /// the filter is unchanged and no new file is left.
+    /// Returns the errors of [`FileFilter::union_with`] and of [`FileFilter::sync`]. After an
+    /// error, the filter in memory is unchanged.
     ///
-    /// The exception is a failure to rename the new file or to make the rename durable. It is then
-    /// unknown which of the two files has the name. All later writes fail with [`Error::Poisoned`]
-    /// until the file is opened again.
+    /// If the rename of the new file fails, or cannot be made durable, it is unknown which of the
+    /// two files has the name. All later writes then fail with [`Error::Poisoned`] until the file
+    /// is opened again.
     pub fn intersect_with(&mut self, other: &Self) -> Result<()> {
         let bloom = self.bloom.intersection(&other.bloom)?;
         self.replace(bloom, Length::Combined)

@@ -71,13 +71,12 @@ impl FileFilter {
         &self.path
     }
 
-    /// Returns the number of damaged pages that were found when the file was opened. These may be
-    /// pages of bits and the state page, which holds the number of keys. The number is 0 after
-    /// [`clear`](Self::clear) or [`intersect_with`](Self::intersect_with), which write a new file.
+    /// Returns the number of pages after the header that were damaged when the file was opened. The
+    /// number is 0 after [`clear`](Self::clear) or [`intersect_with`](Self::intersect_with), which
+    /// write a new file.
     ///
-    /// All bits of a damaged page of bits count as set. After a key with a bit in that page was
-    /// added, the next sync writes the page with all bits set. [`len`](Self::len) stays unknown
-    /// until `clear`.
+    /// All bits of a damaged page of bits count as set. After any damage, [`len`](Self::len) is
+    /// unknown until `clear`.
     #[must_use]
     pub fn damaged_pages(&self) -> u64 {
         self.damaged_pages

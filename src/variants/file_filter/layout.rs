@@ -221,11 +221,6 @@ pub(super) fn write(out: &mut impl Write, header: &Header, state: &State, bloom:
 
 /// Reads a whole file of `len_bytes` bytes. It checks the length before it allocates memory for the
 /// filter.
-///
-/// # Errors
-/// Returns [`Error::Corrupt`] if the length is below that of header and state, or if the header is
-/// damaged or does not match the length. Returns [`Error::Unsupported`] for a newer version, and
-/// [`Error::TooLarge`] if the bits do not fit in memory. Errors of the reader pass through.
 pub(super) fn read(mut file: impl Read, len_bytes: u64) -> Result<Image> {
     let corrupt_length = Error::Corrupt { field: Field::Length, offset: len_bytes };
     let mut page = [0; PAGE_LEN_BYTES];

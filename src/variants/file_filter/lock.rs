@@ -23,10 +23,6 @@ impl Locked {
     }
 
     /// Locks a filter's file that was opened at `path`; see [`try_lock_filter`].
-    ///
-    /// # Errors
-    /// Returns [`Error::Locked`] if another writer holds the lock, or if `path` no longer leads to
-    /// this file. I/O errors pass through.
     pub(super) fn of_filter(file: File, path: &Path) -> Result<Self> {
         try_lock_filter(&file, path)?;
         let file = Self(file);

@@ -1,5 +1,4 @@
-//! Creates the files of filters. A new file gets its name when it is complete. If an earlier step
-//! fails, the file is removed.
+//! Creates the files of filters. A new file gets its name when it is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -101,8 +100,8 @@ pub(super) fn check_absent(path: &Path) -> Result<()> {
     }
 }
 
-/// Gives `new` the owner, group and mode of `replaced`, as far as the process has the permission.
-/// If the group cannot be set, `new` has no permissions for the group.
+/// Gives `new` the permissions of `replaced` and, as far as the process may set them, its owner and
+/// group. If the group cannot be set, `new` has no permissions for the group.
 #[cfg(unix)]
 fn keep_owner(replaced: &File, new: &File) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};

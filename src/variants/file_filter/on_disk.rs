@@ -62,9 +62,9 @@ impl Writer {
         Ok(Self { durable: Some(length), ..Self::new(place, file, *header, state.page, lock) })
     }
 
-    /// Checks the file, then writes and syncs the given pages, and then the length. After a crash,
-    /// the length in the file thus never counts a key whose bits are missing. If there is nothing
-    /// to write, only the checks run.
+    /// Checks the file, then writes and syncs the given pages, and then the length. The length is
+    /// last, because a crash must not leave a length that counts keys without their bits. If there
+    /// is nothing to write, only the checks run.
     pub(super) fn write(&mut self, pages: &[usize], length: Length, bloom: &Bloom) -> Result<()> {
         self.check()?;
         if !pages.is_empty() || self.durable != Some(length) {

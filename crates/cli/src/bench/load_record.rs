@@ -19,8 +19,7 @@ pub struct LoadRecord {
 }
 
 /// A row of the table: its name, whether it shows the largest value instead of the median, and a
-/// function that returns the value of one load. The function returns `None` if the load has no such
-/// value.
+/// function that returns the value of one load, if there is one.
 type Measured = (&'static str, bool, fn(&Loaded) -> Option<f64>);
 
 const ROWS: [Measured; 12] = [

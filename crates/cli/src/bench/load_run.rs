@@ -95,8 +95,8 @@ impl<'a> Load<'a> {
         let mut latencies = new_histogram()?;
         let mut loaded = 0u64;
         let start = Instant::now();
-        // One reading of the clock ends a put and begins the next one, because a second reading
-        // would slow the load.
+        // The clock is read only once per put, so that it slows the load less. A recorded latency
+        // thus includes the making of the value.
         let mut last = start;
         source.for_each(|key| {
             fill_value(key, &mut value);
@@ -210,8 +210,8 @@ fn latencies_of(histogram: &Histogram<u64>) -> Latencies {
     }
 }
 
-/// Returns the total length in bytes of the files in a directory. Counts 0 for a file whose length
-/// cannot be read, for example because it was deleted meanwhile, and for an unreadable directory.
+/// Returns the total length in bytes of the files in a directory. A file that has been deleted
+/// meanwhile counts as 0, and so does an unreadable directory.
 fn dir_len_bytes(dir: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()

@@ -1,7 +1,6 @@
 //! Draws the keys of lookups, and measures a store in two passes. The first pass gives mean times,
 //! on the CPU clock of the thread and on the wall clock. The second pass gives the latency
-//! distribution on the wall clock. Other functions look up every loaded key, and measure the cost
-//! of reading the clock.
+//! distribution on the wall clock.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -96,8 +95,8 @@ fn all(keys: Strings, loaded: bool) -> (Strings, Vec<bool>) {
     (keys, loaded)
 }
 
-/// Merges two lists in random order, so that the branch predictor cannot learn which kind of key is
-/// next.
+/// Merges two lists in random order. In a regular order, the branch predictor could learn which
+/// kind of key is next.
 fn interleave(present: &Strings, absent: &Strings, random: &mut Random) -> (Strings, Vec<bool>) {
     let (mut merged, mut loaded) = (Strings::default(), Vec::new());
     let (mut present, mut absent) = (present.iter().peekable(), absent.iter().peekable());
@@ -126,8 +125,7 @@ fn thread_cpu_time() -> Duration {
     Duration::new(u64::try_from(cpu.tv_sec).unwrap_or(0), u32::try_from(cpu.tv_nsec).unwrap_or(0))
 }
 
-/// Returns zero. On systems other than Unix, the reported means are wall time; see
-/// [`super::store::Setup::waits`].
+/// Returns zero. On these systems, reports use the wall clock for `mean_ns`.
 #[cfg(not(unix))]
 fn thread_cpu_time() -> Duration {
     Duration::ZERO
@@ -153,8 +151,8 @@ impl Clocks {
     }
 }
 
-/// Runs the first `len` lookups in a plain loop. Returns the mean time of one lookup, and the
-/// number of lost keys.
+/// Runs the first `len` lookups in a plain loop. Returns the mean time of one, and counts
+/// [`Mean::lost`].
 pub fn mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
     let len = len.min(lookups.len());
     let mut found = 0;
@@ -198,8 +196,7 @@ pub struct Distribution {
     pub device_bytes: Option<u64>,
 }
 
-/// Resets the counters of the store and times each of the first `len` lookups. Returns the
-/// latencies, the counters and the bytes read from devices.
+/// Resets the counters of the store and times each of the first `len` lookups.
 pub fn distribution(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Distribution> {
     distribution_of(db, lookups.first(len), |key| {
         black_box(db.get(key)?);
@@ -207,8 +204,7 @@ pub fn distribution(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Distributio
     })
 }
 
-/// Resets the counters of the store and times each query. Returns the latencies, the counters and
-/// the bytes read from devices.
+/// Resets the counters of the store and times each query.
 pub fn distribution_of<Q>(
     db: &Db,
     queries: impl Iterator<Item = Q>,
@@ -228,8 +224,8 @@ pub fn distribution_of<Q>(
     Ok(Distribution { latencies, stats: db.stats(), device_bytes })
 }
 
-/// Returns the bytes that the kernel has read from devices for this process: page faults, reads and
-/// read-ahead. Returns `None` if the system does not report them.
+/// Returns the bytes that the kernel has read from devices for this process, including read-ahead.
+/// Returns `None` if the system does not report them.
 fn device_bytes_read() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;
     text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())

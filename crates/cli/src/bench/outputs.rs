@@ -35,8 +35,8 @@ pub struct Outputs {
 }
 
 impl OutputArguments {
-    /// Checks stdout, and that the files can be written, differ from each other, and are not among
-    /// `inputs`. Commands call this function first, because a benchmark may take minutes.
+    /// Checks, before a benchmark that may take minutes, that stdout and the files can be written.
+    /// Returns an error if two of the files are the same, or if a file is among `inputs`.
     pub fn create(&self, inputs: Option<&Path>) -> Outcome<Outputs> {
         output::check_stdout()?;
         let json_to_stdout = self.json.as_deref().is_some_and(|path| path.as_os_str() == "-");

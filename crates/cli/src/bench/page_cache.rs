@@ -18,9 +18,7 @@ pub fn drop_files(dir: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns an error if `dir` is on an in-memory file system (tmpfs), or if the system call fails.
-/// On tmpfs, the pages of a file cannot be dropped without losing the file, so reads would not be
-/// cold.
+/// Returns an error if `dir` is on a tmpfs, an in-memory file system whose pages cannot be dropped.
 #[cfg(target_os = "linux")]
 pub fn check_droppable(dir: &Path) -> Outcome<()> {
     const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;

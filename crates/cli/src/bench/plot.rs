@@ -79,8 +79,7 @@ fn groups(report: &Report, filters: &[String]) -> Vec<Group> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Returns the text that follows the number of runs in the heading of a layout. It is empty for
-/// most layouts.
+/// Returns the text that follows the number of runs in the heading of a layout.
 fn note(layout: &str) -> &'static str {
     match layout {
         "levels-4" => " on four full levels",

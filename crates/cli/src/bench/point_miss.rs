@@ -64,15 +64,14 @@ sortable tables. The page loads nothing from elsewhere.
 
 Exit status: 0 done; 1 a loaded key was missing or had a wrong value; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
 
-/// The maximum number of keys of a benchmark. With the default value size, such a store takes about
-/// 13 GB.
+/// The maximum number of keys. A store of so many generated keys with values of the default size
+/// takes about 13 GB.
 const COUNT_MAX: u64 = 100_000_000;
 const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
 /// The maximum number of lookups. Their keys are drawn before any clock runs and stay in memory.
 const LOOKUPS_MAX: u64 = 100_000_000;
 const LOOKUPS_LEN_BYTES_MAX: f64 = 4e9;
-/// The time in seconds to load, settle and look up one key, for a rough estimate. With this
-/// constant and the next, the estimate for the default options is the minute that the help states.
+/// The time in seconds to load, settle and look up one key, for a rough estimate.
 const SECONDS_PER_KEY: f64 = 6.5e-6;
 /// The time in seconds of one get.
 const SECONDS_PER_GET: f64 = 1e-6;
@@ -234,8 +233,8 @@ fn lookups_for(keys: u64) -> u64 {
     (keys * LOOKUPS_PER_KEY_DEFAULT).clamp(LOOKUPS_DEFAULT_MIN, LOOKUPS_DEFAULT)
 }
 
-/// Returns an error if the lookup keys may take too much memory. The absent workload has at most
-/// `lookups` keys. Each other workload has at most a quarter of that number, or at most 100 keys.
+/// Returns an error if the lookup keys may take too much memory. The estimate is `lookups` keys for
+/// the absent workload, and a quarter of that number for each of the other two.
 fn check_memory(plan: &Plan<'_>) -> Outcome<()> {
     let source = plan.setup.source;
     let key_len_bytes = source.len_bytes() as f64 / source.len() as f64 + 8.0;

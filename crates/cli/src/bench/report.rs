@@ -23,8 +23,7 @@ pub struct Report {
     pub settings: Settings,
 }
 
-/// The settings of a benchmark: the options, the values that follow from them, and the measured
-/// cost of the clock.
+/// The settings of a benchmark, and the measured cost of the clock.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Settings {
     pub filters: Vec<String>,
@@ -303,8 +302,6 @@ impl Report {
 }
 
 impl Settings {
-    /// Formats the number and the length of the keys, the length of the values, and the mode of
-    /// reads.
     fn describe(&self) -> String {
         format!(
             "{} of {:.0} bytes with values of {}; {} reads{}",
@@ -392,8 +389,7 @@ pub fn markdown(header: &[String], rows: impl Iterator<Item = Vec<String>>, numb
     lines.join("\n")
 }
 
-/// Formats nanoseconds in thousands (k) or millions (M) from 100,000 ns on, to keep the table
-/// narrow. A time of at most nine seconds has at most six characters.
+/// Formats nanoseconds, from 100,000 ns on in thousands (k) or millions (M) to keep tables narrow.
 pub fn time(ns: f64) -> String {
     match ns {
         ns if ns >= 999_500.0 => format!("{}M", significant(ns / 1e6)),

@@ -13,8 +13,7 @@ use filterblock_store::lsm::MAX_KEY_LEN_BYTES;
 /// The minimum number of keys of `bench point-miss` and `bench load`. With fewer keys, absent keys
 /// between the smallest and the largest key may be hard to find.
 pub const KEYS_MIN: u64 = 16;
-/// The seed of the values. It is not a usual --seed, which seeds the filters. So values and filters
-/// share no hashes.
+/// The seed of the values. It differs from a usual --seed, which seeds the filters.
 const VALUE_SEED: HashSeed = HashSeed(0x5eed_0000_0076_616c);
 /// The seed of the hashes in the set of loaded keys. It is not a usual --seed either.
 const SET_SEED: HashSeed = HashSeed(0x5eed_0000_0073_6574);
@@ -107,9 +106,8 @@ impl Source {
         Self::Mixed { count, seed, smallest, largest }
     }
 
-    /// Reads the distinct lines of a file: the first `count`, or all if there are fewer or `count`
-    /// is `None`. Puts them in random order. Returns an error for fewer than [`KEYS_MIN`]
-    /// distinct lines, for a line that is too long, and if the file cannot be read.
+    /// Reads the first `count` distinct lines of a file, or all, and puts them in random order.
+    /// Returns an error if it finds fewer than [`KEYS_MIN`].
     pub fn lines(path: &Path, count: Option<u64>, seed: u64) -> Outcome<Self> {
         let mut read = Strings::default();
         let mut loaded = HashSet::new();
@@ -223,8 +221,8 @@ impl Source {
                 let index = count + random.below(1 << 40);
                 key.extend_from_slice(&mixed_key(index, *seed));
             }
-            // A byte of a random loaded key replaces a byte of a loaded key, or is inserted. So the
-            // new key resembles loaded keys in alphabet, length and prefix.
+            // Replaces or inserts one byte of a loaded key, so that the new key resembles loaded
+            // keys.
             Self::Lines { keys, .. } => {
                 key.extend_from_slice(keys.get(random.index(keys.len())));
                 let donor = keys.get(random.index(keys.len()));

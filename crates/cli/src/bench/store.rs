@@ -42,9 +42,8 @@ pub enum Layout {
 /// The size of [`Layout::Levels4`], in units of its first level: 1 + 10 + 100 + 1,000.
 const LEVELS_4: u64 = 1_111;
 const LEVELS_RATIO: u64 = 10;
-/// The part of [`LEVELS_4`] that passes through all levels and so rewrites the deepest level too.
-/// The other keys are loaded first, into large SST files that move directly to the deepest level
-/// with room. If all keys passed through all levels, loading would take several times as long.
+/// The part of [`LEVELS_4`] that is loaded last, through small SST files and all levels. The other
+/// keys are loaded first, into large SST files: this makes loading several times as fast.
 const THROUGH_ALL_LEVELS: u64 = 150;
 /// The number of SST files of a full first level. A compaction that takes one of these files leaves
 /// the level three quarters full.
@@ -159,8 +158,8 @@ impl Store<'_> {
         }
     }
 
-    /// Loads every key, flushes, waits for background work, compacts the store if the layout says
-    /// so, and closes the store. Then opens the store again to report its sizes.
+    /// Loads every key, brings the SST files into the layout, and closes the store. Then opens the
+    /// store again to report its sizes.
     pub fn load(&self, layout: Layout) -> Outcome<StoreReport> {
         let source = self.setup.source;
         let loading = self.loading(layout);

@@ -101,8 +101,7 @@ fn get_one(arguments: &Arguments, key: &OsStr, options: Options) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Looks up the keys of a file in batches, as a program with many keys would. Prints the pairs, or
-/// the counts.
+/// Looks up the keys of a file in batches. Prints the pairs of present keys, or the counts.
 fn get_all(arguments: &Arguments, keys: &Path, options: Options) -> Outcome {
     let format = KeyFormat { hex: arguments.notation.hex, ..KeyFormat::default() };
     let mut reader = KeyReader::open(keys, format, MAX_KEY_LEN_BYTES)?;

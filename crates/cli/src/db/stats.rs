@@ -195,7 +195,7 @@ impl Warning {
 /// Runs `filterblock db verify`.
 pub fn verify(arguments: &VerifyArguments) -> Outcome {
     // Opening the store replays its log, so only the first command after a crash sees a torn tail.
-    // So this command does not begin without a stdout for its report.
+    // For this report, stdout is checked before the store is opened.
     output::check_stdout()?;
     let dir = arguments.store.dir();
     let mut verified = Verified { store: dir.display().to_string(), ..Verified::default() };

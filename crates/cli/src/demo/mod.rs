@@ -1,6 +1,5 @@
 //! `filterblock demo`: shows a filter and a store at work, damages both, and repairs the store. A
 //! step runs this executable in a folder, or writes a file there as the shown shell command would.
-//! The demo fails if a step does not behave as its explanation says.
 
 mod draw;
 mod script;

@@ -47,9 +47,8 @@ impl<'a> Asked<'a> {
     /// Selects the filters of `file` that answer the question.
     ///
     /// # Errors
-    /// Returns an error if the question does not fit the file. Examples are a wrong or missing
-    /// type, a missing column, and prefixes for a filter without prefixes. Also returns an error if
-    /// a filter is damaged or the file cannot be read.
+    /// Returns an error if the question does not fit the file, for example because a type is
+    /// missing. Also returns an error if a filter is damaged or the file cannot be read.
     pub fn new(path: &Path, file: &'a Foreign, arguments: &FileArguments, question: Question) -> Outcome<Self> {
         let name = path.display();
         let is_parquet = matches!(file, Foreign::Parquet(_) | Foreign::Raw(RawFormat::ParquetSbbf, _));

@@ -27,9 +27,6 @@ pub enum Content {
 
 impl Content {
     /// Reads or maps a file.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read or mapped.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path)?;
         let len = file.metadata()?.len();
@@ -53,9 +50,6 @@ impl AsRef<[u8]> for Content {
 
 /// Determines the type of a file by its first and last eight bytes, because the file may be large.
 /// Returns `None` for an unknown type.
-///
-/// # Errors
-/// Returns an error if the file cannot be read.
 pub fn kind_of(path: &Path) -> Result<Option<FileKind>> {
     let mut file = File::open(path)?;
     let len = file.metadata()?.len();

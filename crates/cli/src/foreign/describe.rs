@@ -58,8 +58,7 @@ impl Report {
         out
     }
 
-    /// Makes the table of filters. If there are more than [`SHOWN_MAX`] filters, the table has only
-    /// the first and the last ones.
+    /// Makes the table of filters.
     fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);

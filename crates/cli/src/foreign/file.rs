@@ -117,10 +117,9 @@ impl Foreign {
     /// for the filters of a LevelDB table, which do not record whether they need a secret.
     ///
     /// # Errors
-    /// Returns an error if a secret is given and the file has no filters that need one, or if the
-    /// secret cannot be read. For a RocksDB table, returns an error if the filters need a secret
-    /// that is missing or wrong. For a LevelDB table, returns an error if the secret is missing or
-    /// does not fit the hash function.
+    /// Returns an error if the secret cannot be read, or if the file has no filter that can need
+    /// one. For a RocksDB table, a missing or wrong secret is an error too. For a LevelDB table, a
+    /// wrong secret may go unnoticed here.
     pub fn unlock(&mut self, path: &Path, file: &FileArguments, arguments: &SecretArguments) -> Outcome<()> {
         if let Self::LevelDb(table) = self
             && table.has_native_filters()

@@ -28,7 +28,7 @@ pub struct Report {
 ///
 /// # Errors
 /// Returns an error if a Parquet filter is damaged or of an unknown kind, or if a selected column
-/// or row group does not exist. The filters of tables were checked at open.
+/// or row group does not exist.
 pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome<Report> {
     let mut found = FileReport::new(path.display().to_string(), file.kind(), file.as_bytes().len() as u64);
     let in_file = |error: Error| error.in_file(path);

@@ -104,10 +104,9 @@ impl FileReport {
         }
     }
 
-    /// Adds one filter to the report and returns `true`. If all filters together are longer than
-    /// the file, they overlap: then adds a note instead and returns `false`. A damaged file may
-    /// list any number of filters that are each as long as the file. To read them all would take
-    /// too long.
+    /// Adds one filter to the report and returns `true`. If the filters together would be longer
+    /// than the file, adds a note instead and returns `false`. A damaged file may list any number
+    /// of filters that are each as long as the file.
     fn add(&mut self, offset: u64, len_bytes: u64, info: impl FnOnce() -> ForeignFilterInfo, holds: Holds) -> bool {
         self.told_len_bytes = self.told_len_bytes.saturating_add(len_bytes);
         if self.told_len_bytes > self.file_len_bytes {

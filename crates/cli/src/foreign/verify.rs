@@ -14,8 +14,7 @@ use filterblock::foreign::Verified;
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Walked {
-    /// A table. The checksums of all blocks are valid, unless the table was written without
-    /// checksums.
+    /// A table. Every block that was read has a valid checksum, unless the table has no checksums.
     Table { blocks: u64, keys: u64, denied_keys: u64 },
     /// A Parquet file. The headers of all filters are valid.
     Filters { filters: u64 },

@@ -19,8 +19,7 @@ pub use bars::{Bars, Scale};
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Makes the page of a report. `plots` come first, then a table for each object and each list of
-/// objects of the report.
+/// Makes the page of a report: first the plots, then the tables, then the report as JSON.
 pub fn page(title: &str, report: &impl Serialize, plots: impl FnOnce(&Value) -> Vec<Bars>) -> Outcome<String> {
     let failed = |error: serde_json::Error| Failure::Message(format!("HTML report: {error}"));
     let report = serde_json::to_value(report).map_err(failed)?;

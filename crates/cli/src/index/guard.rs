@@ -10,7 +10,7 @@ use super::super::new_file::NewFile;
 use super::super::output::message;
 
 /// A lock on the index that a command replaces. Nothing is locked if the path names no file yet, or
-/// if the file cannot be locked. For example, a file system may have no locks.
+/// if the system cannot lock the file.
 pub struct Guard {
     path: PathBuf,
     locked: Option<File>,

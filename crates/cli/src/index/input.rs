@@ -94,7 +94,7 @@ impl FileList {
     }
 
     /// Opens the files one by one, and gives each to `add`. `column` is the column of Parquet
-    /// files, if one is chosen. Stops at the first error, for example the key file `-`.
+    /// files, if one is chosen. Stops at the first error.
     pub fn for_each(&self, column: Option<&str>, mut add: impl FnMut(Input<'_>) -> Outcome<()>) -> Outcome<()> {
         let bar = progress::bar(Some((self.files.len() + self.key_files.len()) as u64), "indexing files");
         for path in &self.files {
@@ -182,9 +182,8 @@ impl Input<'_> {
         }
     }
 
-    /// Reads the keys or the filters, and adds the file to the builder. The index will be written
-    /// to `index`. Returns an error if the file cannot be read or added, or if it changes
-    /// meanwhile.
+    /// Reads the keys or the filters, and adds the file to the builder. `index` is the path of the
+    /// new index. Returns an error if the file cannot be read or added, or if it changes meanwhile.
     pub fn add_to(self, builder: &mut Builder, index: &Path) -> Outcome<()> {
         let path = self.path.as_path();
         let mut hashes = DistinctHashes::new();
@@ -290,11 +289,10 @@ fn null_groups(file: &ParquetValues<File>, leaf: usize) -> Vec<bool> {
     is_null.collect()
 }
 
-/// Returns the number of values of a column, and the bits of its filters. `is_null` says for each
-/// row group whether it has only nulls. The result leaves out a row group of nulls if no bit of its
-/// filter is set, and a row group without values if it has no filter. Any other row group without a
-/// filter is an error. In a row group with other values, a filter without a set bit is damaged,
-/// which is an error too.
+/// Returns the bits of a column's filters, and the number of values in their row groups, with
+/// nulls. Leaves out a row group with neither values nor filter. Also leaves out a row group of
+/// nulls (`is_null`) if no bit of its filter is set. Any other row group without a filter is an
+/// error, and so is one with values if no bit of its filter is set.
 fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) -> Outcome<(u64, Vec<Vec<u8>>)> {
     let bytes = super::super::foreign::content::Content::open(path).map_err(|error| error.in_file(path))?;
     let file = ParquetFile::open(bytes).map_err(|error| error.in_file(path))?;

@@ -25,16 +25,15 @@ pub fn watch(end: fn(i32)) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a mask of the signals that the process ignores. The mask is empty if
-/// `/proc/self/status`, which only Linux has, cannot be read.
+/// Returns a mask of the signals that the process ignores, or 0 if the system does not list them.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Kills the process by `signal` with the default handler. After a plain exit with status 130, a
-/// shell would continue its script.
+/// Kills the process by `signal`. If the process exited instead, a shell would continue its script
+/// after Ctrl-C.
 pub fn die_of(signal: i32) {
     // The caller exits if the signal does not end the process.
     let _ = signal_hook::low_level::emulate_default_handler(signal);

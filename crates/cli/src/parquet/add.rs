@@ -246,8 +246,8 @@ fn refuse_input(file: NewFile, input: &Path) -> Outcome<NewFile> {
     Ok(file)
 }
 
-/// Makes the missing folders of an output file. Returns these folders, outer folders first. If it
-/// cannot make all of them, makes none.
+/// Makes the missing folders of an output file. Returns these folders, outer folders first. After
+/// an error, removes them again.
 fn make_folders(target: &Path) -> Outcome<Vec<PathBuf>> {
     let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
     let missing: Vec<&Path> = target.ancestors().skip(1).take_while(is_missing).collect();

@@ -118,8 +118,7 @@ impl FileReport {
         chunks.filter_map(|chunk| Some(format!("{}: {}", printable(&self.file), chunk.unread.as_ref()?)))
     }
 
-    /// Returns the table, the findings and the remarks. Names the columns for which filters may
-    /// help.
+    /// Returns the table, the findings, the remarks and a hint about columns without filters.
     pub fn text(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);

@@ -30,8 +30,7 @@ pub struct Inputs {
 
 /// Finds the files, in the order of the arguments. A folder stands for the Parquet files in it at
 /// any depth. In folders, skips names that begin with a dot or an underscore, and links to folders.
-/// Returns an error if a folder cannot be read or has no such files, if a pattern is not valid or
-/// matches no file, and if a path has no file name.
+/// Returns an error for a folder or a pattern that cannot be read or gives no files.
 pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
     let mut files = Vec::new();
     for argument in arguments {

@@ -222,8 +222,8 @@ fn values(file: File, footer: &Footer) -> Result<ParquetValues<FileStart>, Error
     ParquetValues::open(FileStart::new(file, footer.file_len_bytes()))
 }
 
-/// Makes `copy` a copy of the first `len_bytes` bytes of `file`. On Linux, file systems such as
-/// Btrfs and XFS share the bytes of both files.
+/// Makes `copy` a copy of the first `len_bytes` bytes of `file`. On Linux, some file systems can
+/// share the bytes of both files.
 fn copy_start(file: &File, mut copy: &File, len_bytes: u64) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     if rustix::fs::ioctl_ficlone(copy, file).is_ok() {

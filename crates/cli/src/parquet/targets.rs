@@ -10,8 +10,8 @@ use super::super::failure::{Failure, Outcome};
 use super::inputs::{Input, Inputs};
 
 /// Returns the output path of each input. `output` is a file, or a folder for all outputs. Returns
-/// an error for an output that is also an input, even if it has another name. Also returns an error
-/// for two outputs with the same path, and for an output folder in an input folder.
+/// an error if an output is also an input, if two outputs are the same file, or if the output
+/// folder is or lies in an input folder.
 pub fn below(output: &Path, inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
     let is_file = inputs.is_one_file && !is_folder(output);
     if !is_file {
@@ -54,8 +54,8 @@ fn same(target: &Path) -> Failure {
     ))
 }
 
-/// Returns an error for an output folder in an input folder: the next run would read the outputs of
-/// this one.
+/// Returns an error if the output folder is or lies in an input folder: the next run would read the
+/// outputs of this run.
 fn refuse_nested(output: &Path, inputs: &Inputs) -> Outcome<()> {
     let output_place = place(output)?;
     let is_outer = |folder: &&PathBuf| folder.canonicalize().is_ok_and(|folder| output_place.starts_with(folder));
@@ -93,8 +93,7 @@ fn seen(path: &Path) -> Option<(PathBuf, Id)> {
 }
 
 /// Returns the absolute path without symbolic links. The path need not exist. If it leads over a
-/// link to a missing file, returns the absolute path with its links. Returns an error if `..`
-/// follows a folder that does not exist, or if the path cannot be resolved for another reason.
+/// link to a missing file, returns the absolute path with its links.
 fn place(path: &Path) -> Outcome<PathBuf> {
     let absolute = std::path::absolute(path).map_err(|error| Failure::file(path, error))?;
     for existing in absolute.ancestors() {

@@ -42,8 +42,7 @@ pub fn of(
     tips
 }
 
-/// Returns whether a row group has so few distinct values, and so many rows, that a filter rarely
-/// skips it.
+/// Returns whether a row group has few distinct values, and many values in all.
 pub fn are_few(distinct: u64, num_values: u64) -> bool {
     distinct <= FEW_VALUES && num_values > 10 * FEW_VALUES
 }

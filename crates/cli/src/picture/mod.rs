@@ -21,7 +21,7 @@ const TITLE_SIZE: f64 = 17.0;
 const BASELINE: f64 = 0.35;
 
 /// The style sheet. The colours of texts and series have a contrast ratio of at least 4.5:1 to the
-/// background. Each picture labels what it draws, so that colours are never the only difference.
+/// background.
 const STYLE: &str = "\
 .back{color:#ffffff}.ink{color:#1f2328}.faint{color:#59636e}.grid{color:#d8dee4}\
 .c0{color:#0969da}.c1{color:#bc4c00}.c2{color:#1a7f37}.c3{color:#8250df}.c4{color:#bf3989}.c5{color:#1b7c83}\
@@ -179,7 +179,7 @@ impl Picture {
 }
 
 /// Estimates the width of a text of size [`TEXT_SIZE`], in units. Readers have different fonts, so
-/// the estimate is that for the widest common font.
+/// the estimate is for a wide font.
 pub fn text_width(text: &str) -> f64 {
     let width = |letter: char| match letter {
         'i' | 'j' | 'l' | 'I' | 't' | 'f' | 'r' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | '(' | ')' | ' ' | '/' => {
@@ -238,9 +238,7 @@ pub mod check {
         svg.split("<text").skip(1).map(label).collect()
     }
 
-    /// Asserts that a picture is complete, that its positions are finite, and that it has a title, a
-    /// description and a dark theme. Also asserts that no text leaves the picture, and that no two
-    /// texts overlap.
+    /// Asserts that a picture is complete, and that its texts lie inside it and do not overlap.
     pub fn is_readable(svg: &str) {
         for part in ["role=\"img\"", "<title id=\"title\">", "<desc id=\"desc\">", "prefers-color-scheme: dark"] {
             assert!(svg.contains(part), "{part} is missing");

@@ -1,5 +1,4 @@
-//! Reads measured query times from the tables of docs/BENCHMARKS.md. `benches/peers` writes these
-//! tables from its record.
+//! Reads measured query times from the tables of docs/BENCHMARKS.md.
 
 use std::fmt;
 

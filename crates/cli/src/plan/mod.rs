@@ -105,8 +105,7 @@ fn budget(arguments: &Arguments) -> Outcome<Budget> {
     given.into_iter().flatten().next().ok_or_else(none)
 }
 
-/// Draws all pictures into files of `dir`. Makes `dir` if it is missing. Checks that all files can
-/// be created before it writes the first one.
+/// Draws all pictures into files of `dir`. Checks first that all files can be created.
 fn draw_into(dir: &Path, arguments: &Arguments) -> Outcome<()> {
     let pictures = draw::all(arguments.keys);
     std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, error))?;

@@ -56,7 +56,7 @@ pub struct Present {
 pub struct WhatIf {
     keys: u64,
     /// The FPR of the present filters, or 1 % without filters. Filter blocks are requested with
-    /// this FPR rounded down to three significant digits. Small ribbons may slightly exceed it.
+    /// this FPR rounded down to three significant digits.
     false_positive_rate: f64,
     filters: Vec<Choice>,
 }
@@ -76,13 +76,12 @@ struct Choice {
 
 impl WhatIf {
     /// Compares the present filters with other filters of the engine and with filter blocks of each
-    /// kind that can reach their FPR. Builds each block from integers: as many as the block has
-    /// keys, up to [`BUILT_KEYS_MAX`]. The size is nearly that of a block of the real keys, because
-    /// it depends mostly on their number. Returns `None` if there are no keys, or if the FPR is not
+    /// kind that can reach their FPR. Builds these filters from integers, because a size depends
+    /// mostly on the number of keys. Returns `None` if there are no keys, or if the FPR is not
     /// between 0 and 1.
     ///
     /// # Errors
-    /// Returns an error if a filter cannot be built, for example because memory is short.
+    /// Returns an error if a filter cannot be built.
     pub fn new(present: &Present) -> Outcome<Option<Self>> {
         let rate = present.expected_fpr.unwrap_or(DEFAULT_RATE);
         if present.keys == 0 || !(rate > 0.0 && rate < 1.0) {

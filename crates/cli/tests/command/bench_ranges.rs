@@ -1,5 +1,4 @@
-//! Tests of `filterblock bench range-miss`: its table, its record, and the documents made from the
-//! record.
+//! Tests of `filterblock bench range-miss`, and of the documents made from its record.
 
 use std::fs;
 

@@ -1,5 +1,4 @@
-//! Tests of `filterblock bench report`: the tables and the picture of the repository, the printed
-//! report, and the files that it refuses.
+//! Tests of `filterblock bench report`.
 
 use std::fs;
 

@@ -1,5 +1,4 @@
-//! Tests of `filterblock demo`: its outputs are real, it leaves no files without --keep, it refuses
-//! folders with files, and its picture in docs/ is up to date.
+//! Tests of `filterblock demo`, and of its picture in docs/.
 
 use std::fs;
 use std::process::Command;
@@ -49,8 +48,7 @@ fn a_demo_without_keep_leaves_nothing() {
     assert!(shell.files().is_empty(), "{:?}", shell.files());
 }
 
-/// Every command that the demo prints does in a shell what the demo shows. Without bash and a
-/// suitable dd, the test checks nothing.
+/// Without bash and a suitable dd, the test checks nothing.
 #[test]
 fn the_commands_of_the_demo_work_when_typed() {
     if Command::new("bash").arg("-c").arg("printf x | dd status=none").output().is_ok_and(|found| found.stdout == *b"x")

@@ -1,5 +1,4 @@
-//! Tests of the command on filter block files: its output, its exit status, and the files it leaves
-//! on disk. Also tests the help.
+//! Tests of the command on filter block files, and of the help.
 
 use std::fs;
 use std::io::Read;

@@ -1,6 +1,4 @@
-//! Tests with directories and files of other programs (databases of other engines, repositories,
-//! home directories), and with empty directories. Every `db` command refuses a directory of another
-//! program. No command changes files of other programs.
+//! Tests with directories and files of other programs, and with empty directories.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,4 @@
-//! Tests of the command on files and filters of other engines: answers, reports, damage, exported
-//! and converted filters.
+//! Tests of the command on files and filters of other engines.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,5 +1,4 @@
-//! Tests of `filterblock db get --keys`: values, counts, reads without filters, and refused
-//! options.
+//! Tests of `filterblock db get --keys`.
 
 use crate::shell::Shell;
 

@@ -1,5 +1,4 @@
-//! Tests of `--html`: the page holds the values of `--json`, loads nothing, escapes every text, and
-//! never replaces a file unasked.
+//! Tests of the pages that `--html` writes.
 
 use std::fs;
 

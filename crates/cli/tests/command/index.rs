@@ -283,8 +283,8 @@ fn hex_lines(values: &[Vec<u8>]) -> String {
     values.iter().map(hex).collect()
 }
 
-/// Asserts that an index has all values of the case, and denies all but `candidates_max` of the
-/// absent ones.
+/// Asserts that an index has all values of the case, and that at most `candidates_max` absent
+/// values get the answer "maybe".
 fn agrees(shell: &Shell, case: &Case, candidates_max: u64) {
     shell.write("present", hex_lines(&case.plain_values()));
     shell.write("absent", hex_lines(&case.absent_plain_values()));
@@ -310,8 +310,7 @@ fn values_and_filters_of_parquet_files_are_indexed() {
         assert!(of_column.len() >= 2);
         shell.run(&build).exits(0);
         of_column.iter().for_each(|case| agrees(&shell, case, case.number("absent_count") / 50));
-        // The index takes the filters of two row groups. Their FPRs add up. Each filter is halved
-        // as long as its FPR stays at most half of 1 %.
+        // The index takes the filters of two row groups. Their FPRs add up.
         let report = shell.run(&[&build[..], &["--from-filters", "--json"]].concat()).json(0);
         let fpr = report["highest_fpr"].as_f64().unwrap();
         assert!(fpr > 0.0 && fpr <= 0.011, "{report}");

@@ -51,7 +51,7 @@ fn status_of(status: ExitStatus) -> i32 {
     status.signal().map_or_else(|| status.code().unwrap(), |signal| 128 + signal)
 }
 
-/// Starts a command, delays each system call of the given name by a second, and sends a signal once
+/// Starts a command, delays each system call that `call` names by a second, and sends a signal once
 /// a temporary file exists. Returns the status that a shell sees.
 fn end_while_publishing(shell: &Shell, arguments: &[&str], call: &str, signal: &str) -> i32 {
     let inject = format!("inject={call}:delay_enter=1000000");
@@ -133,8 +133,7 @@ fn a_script_stops_when_a_signal_ends_the_command() {
     let group = format!("-{}", bash.id());
     assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
     // On a busy machine, a command that reads the end of its input may finish before its signal
-    // thread runs. So the input stays open until the shell has stopped. If the shell wrongly goes
-    // on, the input is closed after 20 s, and the other commands end.
+    // thread runs. So the input stays open until the shell has stopped, but at most 20 s.
     let deadline = Instant::now() + Duration::from_secs(20);
     while bash.try_wait().unwrap().is_none() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));

@@ -1,5 +1,4 @@
-//! Tests of `filterblock plan`: compares its numbers with independent formulas, and checks its
-//! JSON, its pictures and its errors.
+//! Tests of `filterblock plan`.
 
 use std::fs;
 

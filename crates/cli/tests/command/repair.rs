@@ -1,5 +1,4 @@
-//! Tests of the command on damaged files: `verify` and `db verify` report the damage, `db repair`
-//! rebuilds a store from its sound parts.
+//! Tests of `verify`, `db verify` and `db repair` on damaged files.
 
 use std::fs;
 use std::path::PathBuf;

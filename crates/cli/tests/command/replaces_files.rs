@@ -1,5 +1,4 @@
-//! Tests of output files: their attributes and names, and the files that `--force` replaces or
-//! refuses to replace.
+//! Tests of output files that replace other files.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, Permissions};

@@ -1,5 +1,4 @@
-//! Tests of `filterblock completions` and `filterblock man`: the scripts and pages are sound and
-//! name every subcommand.
+//! Tests of `filterblock completions` and `filterblock man`.
 
 use std::fs;
 use std::process::{Command, Stdio};

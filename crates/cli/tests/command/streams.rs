@@ -1,5 +1,4 @@
-//! Tests with closed and full standard streams: each command keeps its exit status, or reports that
-//! it could not read its input or write its output.
+//! Tests with unusable standard streams, such as closed or full ones.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};
@@ -276,8 +275,7 @@ fn a_torn_log_is_reported_even_if_stdout_fails() {
         let shell = Shell::new();
         let db = Db::open(shell.path("store"), Options { durability: Durability::Sync, ..Options::default() }).unwrap();
         db.put(b"apple", b"red").unwrap();
-        // The copied files of an open store equal the files that a crash leaves. A closed store has
-        // an empty log.
+        // The store is open, so its log still has the put.
         fs::create_dir(shell.path("torn")).unwrap();
         for entry in fs::read_dir(shell.path("store")).unwrap() {
             let path = entry.unwrap().path();

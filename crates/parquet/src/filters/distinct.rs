@@ -1,6 +1,5 @@
-//! Removes duplicate hashes. Medium numbers of hashes are first spread over small buckets. A table
-//! in the first-level cache then finds the duplicates of each bucket. The two steps together are
-//! faster than `sort_unstable`.
+//! Removes duplicate hashes. Medium numbers of hashes are first spread over small buckets, which is
+//! faster than `sort_unstable`. A small table then finds the duplicates of each bucket.
 
 /// The minimum number of hashes for which buckets are used. Fewer hashes are sorted.
 const FEW: usize = 1 << 13;
@@ -12,8 +11,8 @@ const PER_BUCKET: usize = 256;
 /// The number of slots of the table. A bucket with more hashes than half of this number is sorted.
 const SLOTS: usize = 2048;
 
-/// Keeps each distinct hash once, in ascending order. For [`FEW`] to [`MANY`] hashes, only the
-/// buckets are in ascending order, and the function needs memory for a copy.
+/// Keeps each distinct hash once, roughly in ascending order. For [`FEW`] to [`MANY`] hashes, the
+/// function needs memory for a copy.
 pub(super) fn retain(hashes: &mut Vec<u64>) {
     if !(FEW..=MANY).contains(&hashes.len()) {
         hashes.sort_unstable();

@@ -16,11 +16,8 @@ impl Footer {
     /// the length of the filter, the bytes after the filter are left out.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the filter or its length in the footer reaches into the
-    /// metadata, or if the length in the footer is too short. Returns [`Error::Corrupt`] or
-    /// [`Error::Filter`] if the header is damaged or has more than 256 bytes. Returns
-    /// [`Error::Filter`] for another algorithm, hash function or compression. Returns
-    /// [`Error::Changed`] if the file became shorter, and [`Error::Io`] if a read fails.
+    /// Returns [`Error::Corrupt`] or [`Error::Filter`] if the filter or its location is not valid.
+    /// Returns [`Error::Changed`] if the file became shorter, and [`Error::Io`] if a read fails.
     pub fn read_filter(&self, range: FilterRange, file: &mut (impl Read + Seek)) -> Result<Vec<u8>> {
         let offset = range.offset;
         let outside = || Error::corrupt("location of the filter", offset);

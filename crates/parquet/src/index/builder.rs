@@ -105,11 +105,8 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// part. A filter with a higher FPR is stored unchanged.
     ///
     /// # Errors
-    /// Returns an error if the path was already added or cannot be stored in an index. Returns an
-    /// error if a filter is not one or more whole blocks of 32 bytes, or if the column has values
-    /// but no filter. Returns an error for filters that are certainly damaged: no bit is set in any
-    /// of them although the column has values, or some lanes of a block are empty and others are
-    /// not. After an error, the builder is as before the call.
+    /// Returns an error if the path was already added or cannot be stored in an index, or if the
+    /// filters are missing or certainly damaged. After an error, the builder is as before the call.
     pub fn add_filters(&mut self, identity: FileIdentity, num_values: u64, filters: &[&[u8]]) -> Result<()> {
         self.check_new(&identity)?;
         if filters.is_empty() && num_values > 0 {
@@ -166,9 +163,8 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// Builds a new index of the added files.
     ///
     /// # Errors
-    /// Returns an error if the hashes cannot be read back, or if the index does not fit in memory
-    /// or in the format. Returns an error if no number of rows fits the existing filters, or if the
-    /// new index denies a key.
+    /// Returns an error if the hashes cannot be read back, if the files do not fit in one index, or
+    /// if the new index denies a key.
     pub fn build(self) -> Result<Built> {
         let rows = shape::rows_for(&self.sizes())?;
         self.assemble(rows, 1, Vec::new(), |_, _| Ok(()))
@@ -297,8 +293,7 @@ impl Content {
     }
 
     /// Writes the filter to its cells. If the filter is built from hashes, looks up every hash in
-    /// it. Returns the number of faults: denied hashes, or existing blocks that do not fit. The
-    /// number is 0 unless memory is broken or the builder has a defect.
+    /// it. Returns the number of faults: denied hashes, or existing blocks that do not fit.
     fn store<S: Read + Write + Seek>(
         &self,
         spill: &mut Spill<S>,

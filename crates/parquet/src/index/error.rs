@@ -1,5 +1,4 @@
-//! Defines the errors of an index. A message of this module says what is wrong, where, and what to
-//! do next.
+//! Defines the errors of an index.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -77,8 +76,7 @@ pub enum Error {
     },
     /// A Parquet file cannot be read.
     Parquet(crate::Error),
-    /// A newly built index denies keys that were added to it. The cause is broken memory or a
-    /// defect of the builder.
+    /// A newly built index denies keys that were added to it, for example because of broken memory.
     SelfCheckFailed {
         /// The number of added hashes that the index denies, plus the number of existing blocks and
         /// filters that it cannot store.

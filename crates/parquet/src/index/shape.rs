@@ -45,9 +45,6 @@ impl Size {
 }
 
 /// Returns the number of rows for these filters.
-///
-/// # Errors
-/// Returns an error if [`cost`] returns `None` for every candidate.
 pub(super) fn rows_for(sizes: &[Size]) -> Result<u32> {
     let mut all: Vec<u64> = sizes.iter().map(|size| size.blocks()).collect();
     all.sort_unstable();

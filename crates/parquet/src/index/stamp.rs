@@ -7,8 +7,7 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 /// The minimum number of bytes at the end of a file that the stamp's checksum covers. In a shorter
-/// file, the checksum covers all bytes. In an SST file, these bytes hold the footer. In a Parquet
-/// file, the checksum covers the whole metadata.
+/// file, the checksum covers all bytes.
 pub const TAIL_LEN_BYTES: u64 = 4096;
 /// The length of a Parquet file's last two fields: the length of the metadata, and the magic.
 const PARQUET_END_LEN_BYTES: usize = 8;

@@ -14,9 +14,6 @@ const BATCH: usize = 4096;
 
 /// Adds the values of a data page to `hashes`. The page must not use a dictionary, because the
 /// decoder sees no other page of the chunk.
-///
-/// # Errors
-/// Returns an error if the page is damaged, or its encoding is unknown.
 pub(super) fn add_page(column: &ColumnDescPtr, page: Page, hashes: &mut Hashes<'_>) -> Result<()> {
     match get_column_reader(column.clone(), Box::new(OnePage(Some(page)))) {
         // `Hashes::new` has rejected Boolean columns.

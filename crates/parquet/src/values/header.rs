@@ -103,12 +103,8 @@ impl PageHeader {
     }
 }
 
-/// Reads the header at `offset`. The column chunk ends `left_bytes` bytes after `offset`.
-///
-/// # Errors
-/// Returns the reason if the header cannot be read or is not valid. Returns the reason also if the
-/// page has an unknown type, or is a dictionary with an unknown encoding. Returns the reason also
-/// if the page exceeds the column chunk or 256 MiB.
+/// Reads the header at `offset`. The column chunk ends `left_bytes` bytes after `offset`. Returns
+/// an error if the page exceeds the column chunk or [`MAX_PAGE_LEN_BYTES`].
 pub(super) fn read(source: &impl ChunkReader, offset: u64, left_bytes: u64) -> Result<PageHeader, String> {
     let mut window = WINDOW_LEN_BYTES;
     loop {

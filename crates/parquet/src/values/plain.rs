@@ -38,10 +38,7 @@ pub(super) struct Hashes<'a> {
 }
 
 impl<'a> Hashes<'a> {
-    /// Returns an empty collection for the values of `column`.
-    ///
-    /// # Errors
-    /// Returns the reason if the column is Boolean, or if its fixed length is not valid.
+    /// Returns an empty collection for the values of `column`. Rejects a Boolean column.
     pub(super) fn new(
         column: &ColumnDescriptor,
         companions: Companions,

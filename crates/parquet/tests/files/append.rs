@@ -1,6 +1,4 @@
-//! Tests that adding filters keeps the old bytes and the rows, and that the crate `parquet` finds
-//! every value with the filters. Also tests sizes, existing filters, missing lengths, refused
-//! columns, faulty outputs and damaged files.
+//! Tests the module `append` with files and readers of the crate `parquet`.
 
 use std::io::Cursor;
 

@@ -1,5 +1,4 @@
-//! Tests the module `check`: sizes, FPRs, distinct values, numbers of reads, damage and false
-//! negatives. Also tests the annotations of leaf columns.
+//! Tests the module `check`, and the annotations of leaf columns.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;

@@ -1,5 +1,4 @@
-//! Tests of footers and of Thrift structs: columns, rewrites, unknown fields, messages, and files
-//! that are rejected.
+//! Tests of footers and of Thrift structs.
 
 use std::io::Cursor;
 

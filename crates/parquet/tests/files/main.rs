@@ -1,5 +1,4 @@
-//! Tests of footers, values, `append` and `check`. The crate `parquet` writes files of every layout
-//! and reads the added filters.
+//! Tests of footers, values, `append` and `check`.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod append;

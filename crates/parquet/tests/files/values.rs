@@ -1,5 +1,4 @@
-//! Tests that the values of a chunk are hashed, with the further hashes for zeros and NaNs, and
-//! nothing else. Also tests chunks that cannot be read.
+//! Tests which hashes the values of a chunk give.
 
 use std::collections::BTreeSet;
 

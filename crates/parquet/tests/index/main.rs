@@ -1,5 +1,4 @@
-//! Tests of the index over many files: a model, damage, crashes, the format document and its
-//! numbers.
+//! Tests of the index over many files.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod damage;

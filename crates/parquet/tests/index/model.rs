@@ -1,5 +1,4 @@
-//! Compares the index with a model of sets, after random builds and updates. Also tests large
-//! files, distrusted files and refused input.
+//! Compares the index with a model of sets, after random builds and updates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
@@ -85,8 +84,7 @@ fn add(builder: &mut IndexBuilder<Cursor<Vec<u8>>>, files: &[NewFile], model: &m
     }
 }
 
-/// Asserts that the index has the files of the model, and that no file denies one of its keys.
-/// Asserts that `candidates` and `candidates_of_many` agree.
+/// Compares an index with the model.
 fn check<R: ReadAt>(index: &IndexReader<R>, model: &Model) {
     let files: Vec<&str> = index.files().iter().map(|file| file.identity.path.to_str().unwrap()).collect();
     assert_eq!(files.iter().copied().collect::<BTreeSet<_>>(), model.keys().map(String::as_str).collect());

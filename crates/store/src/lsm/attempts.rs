@@ -1,8 +1,7 @@
 //! Schedules retries of background work that failed for a reason that may be temporary.
 //!
-//! If an SST file cannot be written (no space, no file descriptors, a failed sync of the file), no
-//! data is in doubt. Its entries are still in the log, or in the input SSTs of the compaction. The
-//! store therefore continues and retries later.
+//! If an SST file cannot be written, its entries are still in the log, or in the input SSTs of the
+//! compaction. The store therefore continues and retries later.
 
 use std::time::{Duration, Instant};
 
@@ -49,8 +48,7 @@ impl Attempts {
         self.trouble = None;
     }
 
-    /// Makes the next attempt due now. Returns the number of failed attempts since the store was
-    /// opened, as the argument of [`Self::failure_since`].
+    /// Makes the next attempt due now. Returns [`Self::num_failed`].
     pub(super) fn hurry(&mut self) -> u64 {
         if let Some(trouble) = &mut self.trouble {
             trouble.due = Instant::now();

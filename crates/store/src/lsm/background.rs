@@ -23,13 +23,9 @@ impl Work {
 }
 
 impl Shared {
-    /// Records the result of an attempt at a background task, and frees the memory of dropped
+    /// Records the result of an attempt at a background task. After a failure, schedules a retry,
+    /// unless the store has failed. After a success, tries again to remove files and to load
     /// filters.
-    ///
-    /// After a success, it tries again to remove files that could not be removed before, and to
-    /// load filters that could not be loaded. After a failure, it schedules a retry, unless the
-    /// store has failed. A failed sync of the store's directory fails the store: see
-    /// [`Self::judge`].
     pub(super) fn note_attempt(&self, task: Task, result: &Result<()>) {
         self.files.reclaimer.reclaim();
         let Err(error) = result else {

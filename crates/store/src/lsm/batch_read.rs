@@ -1,11 +1,10 @@
-//! Prepares the keys of a read: computes the hash and the order prefix of one key, or of each key
-//! of a batch. Selects the keys of a batch that one SST may hold.
+//! Prepares the keys of a read, and selects the keys of a batch that one SST may hold.
 
 use crate::codec::order_prefix;
 use filterblock::{KeyHash, KeyHasher};
 
-/// The maximum number of keys of one `multi_get` that are processed together. A 32-bit mask has one
-/// bit for each key, and 32 keys are enough to hide cache misses.
+/// The maximum number of keys of one `multi_get` that are processed together, one for each bit of a
+/// 32-bit mask.
 pub(super) const BATCH: usize = 32;
 
 /// A key to read, with its order prefix and its hash.
@@ -136,8 +135,7 @@ impl<'a> Batch<'a> {
         }
         let mut gathered = Gathered { len: 0, hashes: [KeyHash::from_raw(0); BATCH], places: [0; BATCH] };
         // Write every key, but advance `len` only for a key in `mask`: the next key overwrites an
-        // unwanted one. This needs no branch. A branch on the bits of `mask` would often be
-        // mispredicted.
+        // unwanted one. A branch on the bits of `mask` would often be mispredicted.
         for (i, &hash) in (0u8..).zip(&self.hashes) {
             if let (Some(to), Some(place)) =
                 (gathered.hashes.get_mut(gathered.len), gathered.places.get_mut(gathered.len))

@@ -73,11 +73,7 @@ impl Compaction {
     }
 
     /// Returns whether the compaction can be a trivial move: its only SST changes its level without
-    /// a rewrite.
-    ///
-    /// The SST must not be in level 0, must go to the next level, and must overlap no SST of the
-    /// next level. If the compaction is bottommost, the SST must not hold tombstones, because a
-    /// rewrite can drop them.
+    /// a rewrite. A bottommost SST with tombstones is rewritten, to drop them.
     fn is_move(&self) -> bool {
         let is_free = !self.bottommost || self.upper.iter().all(|table| table.meta.num_tombstones == 0);
         self.level > 0 && self.to != self.level && self.lower.is_empty() && self.upper.len() == 1 && is_free
@@ -122,8 +118,7 @@ pub(super) fn run_compactions(shared: &Shared) {
         lock(&shared.background.picker).note_end(compaction.level, compacted.is_err());
         let result = compacted.map(drop);
         match &result {
-            // The compaction changed nothing, and sound SSTs are still usable. A retry would fail
-            // the same way.
+            // A retry would probably fail the same way.
             Err(error) if error.is_damage() || error.is_unsupported() => shared.leave_out(&compaction, error),
             result => shared.note_attempt(Task::Compaction, result),
         }
@@ -133,9 +128,9 @@ pub(super) fn run_compactions(shared: &Shared) {
     }
 }
 
-/// Waits for the next due compaction, takes the right to compact and returns the compaction. If no
-/// compaction is due, it ends the retries. The caller must create a [`Turn`], which releases the
-/// right. Returns `None` when the store closes or has failed.
+/// Waits for the next due compaction, takes the right to compact and returns the compaction. The
+/// caller must create a [`Turn`], which releases the right. Returns `None` when the store closes or
+/// has failed.
 fn next_compaction(shared: &Shared) -> Option<Compaction> {
     let mut work = lock(&shared.background.work);
     loop {
@@ -174,8 +169,7 @@ impl Shared {
 
     /// Returns the remaining time for which level 0 delays its compaction. Returns `None` if level
     /// 0 needs no compaction, if its compaction is due now, and without
-    /// [`Options::auto_compaction`]. A due compaction may still be impossible, because one of its
-    /// SSTs is left out.
+    /// [`Options::auto_compaction`].
     fn level_0_delay(&self, spare_bytes: u64) -> Option<Duration> {
         if !self.options.auto_compaction {
             return None;
@@ -212,9 +206,7 @@ impl Shared {
         picker.leaves_nothing_out() || picker.pick_level_0(&levels_of(version)).is_some()
     }
 
-    /// Returns the most urgent compaction, or `None` if none can be picked or automatic compaction
-    /// is off. A compaction of level 0 that writes at most `spare_bytes` does not wait to become
-    /// cheaper.
+    /// Returns the compaction of [`Picker::pick`], if there is one and automatic compaction is on.
     fn pick_compaction(&self, spare_bytes: u64) -> Option<Compaction> {
         if !self.options.auto_compaction {
             return None;
@@ -246,14 +238,6 @@ impl Shared {
     /// overlaps it. If level 0 overlaps the range, the call merges all of level 0, and at least
     /// into level 1. In the deepest level, it rewrites only SSTs with tombstones or outdated
     /// filters.
-    ///
-    /// Before each level, the call waits for a running compaction.
-    ///
-    /// # Errors
-    /// Returns the errors of reading the inputs, of writing the new SSTs, and of the manifest.
-    /// Returns [`Error::NoSpace`] if the result would leave no space for the log, and
-    /// [`Error::Poisoned`] after an earlier failure. Returns the errors of
-    /// [`Options::choose_filters`].
     pub(super) fn compact_range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<()> {
         for level in 0..NUM_LEVELS {
             let turn = self.begin_compaction()?;

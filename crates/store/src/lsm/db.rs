@@ -66,31 +66,20 @@ impl Db {
     /// Opens the store in a directory, or creates it there.
     ///
     /// An open flushes writes that are only in logs to SST files, and removes the leftovers of a
-    /// crash. The store keeps working in this directory until it is closed, even if the directory
-    /// is renamed. If opening an existing store fails, the store keeps all writes, and the next
-    /// open removes files that the failed one left.
+    /// crash. If opening an existing store fails, the store keeps all writes.
     ///
     /// # Errors
-    /// Errors that concern the directory:
+    /// Returns an error if a file cannot be read, is damaged or has an unsupported format.
+    /// [`Options::recovery`] may accept damage of a log. A damaged filter is an error only if
+    /// [`Options::strict_filters`] is set. Other errors are:
     ///
-    /// * [`Error::NotAStore`]: it is not empty and holds no store.
+    /// * [`Error::NotAStore`]: the directory is not empty and holds no store.
     /// * [`Error::ForeignFile`]: a file has the name of a store's file, but another program wrote
     ///   it, or its content does not show who wrote it.
     /// * [`Error::Locked`]: the store is open elsewhere, or another engine has locked the
     ///   directory.
-    /// * [`Error::Unsupported`]: a file has a newer format or an unknown feature.
-    /// * [`Error::TooLarge`]: memory is short.
     /// * An I/O error of kind `NotFound`: the manifest or an SST is missing, or there is no store
     ///   and [`Options::create_if_missing`] is not set.
-    /// * Damage of `CURRENT`, the manifest, a log or an SST: the error names the file, the field
-    ///   and the offset. A missing log counts as damage. [`Options::recovery`] may accept damage of
-    ///   a log.
-    ///
-    /// A damaged filter is an error only if [`Options::strict_filters`] is set. I/O errors pass
-    /// through.
-    ///
-    /// Errors that concern the options. Most are reported before any SST or log is read:
-    ///
     /// * [`filterblock::Error::Secret`]: [`Options::secret`] is missing or wrong.
     /// * [`filterblock::Error::Unexpected`]: [`Options::hash`] is not the store's hash kind.
     /// * [`filterblock::Error::Invalid`]: [`Options::secret`] is set, but the hash kind takes none;
@@ -119,8 +108,7 @@ impl Db {
     /// Sets the value of `key`.
     ///
     /// # Errors
-    /// Returns [`Error::KeyTooLong`] for a key over [`super::MAX_KEY_LEN_BYTES`], and the errors of
-    /// [`WriteBatch::put`] and [`Db::write`].
+    /// Returns the errors of [`WriteBatch::put`] and [`Db::write`].
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.put(key, value)?;
@@ -130,8 +118,7 @@ impl Db {
     /// Deletes `key`, whether or not it exists.
     ///
     /// # Errors
-    /// Returns [`Error::KeyTooLong`] for a key over [`super::MAX_KEY_LEN_BYTES`], and the errors of
-    /// [`Db::write`].
+    /// Returns the errors of [`WriteBatch::delete`] and [`Db::write`].
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.delete(key)?;
@@ -144,10 +131,9 @@ impl Db {
     ///
     /// # Errors
     /// Returns I/O errors of the log. The store then refuses writes with [`Error::Poisoned`] until
-    /// it is reopened. It does the same after other failures that make writes unsafe: for example,
-    /// a failed change of the manifest or a failed sync of the directory. After reopening, reads
-    /// show whether the failed write was kept. Returns [`Error::OutOfNumbers`] if the last sequence
-    /// number or file number is 2^62 (about 4.6 * 10^18) or more.
+    /// it is reopened, as after every failure that makes writes unsafe. After reopening, reads show
+    /// whether the failed write was kept. Returns [`Error::OutOfNumbers`] if the store runs out of
+    /// sequence numbers or file numbers.
     ///
     /// These errors may be temporary, and nothing was written:
     ///
@@ -171,9 +157,8 @@ impl Db {
     /// Returns the value of `key`, or `None` if `key` does not exist.
     ///
     /// # Errors
-    /// Returns an error if a data or index block that must be read is damaged or unsupported. With
-    /// [`Options::strict_filters`], returns an error if the filter of an SST that must be searched
-    /// is damaged. Returns [`Error::TooLarge`] if memory is short. I/O errors pass through.
+    /// Returns an error if a block that must be read is damaged or cannot be read. With
+    /// [`Options::strict_filters`], a damaged filter that must be asked is also an error.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (state, sequence) = self.shared.reading.state.moment();
         self.shared.get(&state, key, sequence)
@@ -281,20 +266,13 @@ impl Db {
     /// the merged SSTs.
     ///
     /// If the policies choose a filter, the call also rebuilds SSTs of the range that have no
-    /// filter or an outdated one. It leaves an SST as it is if a deeper level overlaps the SST
-    /// outside the range. A filter is outdated if the policies would now choose one
-    ///
-    /// * with over 25 % more bits per key, or with so few that the present filter has over 1 %
-    ///   more;
-    /// * of another kind, or with prefixes that the present filter lacks;
-    /// * with another range filter or without one, if [`Options::range_filter`] is set;
-    /// * with another range filter as the only filter.
+    /// filter or an outdated one. For example, a filter is outdated if the policies would now
+    /// choose another kind, or over 25 % more bits per key. The call leaves an SST as it is if a
+    /// deeper level overlaps the SST outside the range.
     ///
     /// # Errors
-    /// Returns the errors of [`Db::flush`], of reading and writing SSTs, and of the manifest.
-    /// Returns [`Error::NoSpace`] if the result would leave no space for the log. Returns
-    /// [`filterblock::Error::Invalid`] if the policy in [`Options::range_filter`] chooses a kind
-    /// that is no range filter.
+    /// Returns [`Error::NoSpace`] if the result would leave no space for the log, and the errors of
+    /// [`Db::flush`]. Errors of SSTs, of the manifest and of the policies pass through.
     pub fn compact_range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<()> {
         let (from, to) = (range.start_bound().cloned(), range.end_bound().cloned());
         match self.flush() {
@@ -311,8 +289,7 @@ impl Db {
     /// Waits until no immutable memtable waits for its flush, and no compaction is due or running.
     /// It does not flush the current memtable. Retries that wait begin at once. During this call,
     /// automatic compaction ([`Options::auto_compaction`]) merges level 0 as soon as level 0 has
-    /// [`Options::l0_compaction_trigger`] SSTs. Outside this call, the store may delay this merge
-    /// to write fewer bytes.
+    /// [`Options::l0_compaction_trigger`] SSTs.
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after an earlier failure. Returns [`Error::BackgroundFails`] if
@@ -344,16 +321,14 @@ impl Db {
     /// first flushes the memtables. Then it links the SSTs, or copies them if hard links are not
     /// possible.
     ///
-    /// The copy keeps the store's id, its hash seed and the numbers of its SSTs, because the SST
-    /// files depend on them. For its new files, the copy adds a random offset below 2^40 to the
-    /// store's next file number. So a new file of one store is almost never taken for a file of the
-    /// other.
+    /// The copy keeps the store's id and hash seed. The numbers of its new files have a random
+    /// offset, so a new file of one store is almost never taken for a file of the other.
     ///
     /// # Errors
     /// Returns [`Error::NotAStore`] if `dir` holds any file except `LOCK`, and [`Error::Locked`] if
     /// another handle holds this lock. Returns [`Error::OutOfNumbers`] as [`Db::write`] does, and
     /// the errors of [`Db::flush`]. I/O errors pass through. A failed checkpoint never opens as a
-    /// store that lacks a part of the content, because `CURRENT` is written last.
+    /// store that lacks a part of the content.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         let dir = dir.as_ref();
         let (source, outside) = (self.shared.options.storage.as_ref(), self.shared.files.outside.as_ref());
@@ -387,8 +362,7 @@ impl Db {
         }
         storage.sync_dir(dir)?;
         // The logs are not copied, because the flush has written their content to SSTs. A random
-        // offset of 40 bits almost always exceeds the number of files that a store creates. It is
-        // far below the limit of file numbers.
+        // offset of 40 bits almost always exceeds the number of files that a store creates.
         state.log_number = 0;
         state.next_file_number = state.next_file_number.saturating_add(open::random_u64()? >> 24);
         Manifest::create(storage, dir, state.next_file_number, &state.snapshot()).map(drop)

@@ -1,5 +1,4 @@
-//! Compares docs/STORE_FORMAT.md with the code: the directory, the limits, logs, write batches and
-//! manifests. The tests in tests/sst compare SST files.
+//! Compares docs/STORE_FORMAT.md with the code, except for SST files.
 
 use std::path::Path;
 

@@ -78,9 +78,6 @@ pub(super) fn run_log_flushes(shared: &Shared) {
 
 impl Shared {
     /// Writes the memtables to SST files and waits for the result.
-    ///
-    /// # Errors
-    /// Returns the errors of [`super::Db::flush`].
     pub(super) fn flush(&self) -> Result<()> {
         self.background.check_writable()?;
         let max_immutable = self.options.max_immutable_memtables.max(1);
@@ -102,11 +99,7 @@ impl Shared {
     }
 
     /// Makes the next attempt at a flush due now. Then waits until `is_reached` returns `true` for
-    /// the state, or until a flush fails.
-    ///
-    /// # Errors
-    /// Returns [`Error::BackgroundFails`] if a flush fails during this call, and
-    /// [`Error::Poisoned`] after a failure that makes writes unsafe.
+    /// the state. Returns an error if a flush fails during this call, or if the store has failed.
     pub(super) fn wait_for_flushes(&self, is_reached: impl Fn(&ReadState) -> bool) -> Result<()> {
         let num_failed = self.background.hurry(Task::Flush);
         let mut work = lock(&self.background.work);
@@ -131,11 +124,6 @@ impl Shared {
         }
     }
 
-    /// Returns the options for writing a new SST.
-    ///
-    /// # Errors
-    /// Returns [`filterblock::Error::Invalid`] if the policy for range filters chose a kind that is
-    /// no range filter.
     pub(super) fn table_options(&self, number: u64, shape: &TableShape, sequences: (u64, u64)) -> Result<TableOptions> {
         let filters = self.options.choose_filters(shape)?;
         Ok(TableOptions {
@@ -153,10 +141,6 @@ impl Shared {
     }
 
     /// Writes the newest version of each key of a memtable to a new SST file.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::write_level_0`], and [`Error::NoSpace`] if the SST would leave
-    /// no space for the log.
     fn write_memtable(&self, memtable: &Memtable) -> Result<Arc<StoredTable>> {
         let allowance = self.table_allowance();
         self.write_level_0(memtable.num_entries(), memtable.sequences(), true, &[], |writer| {
@@ -170,10 +154,6 @@ impl Shared {
     /// Writes a new SST file for level 0 with at most `num_keys` keys, which `add_all` adds.
     /// `others` are the SSTs that will be installed together with the new SST. Without
     /// `with_filter`, the new SST gets no filter.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::table_options`], of [`Self::make_table`], of the writer, of
-    /// `add_all` and of opening the file.
     pub(super) fn write_level_0(
         &self,
         num_keys: u64,
@@ -208,9 +188,8 @@ impl Shared {
     /// that a task that fails repeatedly does not fill the disk.
     ///
     /// # Errors
-    /// Returns the error of `make`, and errors of the storage. Returns an I/O error of kind
-    /// `AlreadyExists` if a file already has the SST's name. After an error of this kind, no file
-    /// is removed.
+    /// Returns an I/O error of kind `AlreadyExists` if a file already has the SST's name. After an
+    /// error of this kind, no file is removed.
     pub(super) fn make_table<T>(&self, number: u64, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let name = table_name(number);
         let path = self.identity.dir.join(&name);

@@ -135,18 +135,14 @@ impl LogWriter {
     /// Appends one record whose payload is the concatenation of `parts`. Until [`Self::flush`], the
     /// record may be only in the memory of the process.
     ///
-    /// `sequence` is the sequence number of the record's first write. Sequence numbers have no
-    /// gaps: `sequence` must be one more than the number of the last write in the record before.
-    /// This function checks only the lower bounds listed below. The reader detects gaps.
+    /// `sequence` is the sequence number of the record's first write. It must be one more than the
+    /// number of the last write in the record before. The reader detects gaps, this function does
+    /// not.
     ///
     /// # Errors
-    /// Returns [`Error::InvalidArgument`], before anything is written, for:
-    ///
-    /// * an empty payload, or a payload of 4 GiB or more;
-    /// * a `sequence` that is not above that of the record before;
-    /// * a `sequence` below the log's first sequence number.
-    ///
-    /// Returns [`Error::Poisoned`] after an earlier failure. Errors of the storage pass through.
+    /// Returns [`Error::InvalidArgument`], before anything is written, for an empty payload, for a
+    /// payload of 4 GiB or more, and for a `sequence` that is too small. Returns
+    /// [`Error::Poisoned`] after an earlier failure. Errors of the storage pass through.
     pub fn append(&mut self, sequence: u64, parts: &[&[u8]]) -> Result<()> {
         self.check_usable()?;
         let invalid = |what, reason: &str| Err(Error::InvalidArgument { what, reason: reason.to_owned() });

@@ -70,8 +70,7 @@ pub struct LogRecord<'a> {
 pub struct LogEnd {
     /// The offset where the torn tail begins. Without a torn tail, this is the length of the file.
     pub valid_len_bytes: u64,
-    /// The length of the torn tail: the bytes from `valid_len_bytes` to the end of the file. The
-    /// reader did not accept these bytes.
+    /// The length of the torn tail: the bytes from `valid_len_bytes` to the end of the file.
     pub torn_tail_bytes: u64,
     /// Whether the tail seems to lack bytes at its end, or whole sectors: see [`LogTail::is_cut`].
     pub is_tail_cut: bool,
@@ -117,10 +116,9 @@ pub struct LogTail {
     /// written.
     ///
     /// `true` means that a crash probably interrupted a write that was not synced. `false` means
-    /// that no bytes seem to be missing, but the tail is not a sound record. Then either a crash
-    /// interrupted the device in a write, or a synced write is damaged. The file does not
-    /// distinguish these two cases, because only the next record would say what was synced. The
-    /// file also does not show whether a crash removed whole records.
+    /// that either a crash interrupted the device in a write, or a synced write is damaged. The
+    /// file does not distinguish these two cases. It also does not show whether a crash removed
+    /// whole records.
     pub is_cut: bool,
 }
 
@@ -143,10 +141,9 @@ impl fmt::Display for LogTail {
 /// the sequence number that the next record must have.
 ///
 /// # Errors
-/// Under [`LogRecovery::Strict`], damage that no crash explains returns [`Error::ChecksumMismatch`]
-/// or [`Error::Corrupt`] with the file and the offset. A sound header with an identity other than
-/// `id` returns [`Error::Corrupt`] with `FileNumber`, `StoreId` or `Magic`. Another format version
-/// returns [`Error::Unsupported`]. Errors of `visit` and of the storage pass through.
+/// Returns an error for a sound header of another log or format version. Under
+/// [`LogRecovery::Strict`], returns an error for damage that no crash explains. Errors of `visit`
+/// and of the storage pass through.
 pub fn read_log(
     storage: &dyn Storage,
     path: &Path,

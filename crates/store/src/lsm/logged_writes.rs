@@ -100,9 +100,6 @@ impl<'a> LoggedWrites<'a> {
     /// Passes the newest write of each key to `visit`, in key order. The memory for sorting holds
     /// the positions of `max_places` writes; a number below 2 counts as 2. Each pass over the log,
     /// except the last, visits at least `max_places / 2` keys.
-    ///
-    /// # Errors
-    /// Returns the first error of `visit`.
     pub(super) fn for_each_newest(
         &self,
         max_places: usize,
@@ -232,8 +229,7 @@ mod tests {
     }
 
     /// Collects the writes from sequence number `known` on, without the records for which
-    /// `is_sound` returns `false`. Its argument is the position of the record, counted from 1.
-    /// Checks the results of [`LoggedWrites::add`].
+    /// `is_sound` returns `false`. `is_sound` gets the position of a record, counted from 1.
     fn collected<'a>(log: &'a [u8], known: u64, is_sound: impl Fn(u64) -> bool) -> LoggedWrites<'a> {
         let mut writes = LoggedWrites::of(log);
         let mut nth = 0;

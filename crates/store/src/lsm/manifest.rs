@@ -29,8 +29,8 @@ pub struct Manifest {
     may_be_in_force: bool,
 }
 
-/// The length in bytes up to which a manifest is never replaced. An open store replaces a longer
-/// manifest if the manifest is also more than twice as long as after its first edit.
+/// An open store replaces a manifest that is longer than this number of bytes, if the manifest is
+/// also more than twice as long as after its first edit.
 const LIMIT_BYTES: u64 = 1 << 20;
 
 /// The content of a manifest.
@@ -55,8 +55,7 @@ impl Manifest {
     /// # Errors
     /// Returns the errors of [`Self::append`] and of the storage, for example if a manifest with
     /// this number exists. After an error, either the previous manifest, if any, or this one is in
-    /// force: the next open reads `CURRENT` to find out. If the new manifest is certainly not in
-    /// force, its file is removed if the storage allows it.
+    /// force.
     pub fn create(storage: &dyn Storage, dir: &Path, number: u64, snapshot: &VersionEdit) -> Result<Self> {
         let mut manifest = Self::planned(number);
         manifest.begin(storage, dir, snapshot)?;
@@ -69,9 +68,6 @@ impl Manifest {
     }
 
     /// Creates the file of a planned manifest and puts it in force, as [`Self::create`] does.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::create`].
     pub(super) fn begin(&mut self, storage: &dyn Storage, dir: &Path, snapshot: &VersionEdit) -> Result<()> {
         self.prepare(storage, dir, snapshot)?;
         self.put_in_force(storage, dir)
@@ -80,10 +76,8 @@ impl Manifest {
     /// Writes a planned manifest that begins with `snapshot`, and the temporary file that will
     /// become `CURRENT`. Both are durable on return.
     ///
-    /// # Errors
-    /// Returns the errors of [`Self::append`] and of the storage, for example if a manifest with
-    /// this number exists. After an error, the previous manifest stays in force. The files that
-    /// this call created are removed if the storage allows it.
+    /// After an error, the previous manifest stays in force. The files that this call created are
+    /// removed if the storage allows it.
     pub(super) fn prepare(&mut self, storage: &dyn Storage, dir: &Path, snapshot: &VersionEdit) -> Result<()> {
         let name = manifest_name(self.number);
         let path = dir.join(&name);
@@ -98,12 +92,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Makes `CURRENT` name the prepared manifest.
-    ///
-    /// # Errors
-    /// Returns errors of the storage. After an error, either the previous or the prepared manifest
-    /// is in force. If nothing was renamed, the files of the prepared manifest are removed if the
-    /// storage allows it.
+    /// Makes `CURRENT` name the prepared manifest. After an error, either the previous or the
+    /// prepared manifest is in force.
     pub(super) fn put_in_force(&mut self, storage: &dyn Storage, dir: &Path) -> Result<()> {
         let temporary = dir.join(CURRENT_TEMPORARY);
         self.may_be_in_force = true;
@@ -129,24 +119,18 @@ impl Manifest {
         self.may_be_in_force
     }
 
-    /// Reads the manifest in force. `files` may hold the numbers of all existing SST files. The
-    /// reader then keeps only the number of an SST whose file is missing, not its metadata. This
-    /// bounds the memory: later edits remove most of these SSTs, and a hostile manifest can name an
-    /// SST in about ten bytes.
+    /// Reads the manifest in force. `files` may hold the numbers of all existing SST files. To save
+    /// memory, the reader then keeps only the number of an SST whose file is missing, not its
+    /// metadata.
     ///
     /// # Errors
-    /// Returns an I/O error of kind `NotFound` with the path if `CURRENT` or the manifest is
-    /// missing. Damage of either file is an error with file, field and offset; a torn tail after
-    /// the first edit is not an error. Returns [`Error::Unsupported`] for a newer format. Other
-    /// errors of the storage pass through.
+    /// Returns an error if `CURRENT` or the manifest is missing, is damaged or has a newer format.
+    /// A torn tail after the first edit is not an error.
     pub fn recover(storage: &dyn Storage, dir: &Path, files: Option<&BTreeSet<u64>>) -> Result<RecoveredManifest> {
         Self::read(storage, dir, read_current(storage, dir)?, files)
     }
 
-    /// Reads the manifest with this number.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::recover`].
+    /// Reads the manifest with this number, as [`Self::recover`] does.
     pub(crate) fn read(
         storage: &dyn Storage,
         dir: &Path,
@@ -175,8 +159,7 @@ impl Manifest {
     /// # Errors
     /// Returns [`Error::InvalidArgument`] for an edit without changes, and for one whose encoding
     /// has 4 GiB or more. Errors of the storage pass through: the edit may then be in the file or
-    /// not, and every later call returns [`Error::Poisoned`]. Without a file, the call returns this
-    /// error, too.
+    /// not, and every later call returns [`Error::Poisoned`].
     pub fn append(&mut self, edit: &VersionEdit) -> Result<()> {
         let Some(log) = &mut self.log else {
             return Err(Error::Poisoned { reason: "the manifest file was not created".to_owned() });
@@ -271,8 +254,8 @@ pub(crate) fn log_id(number: u64) -> LogId {
     LogId { kind: LogKind::Manifest, store_id: [0; 16], number }
 }
 
-/// Removes the files of a manifest that is certainly not in force. It ignores errors: the caller
-/// already reports one, and the next open removes the files that stay.
+/// Removes the files of a manifest that is certainly not in force. It ignores errors: the next open
+/// removes the files that stay.
 fn clean(storage: &dyn Storage, dir: &Path, path: &Path) {
     let _ = storage.remove(&dir.join(CURRENT_TEMPORARY));
     let _ = storage.remove(path);

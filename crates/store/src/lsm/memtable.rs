@@ -164,9 +164,6 @@ impl Memtable {
     }
 
     /// Passes the newest version of each key to `visit`, in key order.
-    ///
-    /// # Errors
-    /// Returns the first error of `visit`.
     pub(super) fn for_each_newest(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<()>) -> Result<()> {
         let mut last: Option<&[u8]> = None;
         let mut node = self.list.first();

@@ -1,5 +1,5 @@
 //! Tests stores whose file numbers or sequence numbers are close to the limit, and logs that go
-//! beyond it. Acknowledged writes must survive the next open.
+//! beyond it.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::path::Path;

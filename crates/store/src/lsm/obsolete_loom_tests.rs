@@ -1,5 +1,4 @@
-//! Loom tests for the file of an SST that a compaction replaced. They interleave the last readers
-//! of the file with the compaction and, in one test, with the close of the store.
+//! Loom tests for the removal of an SST file that a compaction replaced.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

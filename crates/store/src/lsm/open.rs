@@ -32,9 +32,6 @@ use filterblock::{HashKind, HashSeed, KeyHasher, PrefixExtractor, Reclaimer};
 
 /// Opens or creates the store in `dir`. Returns the store and a guard. Dropping the guard releases
 /// the store's lock.
-///
-/// # Errors
-/// Returns the errors of [`super::Db::open`].
 pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn Send + Sync>)> {
     options.check()?;
     if !check_dir(options.storage.as_ref(), dir, options.create_if_missing)? {
@@ -57,10 +54,6 @@ pub(crate) fn named(path: &Path) -> &Path {
 
 /// Returns whether the directory holds a store. Refuses a directory of another program, so that no
 /// lock file is created in it.
-///
-/// # Errors
-/// Returns [`Error::ForeignFile`] or an I/O error, and the errors of [`check_may_create`] if there
-/// is no store.
 fn check_dir(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Result<bool> {
     let is_there = storage.exists(&dir.join(CURRENT))?;
     if is_there {
@@ -73,11 +66,6 @@ fn check_dir(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Resu
 
 /// Returns options whose storage holds the directory open, and the original storage. If the
 /// original storage never needs to hold a directory open, both storages are the same.
-///
-/// # Errors
-/// Returns an I/O error if the storage cannot open the directory, for example because it is
-/// missing. Returns [`filterblock::Error::Invalid`] if the policy for range filters chooses a kind
-/// that is no range filter.
 pub(crate) fn hold(dir: &Path, options: Options) -> Result<(Options, Arc<dyn Storage>)> {
     options.check()?;
     let outside = Arc::clone(&options.storage);
@@ -91,9 +79,6 @@ pub(crate) fn hold(dir: &Path, options: Options) -> Result<(Options, Arc<dyn Sto
 /// In an existing store, this function creates no file before it has read and checked the manifest,
 /// the SSTs and the logs. After a later failure it tries to remove the new files again, unless the
 /// new manifest may be in force.
-///
-/// # Errors
-/// Returns the errors of [`open`], except [`Error::Locked`].
 pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage>) -> Result<Arc<Shared>> {
     let reports = Reports::default();
     let found = if options.storage.exists(&dir.join(CURRENT))? {
@@ -155,11 +140,6 @@ fn is_refused(error: &Error) -> bool {
 
 /// Checks that a store may be created in `dir`, which has no `CURRENT`: the options allow it, and
 /// the directory is missing or holds nothing but leftovers of an interrupted creation.
-///
-/// # Errors
-/// Returns [`Error::NotAStore`] or [`Error::ForeignFile`] for a directory with other files.
-/// Otherwise returns an I/O error of kind `NotFound` if `create_if_missing` is not set. Errors of
-/// the storage pass through.
 fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Result<()> {
     let missing = || {
         let reason = "there is no store here; set create_if_missing to create one";
@@ -181,8 +161,7 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
     if create_if_missing { Ok(()) } else { Err(missing()) }
 }
 
-/// Draws 64 bits of entropy from the operating system. Earlier draws do not help an attacker to
-/// guess the bits.
+/// Draws 64 bits of entropy from the operating system.
 pub(crate) fn random_u64() -> Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(std::io::Error::from)?;

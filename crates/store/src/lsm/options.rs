@@ -93,14 +93,13 @@ impl fmt::Display for PrefixChoice {
 /// A store takes memory mainly:
 ///
 /// * for memtables: usually at most `2 * (max_immutable_memtables + 2) * write_buffer_bytes`, 192
-///   MiB by default. A store reaches this limit only while writes come faster than flushes.
+///   MiB by default.
 /// * for filters: by default 16 bits per key in level 0, 8.1 in bottommost SSTs of deeper levels,
 ///   and 10 in all other SSTs.
 /// * for the index of each SST in use: a key and about 20 bytes for each data block.
 /// * for the block cache: `block_cache_bytes`.
-/// * while it compacts: the filter and the index of one SST of `table_size_bytes`, and 16 bytes per
-///   key of this SST. Each input run takes about 64 KiB. A range filter takes 10 more bytes per
-///   key, and the bytes in which the key differs from the key before it.
+/// * while it compacts: the filter and the index of one SST of `table_size_bytes`, and about 16
+///   bytes per key of this SST. A range filter takes over 10 more bytes per key.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The storage that holds the files.
@@ -117,15 +116,14 @@ pub struct Options {
     /// range filter beside their filter; scans still ask the existing range filters. The choice is
     /// ignored for an SST whose [`Options::filter`] is itself a range filter.
     ///
-    /// A short scan usually finds its keys in the bottommost level, which holds most keys, and none
-    /// in the levels above. So a policy may choose range filters only above the bottommost level
-    /// ([`filterblock::AboveBottom`]). It saves most needless reads of such scans, for about a
-    /// tenth of the memory. Range filters everywhere pay off if many scans find nothing at all.
+    /// A short scan usually finds its keys in the bottommost level, which holds most keys. To save
+    /// memory, a policy may therefore choose range filters only above that level
+    /// ([`filterblock::AboveBottom`]). Range filters everywhere pay off if many scans find nothing
+    /// at all.
     pub range_filter: Option<Arc<dyn FilterPolicy>>,
     /// The prefixes that the filters hold beside the keys. Scans within one prefix then skip the
-    /// SSTs whose filters deny the prefix. If the filter does not deny the key of a get, the get
-    /// asks for the prefixes of the key, too. Each distinct prefix takes as much space in a filter
-    /// as a key.
+    /// SSTs whose filters deny the prefix. Each distinct prefix takes as much space in a filter as
+    /// a key.
     pub prefix_extractor: PrefixChoice,
     /// Whether reads query the filters.
     pub filter_use: FilterUse,
@@ -151,12 +149,10 @@ pub struct Options {
     pub table_size_bytes: u64,
     /// The space to keep free on the disk, so that a full store can be emptied. Puts are refused
     /// ([`crate::Error::NoSpace`]) while the free space is below this reserve plus the space for
-    /// the batch and the writes in memory. Deletions still work.
+    /// the batch and the writes in memory. Deletions are not refused.
     ///
-    /// `None` keeps enough for a manifest and the largest merge. That merge takes all of levels 0
-    /// and 1, or about `table_size_bytes * (level_size_ratio + 3)` if a deeper merge takes more.
-    /// Without `auto_compaction`, `None` keeps only the space for a manifest. 0 keeps nothing and
-    /// never checks the free space.
+    /// `None` keeps about the space for a manifest and, with `auto_compaction`, for the largest
+    /// background merge. 0 keeps nothing and never checks the free space.
     pub reserve_bytes: Option<u64>,
     /// Whether to compact in the background. Without it, writers never wait for compaction. If a
     /// background compaction finds a damaged SST, the store reports the damage. Background
@@ -164,16 +160,13 @@ pub struct Options {
     /// the store is reopened.
     pub auto_compaction: bool,
     /// The number of SSTs in level 0 that starts a compaction; 0 counts as 1. Under a fast load,
-    /// compactions of level 0 wait: level 0 first grows to the size of level 1, to
-    /// [`Options::level_base_bytes`], or to three quarters of [`Options::l0_stall_trigger`], unless
-    /// it has waited long enough before.
+    /// the compaction may wait until level 0 has more SSTs, so that compactions write fewer bytes.
     pub l0_compaction_trigger: usize,
     /// The number of SSTs in level 0 from which writers wait. A number below
     /// `l0_compaction_trigger` counts as that trigger.
     ///
-    /// From three quarters of this number on, writers wait for 0.25 ms per 64 KiB of writes, or per
-    /// batch if it is longer. Each further SST doubles this wait, up to 32 ms. The slowdown never
-    /// begins below `l0_compaction_trigger`.
+    /// From three quarters of this number on, but never below `l0_compaction_trigger`, writers are
+    /// slowed down by waits of up to 32 ms each.
     ///
     /// Writers do not wait for level 0 without `auto_compaction`, while compactions fail, or if a
     /// damaged SST keeps level 0 from being compacted.
@@ -215,21 +208,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// Asks the policies for the filters of a new SST.
-    ///
-    /// # Errors
-    /// Returns [`filterblock::Error::Invalid`] if the policy for range filters chose a kind that is
-    /// no range filter.
+    /// Asks the policies for the filters of a new SST. Returns an error if the policy for range
+    /// filters chooses a kind that is no range filter.
     pub(crate) fn choose_filters(&self, shape: &TableShape) -> Result<FilterSpecs> {
         let choose = |policy: &Option<Arc<dyn FilterPolicy>>| policy.as_ref().and_then(|policy| policy.choose(shape));
         FilterSpecs::of(choose(&self.filter), choose(&self.range_filter))
     }
 
-    /// Checks the policy for range filters, before the store is opened.
-    ///
-    /// # Errors
-    /// Returns [`filterblock::Error::Invalid`] if the policy chooses a kind that is no range
-    /// filter, for a flush or for the bottommost level.
+    /// Checks that the policy for range filters chooses no other kind for a flush or for the
+    /// bottommost level.
     pub(super) fn check(&self) -> Result<()> {
         let Some(policy) = &self.range_filter else { return Ok(()) };
         let shapes = [TableShape::new(1, 0, false), TableShape::new(1, 1, true)];

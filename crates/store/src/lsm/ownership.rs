@@ -74,8 +74,7 @@ pub(crate) struct Ownership {
 }
 
 impl Ownership {
-    /// Judges every file of `dir` that has the name of a store's file. It changes nothing. It reads
-    /// the lock file only if all other files are blank.
+    /// Judges every file of `dir` that has the name of a store's file.
     ///
     /// # Errors
     /// Returns I/O errors, for example for a file that cannot be read. A file that disappears
@@ -118,9 +117,6 @@ impl Ownership {
     /// Refuses a directory whose `CURRENT` or `CURRENT.tmp` another program certainly wrote. Also
     /// refuses a directory whose files have names of a store's files, if none of them certainly
     /// belongs to a store. A directory without such files passes, even with an empty lock file.
-    ///
-    /// # Errors
-    /// Returns [`Error::ForeignFile`] for one of these files.
     pub(crate) fn require_store(&self, dir: &Path) -> Result<()> {
         // The store's new manifest would replace both files.
         let is_current = |(name, _): &&(String, &str)| [CURRENT, CURRENT_TEMPORARY].contains(&name.as_str());
@@ -136,9 +132,6 @@ impl Ownership {
 
     /// Refuses a directory with any judged file that belongs neither to a store nor to a store's
     /// interrupted creation.
-    ///
-    /// # Errors
-    /// Returns [`Error::ForeignFile`].
     pub(super) fn require_nothing_foreign(&self, dir: &Path) -> Result<()> {
         let first = self.others.first().or(self.unknown.as_ref());
         first.map_or(Ok(()), |(name, what)| Err(foreign(dir, name, what)))
@@ -155,9 +148,6 @@ fn foreign(dir: &Path, name: &str, what: &'static str) -> Error {
 
 /// Refuses a `CURRENT` or `CURRENT.tmp` that another program certainly wrote, and an invalid
 /// `CURRENT` in a directory without files of a store. A damaged `CURRENT` of a store passes.
-///
-/// # Errors
-/// Returns [`Error::ForeignFile`] or an I/O error.
 pub(super) fn check_current(storage: &dyn Storage, dir: &Path) -> Result<()> {
     match read_current(storage, dir) {
         Err(error) if error.is_damage() => return Ownership::judge(storage, dir)?.require_store(dir),
@@ -177,9 +167,6 @@ pub(super) fn check_current(storage: &dyn Storage, dir: &Path) -> Result<()> {
 /// Returns the reason to keep an unneeded file: another program wrote it, or its content does not
 /// show which program wrote it. Returns `None` if the file may be removed: it belongs to a store,
 /// is blank, or is a temporary file of unknown origin.
-///
-/// # Errors
-/// Returns I/O errors.
 pub(crate) fn reason_to_keep(storage: &dyn Storage, path: &Path, file: FileName) -> Result<Option<&'static str>> {
     Ok(match owner_of(storage, path, file)? {
         Owner::Store | Owner::Blank => None,
@@ -190,9 +177,6 @@ pub(crate) fn reason_to_keep(storage: &dyn Storage, path: &Path, file: FileName)
 }
 
 /// Returns whether another program certainly wrote a file.
-///
-/// # Errors
-/// Returns I/O errors.
 pub(super) fn is_of_others(storage: &dyn Storage, path: &Path, file: FileName) -> Result<bool> {
     Ok(matches!(owner_of(storage, path, file)?, Owner::Other(_)))
 }

@@ -30,17 +30,11 @@ pub(crate) struct Recovered(Arc<Shared>);
 
 impl Recovered {
     /// Opens the store. The caller has the store's lock and passes the results of [`hold`].
-    ///
-    /// # Errors
-    /// Returns the errors of [`super::Db::open`].
     pub(crate) fn open(dir: &Path, options: Options, outside: Arc<dyn Storage>) -> Result<Self> {
         super::open::open_locked(dir, options, outside).map(Self)
     }
 
     /// Returns the newest value of a key.
-    ///
-    /// # Errors
-    /// Returns the errors of [`super::Db::get`].
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (state, sequence) = self.0.reading.state.moment();
         self.0.get(&state, key, sequence)

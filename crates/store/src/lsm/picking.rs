@@ -157,8 +157,7 @@ pub(super) struct RangePicks {
 /// * In level 0, if any SST overlaps the range, one pick merges all SSTs of the level into level 1.
 /// * In another level, if a deeper level overlaps the range, too, one pick merges the SSTs into the
 ///   next level.
-/// * Otherwise each bottommost SST gets a pick that rewrites it in place. The caller drops the
-///   picks that are not worth a rewrite.
+/// * Otherwise each bottommost SST gets a pick that rewrites it in place.
 pub(super) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, to: Bound<&[u8]>) -> RangePicks {
     let within = |level: usize| levels.tables(level).iter().copied().filter(|table| table.is_within(from, to));
     let goes_on = (level + 1..NUM_LEVELS).any(|below| within(below).next().is_some());
@@ -271,13 +270,12 @@ impl Picker {
         Pick::down(levels, 0, levels.tables(0)).filter(|pick| self.is_left_in(pick))
     }
 
-    /// Returns the levels that need a compaction, the most urgent first. If the last compaction
-    /// failed, its level comes last: compactions of the other levels may need less space, or may
-    /// release space.
+    /// Returns the levels that need a compaction, the largest ratio of size to limit first. If the
+    /// last compaction failed, its level comes last: compactions of the other levels may need less
+    /// space, or may release space.
     ///
-    /// The most urgent level exceeds its limit by the largest factor. A fixed order could starve
-    /// level 1: under a lasting load, level 0 may be due again after each of its merges, and each
-    /// merge may rewrite all of level 1.
+    /// We rejected a fixed order from level 0 on: under a lasting load, level 0 may be due after
+    /// each of its merges. Level 1 would then starve.
     fn due_levels(&self, levels: &Levels<'_>, spare_bytes: u64) -> Vec<usize> {
         let excess_of_level_0 = self.is_level_0_due(levels, spare_bytes).then(|| self.excess_of_level_0(levels));
         let mut due: Vec<(f64, usize)> = excess_of_level_0.map(|excess| (excess, 0)).into_iter().collect();
@@ -300,15 +298,14 @@ impl Picker {
         by_bytes.max(levels.tables(0).len() as f64 / self.limits.l0_limit.max(1) as f64)
     }
 
-    /// Returns whether level 0 needs a compaction. It needs one if it has at least `l0_trigger`
-    /// SSTs, and if one of these conditions holds:
+    /// Returns whether level 0 needs a compaction. It needs one if it has an SST and at least
+    /// `l0_trigger` SSTs, and if one of these conditions holds:
     ///
     /// * It has at least as many bytes as level 1, so the merge writes at most two bytes per byte
     ///   of level 0.
     /// * It has at least `base_bytes` bytes, the maximum size of level 1.
-    /// * The merge writes at most `spare_bytes`. So a store that is small, or whose level 0 has
-    ///   waited long, keeps few runs.
-    /// * It has at least `l0_limit` SSTs, so writers will soon have to wait.
+    /// * The merge writes at most `spare_bytes`.
+    /// * It has at least `l0_limit` SSTs.
     fn is_level_0_due(&self, levels: &Levels<'_>, spare_bytes: u64) -> bool {
         let num_tables = levels.tables(0).len();
         num_tables >= self.limits.l0_trigger.max(1)
@@ -317,9 +314,8 @@ impl Picker {
                 || num_tables >= self.limits.l0_limit)
     }
 
-    /// Returns an upper bound on the bytes that the compaction of level 0 would write, or `None` if
-    /// level 0 does not wait. Level 0 waits if its compaction is not due, but would be due with a
-    /// larger `spare_bytes`.
+    /// Returns the total bytes of levels 0 and 1, or `None` if level 0 does not wait. Level 0 waits
+    /// if its compaction is not due, but would be due with a larger `spare_bytes`.
     pub(super) fn waits_for(&self, levels: &Levels<'_>, spare_bytes: u64) -> Option<u64> {
         let waits = !self.is_level_0_due(levels, spare_bytes) && self.is_level_0_due(levels, u64::MAX);
         waits.then(|| merge_bytes(levels))
@@ -357,8 +353,8 @@ impl Picker {
         self.left_out.extend(numbers);
     }
 
-    /// Records that a compaction of a level begins, and that its last SST ends with the key
-    /// `largest`.
+    /// Records that a compaction of a level begins. The next compaction of this level continues
+    /// after the key `largest`.
     pub(super) fn note_begin(&mut self, level: usize, largest: &[u8]) {
         if let Some(cursor) = self.cursors.get_mut(level) {
             cursor.clear();

@@ -1,6 +1,4 @@
-//! Tests picking under a load: simulates flushes and compactions of a store without files.
-//!
-//! Keys are spread evenly, so an SST is a range of keys and a number of bytes.
+//! Tests picking under a simulated load of flushes and compactions.
 
 use super::*;
 use crate::lsm::version_edit::TableMeta;
@@ -49,8 +47,8 @@ impl Load {
         TableMeta { number: self.next_number, smallest, largest, len_bytes, ..TableMeta::default() }
     }
 
-    /// Flushes `num_flushes` memtables. Compactions may write `speed` times as many bytes as
-    /// flushes in the same time. Panics if writers wait for a compaction that is not due.
+    /// Flushes `num_flushes` memtables. Per flush or wait, compactions may write about `speed`
+    /// times the bytes of a flush. Panics if writers wait for a compaction that is not due.
     fn run(&mut self, num_flushes: u64, speed: i64) {
         let (mut num_flushed, mut credit_bytes) = (0, 0i64);
         while num_flushed < num_flushes {
@@ -121,8 +119,7 @@ fn default_limits() -> (Limits, usize) {
     (Limits { l0_trigger: 4, l0_limit: 30, base_bytes: 256 * MB, size_ratio: 10 }, 40)
 }
 
-/// A picker with a fixed order of levels fails this test, because level 1 then grows far beyond its
-/// limit.
+/// A picker with a fixed order of levels fails this test.
 #[test]
 fn level_1_does_not_starve_under_a_lasting_load() {
     for speed in [3, 6, 12] {
@@ -144,8 +141,7 @@ fn tiny_levels_do_not_starve() {
 }
 
 /// 240 flushes of 10 MiB hold more than 20 million entries of 116 bytes. A picker that compacts
-/// level 0 as soon as level 0 reaches its trigger fails this test, because it writes each byte more
-/// often.
+/// level 0 as soon as level 0 reaches its trigger fails this test.
 #[test]
 fn a_load_of_20_million_keys_writes_a_byte_at_most_6_5_times() {
     for speed in [6, 12, 30] {

@@ -1,5 +1,4 @@
-//! Tests picking: with hand-made levels, and with generated levels and invariants that every pick
-//! must keep.
+//! Tests picking with hand-made and with generated levels.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -209,8 +208,8 @@ fn check(store: &Store, pick: &Pick) -> Result<(), TestCaseError> {
     let stays = |one: &&TableMeta| pick.inputs().all(|number| number != one.number);
     let overlapping = store[pick.to].iter().filter(stays).find(|one| overlap(keys(one), hull));
     prop_assert!(overlapping.is_none(), "{overlapping:?} is left in level {}", pick.to);
-    // An SST that stayed in level 0 would hide the result in level 1, so it must not be older than
-    // the result.
+    // Level 0 is merged whole: an older SST that stayed there would hide the newer result in level
+    // 1.
     if pick.level == 0 {
         let all: Vec<u64> = store[0].iter().map(|one| one.number).collect();
         prop_assert_eq!(&pick.upper, &all, "not newest first, or incomplete");
@@ -249,8 +248,6 @@ proptest! {
         }
     }
 
-    /// Applies picks until none is left. Each pick must keep the invariants, and the picks must
-    /// come to an end.
     #[test]
     fn picks_of_tombstones_reveal_no_deleted_key_and_end(mut store in stores(), shares in vec(0u64..5, 200)) {
         for (table, share) in store.iter_mut().flatten().zip(&shares) {

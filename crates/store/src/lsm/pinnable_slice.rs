@@ -26,9 +26,8 @@ impl ReadValue for Vec<u8> {
 /// keeps the memory that holds them:
 ///
 /// * One block of an SST, if the value comes from an SST and there is a block cache
-///   ([`crate::Options::block_cache_bytes`]). A block has at most
-///   [`crate::Options::block_size_bytes`], or more if a single entry is longer. It may have a
-///   search index.
+///   ([`crate::Options::block_cache_bytes`]). Its size is about
+///   [`crate::Options::block_size_bytes`], or more if a single entry is longer.
 /// * The memtable with all its entries ([`crate::Options::write_buffer_bytes`]), if the read found
 ///   the value in a memtable.
 /// * A copy of the value, if it comes from an SST and there is no block cache.

@@ -16,8 +16,8 @@ pub(crate) enum PrefixDoubt {
     Changed { stored: Option<String>, now: String },
 }
 
-/// Returns the extractor of a store whose manifest names `stored`, and the reason why SSTs may lack
-/// its prefixes.
+/// Returns the extractor to use, and a doubt to report if there is one. `stored` is the extractor's
+/// name in the manifest.
 pub(crate) fn choose(choice: &PrefixChoice, stored: Option<&str>) -> (Option<PrefixExtractor>, Option<PrefixDoubt>) {
     match (choice, stored) {
         (PrefixChoice::None, _) | (PrefixChoice::Keep, None) => (None, None),

@@ -14,8 +14,8 @@ use crate::sync::lock;
 use crate::sync::{ArcSwap, Mutex};
 use filterblock::KeyHasher;
 
-/// The memtables and the SSTs that a read uses. Each change replaces the whole state, so a read has
-/// a consistent state without a lock.
+/// The memtables and the SSTs that a read uses. Writes add to the memtable. Any other change
+/// replaces the whole state.
 #[derive(Debug, Clone)]
 pub(super) struct ReadState {
     pub(super) memtable: Arc<Memtable>,
@@ -32,9 +32,9 @@ pub(super) struct Published {
     change: Mutex<()>,
     /// The sequence number of the last write that reads may see.
     visible: AtomicU64,
-    /// Replaced states that reads may still use. The list holds a reference to each state, so that
-    /// no read drops the last reference. Dropping the last reference may close and remove the files
-    /// of replaced SSTs. For many large SSTs, this would delay the read noticeably.
+    /// Replaced states that reads may still use. A read that dropped the last reference to a state
+    /// would close and remove the files of replaced SSTs. The references in this list prevent that
+    /// while the store is open.
     replaced: Mutex<Vec<Arc<ReadState>>>,
 }
 
@@ -59,9 +59,7 @@ impl Published {
     pub(super) fn moment(&self) -> (impl std::ops::Deref<Target = Arc<ReadState>>, u64) {
         let state = self.state.load();
         // Load the sequence number after the state. SSTs do not store the sequence numbers of their
-        // writes, so the number must cover every write in the SSTs of the state. A write may become
-        // visible between the two loads. The read then sees the write, unless the write is in a
-        // newer memtable that the state does not contain.
+        // writes, so the number must cover every write in the SSTs of the state.
         (state, self.last_visible())
     }
 
@@ -76,8 +74,8 @@ impl Published {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Lets reads see all writes up to `sequence`. These writes must already be in the memtable or
-    /// in SSTs.
+    /// Lets reads see all writes up to `sequence`. These writes must already be in memtables or in
+    /// SSTs.
     pub(super) fn make_visible(&self, sequence: u64) {
         self.visible.store(sequence, Ordering::Release);
     }
@@ -90,12 +88,11 @@ impl Published {
         lock(&self.replaced).push(replaced);
     }
 
-    /// Drops the replaced states that no read uses any more. This frees memtables that only these
-    /// states hold, and removes the files of replaced SSTs. Reads and writes never call this
-    /// function.
+    /// Drops the replaced states that no read uses any more. This may free memtables and remove the
+    /// files of replaced SSTs.
     pub(super) fn drop_replaced(&self) {
-        // No new reference to a replaced state appears: reads find only the current state. The swap
-        // that replaced the state has added the reads in progress to its reference count.
+        // A count of 1 cannot grow again: reads find only the current state. The swap that replaced
+        // a state has added the reads in progress to the count of that state.
         let is_unused = |state: &mut Arc<ReadState>| Arc::strong_count(state) == 1;
         let unused: Vec<_> = lock(&self.replaced).extract_if(.., is_unused).collect();
         drop(unused);
@@ -106,8 +103,8 @@ impl Published {
     /// time may call this function, and no thread may replace the memtable meanwhile.
     ///
     /// # Errors
-    /// Returns the errors of [`Memtable::insert`]. The memtable then holds a part of the batches,
-    /// which must never become visible.
+    /// After an error, the memtable may hold a part of the batches, which must never become
+    /// visible.
     pub(super) fn apply(&self, batches: &[&WriteBatch], first: u64, hasher: &KeyHasher) -> Result<u64> {
         let state = self.state.load();
         let mut sequence = first;
@@ -131,8 +128,9 @@ impl ReadState {
         }
     }
 
-    /// Returns the newest version of a key in the memtables. The outer `None` means that there is
-    /// no version; the inner `None` is a tombstone.
+    /// Returns the newest version of a key in the memtables, as of the write with the number
+    /// `sequence`. The outer `None` means that there is no version; the inner `None` is a
+    /// tombstone.
     #[inline]
     pub(super) fn get_from_memory<V: ReadValue>(&self, probe: &Probe<'_>, sequence: u64) -> Option<Option<V>> {
         let get = |memtable: &Arc<Memtable>| {

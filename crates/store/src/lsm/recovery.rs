@@ -1,5 +1,4 @@
-//! Recovers from a crash: replays the logs whose writes are in no SST yet, and removes unneeded
-//! files.
+//! Replays the logs when a store opens, and removes unneeded files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,8 +24,7 @@ use crate::sync::lock;
 /// The minimum memory in bytes for sorting writes, even if the write buffer is smaller.
 const MIN_SORTED_LEN_BYTES: usize = 64 << 10;
 
-/// The maximum number of stale manifests that an open tolerates. If failed opens left more, the
-/// next open removes them before it creates files.
+/// The number of stale manifests above which [`sweep`] removes them.
 const MAX_STALE_MANIFESTS: usize = 8;
 
 /// The parts of the store that log recovery needs.
@@ -50,13 +48,8 @@ pub(super) struct Replayed<'a> {
     empty_logs: Vec<u64>,
 }
 
-/// Reads all logs that are still needed. Returns the number and the bytes of each log, oldest
-/// first.
-///
-/// # Errors
-/// Returns [`Error::Corrupt`] if the log that the manifest names is missing. Returns
-/// [`Error::ForeignFile`] for a later log of another program. A salvage only reports these two
-/// cases. Errors of the storage pass through.
+/// Reads the logs from the number `oldest_needed` on. Returns the number and the bytes of each log,
+/// oldest first.
 pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64, Vec<u8>)>> {
     let storage = site.options.storage.as_ref();
     let mut numbers: Vec<u64> = storage
@@ -90,12 +83,6 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64,
 }
 
 /// Returns the writes in `logs` whose sequence numbers are above `last_sequence`.
-///
-/// # Errors
-/// Unless the options say to salvage, returns an error for damage that no crash explains and for
-/// missing writes. It does the same if the log that the manifest names is empty. Even in a salvage,
-/// returns an error for a log of another store or format version. The same holds for an invalid
-/// batch and for a sequence number above [`MAX_NUMBER`]. Each error names the file.
 pub(super) fn replay<'a>(
     site: &Site<'_>,
     logs: &'a [(u64, Vec<u8>)],
@@ -112,18 +99,12 @@ pub(super) fn replay<'a>(
 
 /// Writes the replayed writes to SSTs in level 0, puts a new manifest in force that names these
 /// SSTs, and starts a new log. A store that was just created has its manifest already, so it only
-/// gets the log. After an error before the new manifest is in force, the content of the store is
-/// unchanged.
-///
-/// # Errors
-/// Returns the errors of [`Shared::write_level_0`], [`begin_manifest`], [`create_log`] and
-/// [`Shared::install`].
+/// gets the log.
 pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -> Result<()> {
     let is_new = lock(&shared.catalogue.registry).manifest.may_be_in_force();
     if !is_new {
         // Write all SSTs before the manifest names any of them. As soon as the manifest names an
-        // SST, writes that are missing before this SST count as given up. No later recovery or
-        // repair can then report them.
+        // SST, writes that are missing before this SST count as given up.
         let tables = write_tables(shared, &replayed.groups)?;
         begin_manifest(shared, &replayed, &tables, is_torn)?;
         shared.change_state(|state| {
@@ -148,10 +129,9 @@ pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -
     shared.install(VersionEdit { log_number: Some(number), ..VersionEdit::default() }, Vec::new(), |_| {})
 }
 
-/// Removes files that failed opens may have left next to their manifest, so that they do not
-/// accumulate: other manifests, logs before the one that the manifest names, and empty logs. The
-/// manifest has just come into force, so everything it says is durable. The other logs stay until
-/// this open has succeeded: if the open fails, the next one must report the same problems again.
+/// Removes other manifests, logs before the one that the manifest names, and empty logs. Failed
+/// opens may have left such files. The other logs stay until this open has succeeded: if it fails,
+/// the next open must report the same problems again.
 fn remove_stale(shared: &Shared, empty_logs: &[u64]) {
     let (manifest, log_number) = {
         let registry = lock(&shared.catalogue.registry);
@@ -191,7 +171,7 @@ fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, reports: &Repo
 }
 
 /// Puts the new manifest in force, with the SSTs in `tables` added. If edits or writes may be
-/// missing, first renames the SSTs that the manifest does not name: see [`set_aside_unnamed`].
+/// missing, first calls [`set_aside_unnamed`].
 fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<StoredTable>], is_torn: bool) -> Result<()> {
     let storage = shared.options.storage.as_ref();
     let mut registry = lock(&shared.catalogue.registry);
@@ -256,8 +236,8 @@ fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTa
     // The memory for sorting grows with the records of the group, so the number of passes over them
     // is bounded.
     let max_places = buffer_len_bytes.max(group.len_bytes() / 4) / PLACE_LEN_BYTES;
-    // More than `max_hashes` writes have less than 16 bytes on average, and their hashes would take
-    // more memory than half of the records. The SST then gets no filter.
+    // The hashes of more than `max_hashes` writes would take more memory than half of the records.
+    // The SST then gets no filter.
     let max_hashes = buffer_len_bytes.max(group.len_bytes() / 2) / size_of::<u64>();
     let with_filter = group.num_writes() <= max_hashes as u64;
     shared.write_level_0(group.num_writes(), group.sequences(), with_filter, others, |writer| {
@@ -266,10 +246,7 @@ fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTa
 }
 
 impl Site<'_> {
-    /// Reports a missing or empty log.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] with the path of the log, unless the options say to salvage.
+    /// Reports a missing or empty log. Returns an error instead, unless the options say to salvage.
     fn missing_log(&self, number: u64) -> Result<()> {
         let path = self.dir.join(log_name(number));
         if self.options.recovery == LogRecovery::Strict {
@@ -302,8 +279,7 @@ impl<'a> Replay<'a, '_> {
         }
         if end.next_sequence.is_none() && end.skipped.is_empty() {
             // The header of the oldest needed log was durable before the manifest named the log. A
-            // younger log without a header may be left by a crash during a rotation. If that log
-            // held writes, the next log shows the gap.
+            // younger log without a header may be left by a crash during a rotation.
             if number == oldest_needed {
                 site.missing_log(number)?;
             } else if end.torn_tail_bytes == 0 {
@@ -321,10 +297,6 @@ impl<'a> Replay<'a, '_> {
 
     /// Checks that all writes before the sequence number `next` are known. A salvage reports the
     /// missing writes and gives them up.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] for missing writes. A salvage returns it only if `next` is above
-    /// [`MAX_NUMBER`].
     fn check_gap(&mut self, next: u64, offset: u64, path: &Path) -> Result<()> {
         if next <= self.found.last_sequence + 1 {
             return Ok(());
@@ -360,18 +332,14 @@ impl<'a> Replay<'a, '_> {
     }
 }
 
-/// Renames SSTs that `state` does not name, so that a person can look at them. If an edit was lost,
-/// such an SST may be the only file that holds its writes. Under its old name, the open would
-/// remove it as unneeded. The new names are durable on return.
+/// Renames SSTs that `state` does not name. If an edit was lost, such an SST may hold the only copy
+/// of some writes, and under its old name the open would remove it. The new names are durable on
+/// success.
 ///
-/// An SST that holds no write above the sequence number `known` keeps its name and is removed with
-/// the unneeded files: other SSTs hold its writes. This check is possible only now. Later, the
-/// numbers of given-up writes count as known, too. A file of another program keeps its name.
+/// An SST that holds no write above the sequence number `known` keeps its name, and the open
+/// removes it. A file of another program keeps its name, too.
 ///
 /// `moved` receives the old and the new path of each renamed SST, even if the function fails.
-///
-/// # Errors
-/// Returns errors of the storage.
 fn set_aside_unnamed(
     shared: &Shared,
     state: &StoreState,
@@ -407,8 +375,7 @@ fn set_aside_unnamed(
     storage.sync_dir(dir)
 }
 
-/// Returns an unused path: `unnamed-NNNNNN.sst`, or the same with a number appended. An earlier
-/// open may have set aside an SST with the same number.
+/// Returns an unused path: `unnamed-NNNNNN.sst`, or the same with `.2`, `.3` and so on appended.
 fn free_name(storage: &dyn Storage, dir: &Path, table: &str) -> Result<PathBuf> {
     let mut free = dir.join(format!("unnamed-{table}"));
     for nth in 2u64.. {
@@ -420,8 +387,8 @@ fn free_name(storage: &dyn Storage, dir: &Path, table: &str) -> Result<PathBuf> 
     Ok(free)
 }
 
-/// Returns whether an SST certainly belongs to this store and certainly holds no write above
-/// `known`. Checksums protect both facts. An SST that cannot be read may hold any write.
+/// Returns whether the checksums of an SST prove that it belongs to this store and holds no write
+/// above `known`.
 fn holds_only(storage: &dyn Storage, path: &Path, id: TableId, known: u64) -> bool {
     let Ok(bytes) = storage.read(path) else { return false };
     let peek = Peek::at(&bytes);
@@ -429,8 +396,8 @@ fn holds_only(storage: &dyn Storage, path: &Path, id: TableId, known: u64) -> bo
     peek.table_id == Some(id) && origin.is_some_and(|origin| origin.largest_sequence <= known)
 }
 
-/// Removes the files that a failed open created. Keeps them if the new manifest may be in force,
-/// because that manifest may name any of them.
+/// Removes the numbered files that a failed open created. Keeps them if the new manifest may be in
+/// force, because that manifest may name any of them.
 pub(super) fn undo(shared: &Shared) {
     let registry = lock(&shared.catalogue.registry);
     if registry.manifest.may_be_in_force() {
@@ -447,12 +414,11 @@ pub(super) fn undo(shared: &Shared) {
     }
 }
 
-/// Removes manifests that are not in force, if there are more than [`MAX_STALE_MANIFESTS`]. They
-/// usually come from opens that failed when their manifest may already have been in force.
+/// Removes manifests that are not in force, if there are more than [`MAX_STALE_MANIFESTS`].
 ///
-/// A few such manifests stay until a manifest of this open is in force. Before that, it is not
-/// certain that the name of the manifest in force is durable. The sync of the directory here only
-/// makes it likely, because an earlier sync may have failed.
+/// Fewer such manifests stay until a manifest of this open is in force. Before that, the name of
+/// the manifest in force may not be durable. The sync of the directory here does not prove that it
+/// is, because an earlier sync may have failed.
 pub(super) fn sweep(site: &Site<'_>) {
     let (storage, dir) = (site.options.storage.as_ref(), site.dir);
     let (Ok(names), Ok(in_force)) = (storage.list(dir), read_current(storage, dir)) else { return };

@@ -16,8 +16,8 @@ pub(super) struct Removals {
 }
 
 impl Removals {
-    /// Removes a file if it exists. If the removal fails, the store tries again later, and the next
-    /// open does, too. After the store is closed, this function does nothing.
+    /// Removes a file if it exists. If the removal fails, the store tries again later. After the
+    /// store is closed, this function does nothing.
     pub(super) fn remove(&mut self, storage: &dyn Storage, path: PathBuf) {
         if self.is_closed {
             return;

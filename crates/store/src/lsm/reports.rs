@@ -1,5 +1,4 @@
-//! Collects the messages in [`super::Stats::reports`], for example about damage, torn tails,
-//! missing writes, kept files and prefix extractors. The `log` crate receives them, too.
+//! Collects the messages in [`super::Stats::reports`], and logs them.
 
 use super::log_reader::LogTail;
 use crate::sync::{Mutex, lock};

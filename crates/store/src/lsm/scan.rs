@@ -67,13 +67,12 @@ pub(super) struct RunCursor {
     cache: Option<Arc<BlockCache>>,
     place: usize,
     cursor: Option<TableCursor>,
-    /// The counters of the data blocks that a scan reads. `None` in a compaction, which counts the
-    /// written bytes instead.
+    /// Counts the data blocks that a scan reads. `None` in a compaction.
     counter: Option<Arc<ScanReads>>,
     /// The reads of `cursor` that have been counted.
     counted: BlockReads,
     reads_ahead: bool,
-    /// The filter's answers about the scan, until the first seek counts them. Only a run of one SST
+    /// The filter's answers about the scan, until the first seek takes them. Only a run of one SST
     /// has them.
     asked: Option<Asked>,
 }
@@ -98,14 +97,12 @@ impl RunCursor {
         Self { counter: Some(Arc::clone(counter)), ..self }
     }
 
-    /// Returns the cursor of a run of one SST with the filter's answers about the scan. The first
-    /// seek counts whether the answers were right.
+    /// Returns the cursor with the filter's answers about the scan. The run must have one SST.
     pub(super) fn asked(self, asked: Asked) -> Self {
         Self { asked: Some(asked), ..self }
     }
 
-    /// Returns a cursor that reads several data blocks at once, because the caller needs all of
-    /// them.
+    /// Returns a cursor that reads several data blocks at once.
     pub(super) fn reading_ahead(self) -> Self {
         Self { reads_ahead: true, ..self }
     }
@@ -213,10 +210,6 @@ impl RunCursor {
 }
 
 /// A merge of sources into one sequence of entries. Each key appears once, with its newest version.
-///
-/// The sources are in a binary heap, which holds the first eight bytes of each source's current
-/// key. These bytes usually decide a comparison. A linear search would instead compare the keys of
-/// all sources at each step.
 #[derive(Debug)]
 pub(super) struct Merge {
     /// Newest first.
@@ -239,9 +232,6 @@ struct Head {
 impl Merge {
     /// Creates a merge and moves it to the first entry within `bound` in its direction. `sources`
     /// are newest first.
-    ///
-    /// # Errors
-    /// Returns errors from reading the sources, and the errors of [`Asked::report`].
     pub(super) fn new(mut sources: Vec<Source>, direction: Direction, bound: Bound<&[u8]>) -> Result<Self> {
         for source in &mut sources {
             source.seek(direction, bound)?;
@@ -261,9 +251,6 @@ impl Merge {
     }
 
     /// Moves to the next key.
-    ///
-    /// # Errors
-    /// Returns errors from reading the sources.
     pub(super) fn step(&mut self) -> Result<()> {
         let Some(&Head { rank, source }) = self.heads.first() else { return Ok(()) };
         self.key.clear();
@@ -330,8 +317,9 @@ impl Merge {
 /// A function that creates the sources of a scan. Each end of the scan calls it at most once.
 type MakeSources = Box<dyn Fn() -> Vec<Source> + Send>;
 
-/// An iterator over the entries of a range in key order. It shows the store at the moment of the
-/// scan's creation, or of the snapshot that created the scan. The scan can be read from both ends.
+/// An iterator over the keys of a range and their values, in key order. It shows the store at the
+/// moment of the scan's creation, or of the snapshot that created the scan. The scan can be read
+/// from both ends.
 ///
 /// After an error, the scan yields no more entries, from either end.
 pub struct Scan {
@@ -340,8 +328,8 @@ pub struct Scan {
     front: Option<Merge>,
     back: Option<Merge>,
     done: bool,
-    /// This is the last field, so it is dropped after the merges. It holds the state, and the state
-    /// holds the SSTs. So dropping the merges does not remove the files of replaced SSTs.
+    /// This is the last field, so that it is dropped after the merges. It holds the SSTs, so
+    /// dropping the merges does not remove the files of replaced SSTs.
     make_sources: MakeSources,
 }
 

@@ -48,12 +48,12 @@ struct Plan {
 /// the scan.
 ///
 /// If all keys of the range share a prefix of the extractor, the scan first asks the filters for
-/// this prefix. It then asks the range filters for the range. If nothing is left to read, the scan
-/// costs little more than these queries. With `FilterUse::Ignore`, the scan asks no filter.
+/// this prefix. It then asks the range filters for the range. With `FilterUse::Ignore`, the scan
+/// asks no filter.
 ///
-/// If several SSTs of one sorted run overlap the range, each of these SSTs holds a key of the
-/// range: its last key, or for the last of these SSTs its first key. So the scan does not ask their
-/// filters.
+/// If several SSTs of one sorted run overlap the range, the scan does not ask their filters. Each
+/// of these SSTs holds a key of the range: its last key, or for the last of these SSTs its first
+/// key.
 pub(super) fn scan(
     shared: &Arc<Shared>,
     state: &Arc<ReadState>,

@@ -48,15 +48,14 @@ impl<'a> ScanQuery<'a> {
     /// Returns whether the filter of an SST of `version` denies the prefix.
     #[inline]
     pub(super) fn denies_prefix(&self, version: &Version, slot: &Slot) -> bool {
-        // The filter holds the hashes of keys and of these prefixes side by side. `ask` finds both,
-        // and does not compare the extractor's name at each query.
+        // If `has_prefixes` is set, the filter also holds the hashes of the extractor's prefixes.
+        // `ask` does not compare the extractor's name.
         let ask = |(_, hash)| version.filters.ask(slot.filter, hash) == Answer::No;
         slot.has_prefixes && self.prefix.is_some_and(ask)
     }
 
     /// Asks the range filter of an SST whose filter does not deny the prefix. If the range filter
-    /// denies the range, returns `None` and counts this answer in `tally`. It then also counts a
-    /// known false positive for the prefix.
+    /// denies the range, returns `None` and counts this answer in `tally`.
     pub(super) fn ask_range(&self, slot: &Slot, tally: &mut ScanTally) -> Option<Answers> {
         let prefix = self.prefix.map(|_| if slot.has_prefixes { Answer::Maybe } else { Answer::Unfiltered });
         let range = self.answer_of_range(slot);
@@ -116,8 +115,7 @@ impl std::fmt::Debug for OwnedQuery {
     }
 }
 
-/// The answers of the filter of the only SST in a run. None of them is [`Answer::No`]. They are
-/// counted when the scan reads the SST.
+/// The answers of the filter of the only SST in a run. None of them is [`Answer::No`].
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) query: Arc<OwnedQuery>,
@@ -127,11 +125,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Reports damage of the filter, if there is any.
-    ///
-    /// # Errors
-    /// Returns the errors of [`StoredTable::report_filter`], if [`super::Options::strict_filters`]
-    /// is set.
+    /// Reports damage of the filter, if there is any: see [`StoredTable::report_filter`].
     pub(super) fn report(&self) -> Result<()> {
         let shared = &self.query.shared;
         self.stored.report_filter(&shared.reading.reports, shared.options.strict_filters)

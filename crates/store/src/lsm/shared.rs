@@ -91,8 +91,7 @@ pub(super) struct Files {
     pub(super) outside: Arc<dyn Storage>,
     /// The state of file deletion: whether the store is closed, and which files are left to remove.
     pub(super) closed: Arc<Mutex<Removals>>,
-    /// Keeps the memory of unneeded filters until a background thread frees it, or until it exceeds
-    /// [`MAX_WAITING_BYTES`].
+    /// Keeps the memory of unneeded filters until it is freed: see [`MAX_WAITING_BYTES`].
     pub(super) reclaimer: Reclaimer,
 }
 
@@ -146,8 +145,7 @@ impl Background {
         self.changed.notify_all();
     }
 
-    /// Returns a guard that fails the store if it is dropped before [`Alarm::disarm`], for example
-    /// by a panic.
+    /// Returns a guard that fails the store if it is dropped before [`Alarm::disarm`].
     pub(super) fn alarm(&self) -> Alarm<'_> {
         Alarm(self)
     }
@@ -167,9 +165,6 @@ impl Background {
         self.changed.notify_all();
     }
 
-    /// Checks that the store still accepts writes.
-    ///
-    /// # Errors
     /// Returns [`Error::Poisoned`] after a failure.
     pub(super) fn check_writable(&self) -> Result<()> {
         if !self.has_failed.load(Ordering::Acquire) {
@@ -183,7 +178,6 @@ impl Background {
 }
 
 /// Shared state for readers. Apart from the locks of the cache, a read usually takes no lock.
-/// Exceptions are reports of damage and the first counted read of a thread.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) state: Published,
@@ -241,9 +235,7 @@ impl Shared {
         open_table(&self.options, &self.identity, &self.files, &self.reading.reports, meta)
     }
 
-    /// Reopens SSTs whose filter could not be loaded when they were opened, because the filter may
-    /// be loadable now. Without this, reads would search these SSTs without a filter until a
-    /// compaction rewrites them or the store is reopened.
+    /// Reopens SSTs whose filter could not be loaded, because the filter may be loadable now.
     pub(super) fn fetch_filters(&self) {
         let version = Arc::clone(&self.reading.state.load().version);
         for (level, old) in version.all_tables().filter(|(_, table)| table.lacks_filter()) {
@@ -283,13 +275,12 @@ impl Shared {
     /// entries, it becomes immutable and waits for its flush.
     ///
     /// # Errors
-    /// Returns the error of the old log's sync; the store then refuses writes until it is reopened.
-    /// Returns the error of creating the new log. The old log and memtable then stay in use, and
-    /// the caller may try again, unless the sync of the directory failed.
+    /// If the old log cannot be synced, the store refuses writes until it is reopened. If the new
+    /// log cannot be created, the old log and memtable stay in use. The caller may then try again,
+    /// unless the sync of the directory failed.
     pub(super) fn rotate(&self, log: &mut LogState) -> Result<()> {
         // Sync the old log first. If a power failure kept the new log and lost the end of the old
-        // one, writes would be missing in the middle. The sync takes much less time than filling a
-        // memtable.
+        // one, writes would be missing in the middle.
         log.log.sync().inspect_err(|error| self.background.fail(error))?;
         let number = self.catalogue.new_file_number();
         let made = create_log(self.options.storage.as_ref(), &self.identity, number, log.last_sequence + 1);
@@ -316,9 +307,8 @@ impl Shared {
     /// not move become obsolete. If the manifest is long, a new one replaces it.
     ///
     /// # Errors
-    /// Returns an error if the edit does not fit the state, or if the manifest cannot be written or
-    /// replaced. The edit may then be in the manifest or not, so the store refuses writes until it
-    /// is reopened. Returns [`Error::Poisoned`] after any earlier failure.
+    /// After an error, the edit may be in the manifest or not, so the store refuses writes until it
+    /// is reopened.
     pub(super) fn install(
         &self,
         mut edit: VersionEdit,
@@ -361,10 +351,8 @@ impl Shared {
     /// one stays in use.
     ///
     /// # Errors
-    /// Returns [`Error::Poisoned`] if the store has failed, for example because the sync of the
-    /// directory failed. Returns the error of putting the new manifest in force. After an error it
-    /// may be unknown which of the two manifests is in force, so the store refuses writes until it
-    /// is reopened.
+    /// After an error, it may be unknown which of the two manifests is in force, so the store
+    /// refuses writes until it is reopened.
     fn replace_manifest(&self, registry: &mut Registry) -> Result<()> {
         let storage = self.options.storage.as_ref();
         let old = manifest_name(registry.manifest.number());
@@ -436,8 +424,7 @@ pub(super) fn create_log(
 /// filter.
 ///
 /// # Errors
-/// Returns the errors of [`Table::open`], and [`Error::Corrupt`] if the file does not agree with
-/// `meta`. With [`Options::strict_filters`], returns an error for an unusable filter.
+/// With [`Options::strict_filters`], an unusable filter is an error.
 pub(super) fn open_table(
     options: &Options,
     identity: &Identity,

@@ -8,8 +8,7 @@
 //!
 //! A node is a few 32-bit words in one growing array, and a link is an index into this array. A
 //! node therefore takes only 20 bytes on average. These bytes include a key prefix, which usually
-//! decides a comparison. During a comparison with the next node of one level, the next node of the
-//! level below loads. We rejected `crossbeam-skiplist`, whose nodes are separate allocations:
+//! decides a comparison. We rejected `crossbeam-skiplist`, whose nodes are separate allocations:
 //! docs/DESIGN.md compares the CPU time of a put.
 //!
 //! A node is written before it is linked. Links are stored with `Release` and loaded with
@@ -23,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// The maximum number of levels of a node: enough for 2^20 entries. More entries make the list
-/// slower, but not wrong. The lists of loom tests are small.
+/// slower, but not wrong.
 const MAX_HEIGHT: u32 = if cfg!(loom) { 2 } else { 20 };
 const PREFIX: u32 = 0;
 const VERSION: u32 = 2;
@@ -111,8 +110,7 @@ impl SkipList {
     /// the first.
     ///
     /// # Errors
-    /// Returns [`Error::InvalidArgument`] when the 32-bit index space is used up, after about 850
-    /// million versions.
+    /// Returns [`Error::InvalidArgument`] if the 32-bit index space is used up.
     pub(super) fn insert(&self, version: Entry) -> Result<()> {
         let mut before = [HEAD; MAX_HEIGHT as usize];
         self.search(&version.place(), &mut before);

@@ -49,10 +49,8 @@ impl Shared {
     /// time to time, and other writes may be in progress, in this store or in other programs.
     ///
     /// # Errors
-    /// Returns [`Error::NoSpace`] for a batch that contains a put if the free space is below
-    /// [`Room::needed`]. Returns [`Error::Poisoned`] if this call must read the free space, and the
-    /// store has failed before. Returns neither if [`super::Options::reserve_bytes`] is 0. Returns
-    /// no [`Error::NoSpace`] if the storage does not report its free space.
+    /// Returns [`Error::NoSpace`] if space is short and the batch contains a put. May return
+    /// [`Error::Poisoned`] if the store has failed before.
     pub(super) fn check_space(&self, batch: &WriteBatch) -> Result<()> {
         if self.options.reserve_bytes == Some(0) {
             return Ok(());
@@ -152,10 +150,7 @@ pub(super) struct TableAllowance<'a> {
 }
 
 impl TableAllowance<'_> {
-    /// Checks the total length of the new SST files.
-    ///
-    /// # Errors
-    /// Returns [`Error::NoSpace`] if `len_bytes` exceeds the allowance.
+    /// Returns [`Error::NoSpace`] if the total length of the new SST files exceeds the allowance.
     pub(super) fn check(&self, len_bytes: u64) -> Result<()> {
         if len_bytes <= self.allowed {
             return Ok(());

@@ -436,8 +436,7 @@ mod tests {
 mod loom_tests {
     use super::*;
 
-    /// Takes a shard, counts two gets and three true negatives, and gives the shard back, as a
-    /// thread of a store does.
+    /// Counts two gets and three true negatives as a thread of a store does.
     fn count((counters, slots): &(Counters, Slots)) {
         let slot = slots.take();
         let recorder = counters.recorder_of(slot).unwrap();

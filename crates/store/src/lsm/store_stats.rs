@@ -44,8 +44,7 @@ pub struct LevelStats {
 }
 
 /// The counts of one kind of filter queries: for keys, for prefixes or for ranges. A scan asks a
-/// filter only if its SST is the only one of a sorted run that overlaps the range. The scan counts
-/// the query when it knows the outcome.
+/// filter only if its SST is the only one of a sorted run that overlaps the range.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ProbeStats {
@@ -214,8 +213,8 @@ pub struct Stats {
     pub background_errors: u64,
     /// Tasks that currently fail.
     pub retrying: Vec<Retry>,
-    /// Messages, for example about damage, torn tails, missing writes, kept files and prefix
-    /// extractors. The oldest message comes first. At most 100 messages are kept.
+    /// Messages, for example about damage or missing writes, the oldest first. Only the first 100
+    /// messages are kept.
     pub reports: Vec<String>,
 }
 

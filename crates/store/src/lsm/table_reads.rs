@@ -44,7 +44,7 @@ struct Pair<'v> {
 }
 
 /// The pairs (key, SST) of a batch in the order of the levels, with the filter query and the answer
-/// of each pair. All batches of a read reuse the vectors.
+/// of each pair.
 #[derive(Debug, Default)]
 pub(super) struct Pairs<'v> {
     pairs: Vec<Pair<'v>>,
@@ -68,11 +68,6 @@ struct Wanted<'v> {
 impl Version {
     /// Returns the newest version of a key in the SSTs. The outer `None` means that no SST holds a
     /// version of the key. The inner `None` means that the key is deleted.
-    ///
-    /// # Errors
-    /// Returns an error for a damaged or unsupported index or data block, and for a damaged filter
-    /// if `context.strict` is set. Returns [`Error::TooLarge`] if memory is short. I/O errors pass
-    /// through.
     #[inline]
     pub(super) fn get<V: FoundValue>(
         &self,
@@ -99,11 +94,7 @@ impl Version {
     ///
     /// An SST of level 0, or of an upper level with few SSTs, often covers many keys of a batch.
     /// Its filter gets all of them in one query. In a deeper level, an SST usually covers few keys
-    /// of a batch. So one list of pairs (key, SST) asks the filters of all deeper levels, and the
-    /// cache lines of 32 pairs are prefetched together.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Version::get`].
+    /// of a batch. So one list of pairs (key, SST) asks the filters of all deeper levels.
     pub(super) fn get_batch<'v>(
         &'v self,
         batch: &mut Batch<'_>,
@@ -169,7 +160,6 @@ impl<'v> Pairs<'v> {
 
     /// Announces the reads of several keys, so that the storage loads their data blocks at the same
     /// time. Announces at most one pair of each key: the first one whose filter answered "maybe".
-    /// It probably finds the key.
     fn announce(&mut self, batch: &Batch<'_>, context: &ReadContext<'_>) {
         self.blocks.clear();
         self.blocks.resize(self.pairs.len(), None);
@@ -342,9 +332,7 @@ impl Slot {
         tally.points.expected += denied * self.expected;
     }
 
-    /// Returns whether the filter denies a prefix of the key. A key that the SST lacks passes the
-    /// filter with the probability FPR. Each prefix of the key passes with the same probability
-    /// again, unless another key of the SST has this prefix.
+    /// Returns whether the filter denies a prefix of the key.
     fn denies_prefix(&self, filters: &FilterSet<Error>, extractor: &PrefixExtractor, key: &[u8]) -> bool {
         // The key itself was asked already.
         let mut prefixes = extractor.prefixes(key).filter(|prefix| prefix.len() < key.len());

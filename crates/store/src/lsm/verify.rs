@@ -52,8 +52,8 @@ impl VerifyReport {
         self.damage.is_empty() && self.filter_false_negatives == 0
     }
 
-    /// Returns whether one of [`tails`](Self::tails) may be damage instead of the trace of a crash:
-    /// no bytes seem to be missing from it ([`LogTail::is_cut`] is `false`). A synced write may then
+    /// Returns whether one of [`tails`](Self::tails) may be damage and not the trace of a crash: no
+    /// bytes seem to be missing from it ([`LogTail::is_cut`] is `false`). A synced write may then
     /// be lost. A device that kept only some bytes of the last write leaves the same traces.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
@@ -86,10 +86,10 @@ fn is_missing(error: &Error) -> bool {
 }
 
 impl Db {
-    /// Reads every file that the store needs, and checks it. For SSTs, it checks all checksums, the order of
-    /// the keys, and every key against the filter of its SST. It checks that `CURRENT` and the
-    /// manifest match the open store, and it reads all logs that are still needed. For this it
-    /// first passes the log's buffer to the operating system. Flushes and compactions may wait
+    /// Reads every file that the store needs, and checks it. For each SST, it checks all checksums,
+    /// the order of the keys, and every key against the filter of its SST. It checks that `CURRENT`
+    /// and the manifest match the open store, and it reads all logs that are still needed. For this
+    /// it first passes the log's buffer to the operating system. Flushes and compactions may wait
     /// while the manifest is read, and writers wait while the logs are read.
     ///
     /// # Errors

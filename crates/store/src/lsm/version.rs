@@ -350,7 +350,7 @@ impl Version {
     }
 
     /// Returns a version of the same SSTs that divides the memory budget anew among the filters,
-    /// according to the queries so far. Filters that are asked often get dropped columns back.
+    /// according to the queries so far. Filters that are asked often may get dropped columns back.
     pub(super) fn with_rebalanced_filters(&self) -> Self {
         let levels = (0..NUM_LEVELS).map(|level| self.tables(level).cloned().collect()).collect();
         Self::after(&self.earlier(false), levels, &self.hasher, self.filter_budget)

@@ -149,9 +149,8 @@ impl VersionEdit {
     /// Decodes the payload of a manifest record. The payload lies at `offset` in its file.
     ///
     /// # Errors
-    /// Returns [`Error::Unsupported`] with `ManifestTag` for a field of a newer version, and with
-    /// `HashId` for an unknown hash function. Returns [`Error::Corrupt`] for bytes that are not an
-    /// edit, and for a repeated field, except added and removed SSTs.
+    /// Returns [`Error::Unsupported`] for a field of a newer version and for an unknown hash
+    /// function. Returns [`Error::Corrupt`] for bytes that are not an edit.
     pub fn decode(bytes: &[u8], offset: u64) -> Result<Self> {
         let (mut added, mut removed) = (Vec::new(), Vec::new());
         let edit = Self::decode_with(bytes, offset, &mut |step| {
@@ -259,9 +258,6 @@ impl<'a> TableRef<'a> {
     }
 
     /// Checks the metadata of an SST. `offset` is the position of the edit in its file.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] as [`StoreState::apply`] does.
     pub(super) fn check(&self, level: u8, offset: u64) -> Result<()> {
         let corrupt = |field| Err(Error::Corrupt { field, offset });
         if self.smallest > self.largest {
@@ -318,15 +314,8 @@ impl StoreState {
     /// another level.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] with `offset`, the position of the edit in its file, for:
-    ///
-    /// * a level above 6, or an unknown SST to remove;
-    /// * a number that another SST has;
-    /// * keys or sequence numbers in the wrong order;
-    /// * more tombstones than entries;
-    /// * another store's id, or another hash kind or fingerprint after one is set.
-    ///
-    /// After an error the state is unusable.
+    /// Returns [`Error::Corrupt`] with `offset`, the position of the edit in its file, if the edit
+    /// does not fit the state or has invalid values. After an error the state is unusable.
     pub fn apply(&mut self, edit: &VersionEdit, offset: u64) -> Result<()> {
         let corrupt = |field| Error::Corrupt { field, offset };
         if let Some(id) = edit.store_id {
@@ -357,9 +346,6 @@ impl StoreState {
     }
 
     /// Removes an SST. Returns whether the SST was there.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] for a level above 6.
     pub(super) fn remove(&mut self, level: u8, number: u64, offset: u64) -> Result<bool> {
         let level = self.levels.get_mut(usize::from(level));
         let tables = level.ok_or(Error::Corrupt { field: Field::Level, offset })?;
@@ -368,11 +354,7 @@ impl StoreState {
         Ok(place.is_some())
     }
 
-    /// Adds an SST to a level.
-    ///
-    /// # Errors
-    /// Returns the errors of [`TableRef::check`]. [`Self::check_numbers`] checks that the number is
-    /// unique.
+    /// Adds an SST to a level. [`Self::check_numbers`] checks that its number is unique.
     pub(super) fn add(&mut self, level: u8, table: &TableRef<'_>, offset: u64) -> Result<()> {
         table.check(level, offset)?;
         self.levels.get_mut(usize::from(level)).into_iter().for_each(|tables| tables.push(table.to_meta()));
@@ -380,9 +362,6 @@ impl StoreState {
     }
 
     /// Checks that no two SSTs have the same number.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] if two SSTs have the same number.
     pub(super) fn check_numbers(&self, offset: u64) -> Result<()> {
         let mut numbers: Vec<u64> = Vec::with_capacity(self.levels.iter().map(Vec::len).sum());
         numbers.extend(self.levels.iter().flatten().map(|table| table.number));

@@ -50,9 +50,6 @@ impl Drop for Leader<'_> {
 
 impl Shared {
     /// Writes a batch atomically. An empty batch has no effect.
-    ///
-    /// # Errors
-    /// Returns the errors of [`super::Db::write`].
     pub(super) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
@@ -91,10 +88,6 @@ impl Shared {
 
     /// Checks that file numbers and sequence numbers are left. The check is approximate: other
     /// writes may be in progress, and the limit leaves room for them.
-    ///
-    /// # Errors
-    /// Returns [`Error::OutOfNumbers`] if the last sequence number or file number exceeds
-    /// [`MAX_WRITTEN_NUMBER`].
     pub(super) fn check_numbers(&self) -> Result<()> {
         let last_sequence = self.reading.state.last_visible();
         let last_file = self.catalogue.next_file_number.load(Ordering::Relaxed) - 1;
@@ -168,9 +161,6 @@ impl Shared {
     }
 
     /// Waits until another memtable may be started.
-    ///
-    /// # Errors
-    /// Returns [`Error::BackgroundFails`] if flushes fail, and [`Error::Poisoned`] after a failure.
     fn wait_for_room(&self) -> Result<()> {
         let work = lock(&self.background.work);
         let failed = |work: &Work| work.flushes.failure_since(0);
@@ -179,9 +169,6 @@ impl Shared {
 
     /// Waits until level 0 has room for another SST, or until no background thread would compact
     /// it.
-    ///
-    /// # Errors
-    /// Returns [`Error::Poisoned`] after a failure.
     pub(super) fn wait_for_level_0(&self) -> Result<()> {
         self.stall(lock(&self.background.work), |work| self.is_level_0_full(work), |_| None)
     }

@@ -30,12 +30,10 @@ pub(super) struct Listing {
 
 impl Listing {
     /// Lists the files of a store, except files that certainly belong to another program.
-    /// `next_number` is also above the numbers of files of other programs, because the store never
-    /// assigns the number of an existing file.
     ///
     /// # Errors
-    /// Returns I/O errors. Returns [`Error::ForeignFile`] if a file of another program has a number
-    /// above [`MAX_NUMBER`].
+    /// Returns [`Error::ForeignFile`] if a file of another program has a number above
+    /// [`MAX_NUMBER`].
     pub(super) fn of(storage: &dyn Storage, dir: &Path, judged: &Ownership) -> Result<Self> {
         let mut listing = Self { next_number: 1, ..Self::default() };
         for name in storage.list(dir)? {
@@ -94,11 +92,7 @@ pub(super) struct ManifestEvidence {
 
 impl ManifestEvidence {
     /// Reads `CURRENT` and the manifest that it names. If that manifest is missing or unreadable,
-    /// reads the newest readable manifest. That manifest either was in force once, or holds a copy
-    /// of the state and was about to come into force.
-    ///
-    /// # Errors
-    /// Returns I/O errors, and [`Error::Unsupported`] for a manifest of a newer version.
+    /// reads the newest readable manifest.
     pub(super) fn gather(storage: &dyn Storage, dir: &Path, listing: &Listing) -> Result<Self> {
         let mut found = Self::default();
         let named = match read_current(storage, dir) {
@@ -177,8 +171,7 @@ impl ManifestEvidence {
     }
 
     /// Returns whether the state covers all writes of an SST with this origin: no write is after
-    /// [`StoreState::last_sequence`]. If the state does not name such an SST, a merge has replaced
-    /// it, or a merge wrote it and the edit that adds it is missing.
+    /// [`StoreState::last_sequence`].
     pub(super) fn is_before(&self, origin: &TableOrigin) -> bool {
         origin.largest_sequence <= self.state.last_sequence
     }
@@ -270,9 +263,6 @@ pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -
 }
 
 /// Reads the SST files with these numbers, and returns the facts that their bytes prove.
-///
-/// # Errors
-/// Returns I/O errors.
 pub(super) fn look_at_tables(storage: &dyn Storage, dir: &Path, numbers: &BTreeSet<u64>) -> Result<Vec<FoundTable>> {
     let look = |&number: &u64| {
         let bytes = storage.read(&dir.join(table_name(number)))?;

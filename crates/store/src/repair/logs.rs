@@ -73,9 +73,6 @@ impl LogSpan {
 
 /// Returns the range of usable writes of each WAL, the oldest WAL first. It leaves out WALs with
 /// which no store opens, and WALs in which neither the header nor a record is readable.
-///
-/// # Errors
-/// Returns I/O errors, and [`Error::Unsupported`] for a WAL of a newer version.
 pub(super) fn spans(
     storage: &dyn Storage,
     dir: &Path,
@@ -142,9 +139,6 @@ pub(super) fn earliest(spans: &[LogSpan]) -> Option<u64> {
 
 /// Reads the WALs with a number of at least `log_number`, collects their losses, and determines the
 /// oldest needed WAL. The SSTs of the store hold all writes up to `last_sequence`.
-///
-/// # Errors
-/// Returns I/O errors, and [`Error::Unsupported`] for a WAL of a newer version.
 pub(super) fn look_at_logs(
     storage: &dyn Storage,
     dir: &Path,

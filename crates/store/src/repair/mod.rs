@@ -68,11 +68,9 @@ pub struct RepairReport {
     /// The number of SSTs that are damaged or differ from the manifest, and whose sound blocks were
     /// written to a new SST.
     pub tables_rewritten: u64,
-    /// The number of SSTs that are missing or have no readable entry. It does not count a missing
-    /// SST whose writes are all in the WALs.
+    /// The number of SSTs that are missing or have no readable entry.
     pub tables_lost: u64,
-    /// The number of entries in the kept and rewritten SSTs. It does not count entries that only
-    /// the WALs hold.
+    /// The number of entries in the kept and rewritten SSTs.
     pub entries: u64,
     /// Whether a new manifest was needed.
     pub new_manifest: bool,
@@ -133,16 +131,13 @@ impl Db {
     /// `options` decide how new SSTs are written. They must hold the secret if the store has one.
     ///
     /// # Errors
-    /// * [`Error::NotAStore`] if the directory holds other files, but no SST, log, manifest or
-    ///   `CURRENT`.
-    /// * [`Error::ForeignFile`] if no file certainly belongs to a store, if `CURRENT` or
-    ///   `CURRENT.tmp` belongs to another program, or if a file of another program has a number
-    ///   above the limit for file numbers.
+    /// * [`Error::NotAStore`] if the directory holds files, but no store.
+    /// * [`Error::ForeignFile`] if the directory may belong to another program, or if a file of
+    ///   another program prevents the repair.
     /// * [`Error::Locked`] if the store is open, or if another engine holds the lock.
     /// * [`Secret`](filterblock::Error::Secret) and the other errors that concern the options, as
     ///   for [`Db::open`].
     /// * [`Error::Unsupported`] for files of a newer version.
-    /// * [`Error::TooLarge`] if memory is short.
     /// * [`Error::Corrupt`] if the repaired store would not open, for example because its file
     ///   numbers would exceed the limit.
     /// * I/O errors, among them `NotFound` for a missing or empty directory. A file that cannot be
@@ -153,8 +148,7 @@ impl Db {
         Self::repair_with(path, options, mode, &mut |_| {})
     }
 
-    /// Does the same as [`Self::repair`], and calls `progress` while it reads the SSTs, which is
-    /// usually the longest part of a repair.
+    /// Does the same as [`Self::repair`], and calls `progress` while it reads the SSTs.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::repair`].
@@ -189,11 +183,6 @@ fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnM
 }
 
 /// Lists the files of the store in a directory. Also returns which files other programs wrote.
-///
-/// # Errors
-/// Returns I/O errors, the errors of [`Ownership::require_store`] and [`Listing::of`], and
-/// [`Error::NotAStore`] if there is no SST, log, manifest or `CURRENT`. An empty directory gives
-/// `NotFound`.
 fn list_store(storage: &dyn Storage, dir: &Path) -> Result<(Listing, Ownership)> {
     if storage.list(dir)?.is_empty() {
         let reason = "the directory is empty, so there is no store to repair; check the path";

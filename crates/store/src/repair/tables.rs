@@ -38,11 +38,8 @@ pub(super) struct Tables<'a> {
 impl Tables<'_> {
     /// Returns the state of the manifest after the repair of its SSTs. Damaged SSTs are replaced.
     /// SSTs that are missing or have no readable entry are removed. SSTs that were flushed after
-    /// the state are added, unless the WALs hold all their writes. All other SSTs are set aside.
-    ///
-    /// # Errors
-    /// Returns I/O errors, [`Error::TooLarge`] if memory is short, and the errors of
-    /// [`Self::rewrite`].
+    /// the state are added, unless the WALs hold all their writes. All other unnamed SSTs are set
+    /// aside.
     pub(super) fn by_manifest(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
         let mut state = evidence.state.clone();
         let named = evidence.named();
@@ -105,20 +102,16 @@ impl Tables<'_> {
     }
 
     /// Returns a state with all existing SSTs in level 0, in the order of [`newest_first`]. SSTs of
-    /// level 0 may overlap, and the next compaction moves them down. The state leaves out SSTs
-    /// whose writes are all in the WALs, and SSTs without a readable entry.
-    ///
-    /// # Errors
-    /// Returns I/O errors, [`Error::TooLarge`] if memory is short, and the errors of
-    /// [`Self::rewrite`].
+    /// level 0 may overlap. The state leaves out SSTs whose writes are all in the WALs, and SSTs
+    /// without a readable entry.
     pub(super) fn by_themselves(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
         let named = evidence.named();
         let places: Vec<Option<Place>> = found.iter().map(|table| place(table, &named, evidence.is_whole)).collect();
         let in_tables = places.iter().flatten().map(|place| place.largest_sequence);
         let last = in_tables.chain([evidence.state.last_sequence]).max().unwrap_or(0);
         // `last` is the last write that the SSTs and the manifest know. If the WALs reach it, the
-        // next open replays all writes after the last gap in the WALs. This restores writes that
-        // damaged SSTs have lost.
+        // next open replays all writes after the last gap in the WALs. The replay can restore
+        // writes that damaged SSTs have lost.
         let from_logs = unbroken(self.logs, 0).filter(|held| held.end > last).map(|held| held.start.saturating_sub(1));
         let mut last_sequence = from_logs.map_or(last, |before| before.min(last));
         let mut candidates = Vec::new();
@@ -285,8 +278,7 @@ impl Tables<'_> {
     /// is readable.
     ///
     /// # Errors
-    /// Returns I/O errors, and the errors of the filter policy and of [`TableWriter`]. Returns
-    /// [`Error::Unsupported`] if `errors` has such an error and no entry is readable.
+    /// Returns [`Error::Unsupported`] if `errors` has such an error and no entry is readable.
     fn rewrite(
         &mut self,
         store_id: [u8; 16],

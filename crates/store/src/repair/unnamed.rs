@@ -9,12 +9,8 @@ use crate::lsm::parts::{FileName, Recovered, parse, set_aside_name};
 use crate::sstable::Table;
 use crate::storage::Storage;
 
-/// Removes each set-aside SST if the store also holds every entry of it, so that no data is lost.
-/// Returns the paths of the removed SSTs. All other set-aside SSTs stay for a person to inspect.
-///
-/// # Errors
-/// Returns an error if the directory cannot be listed. An SST that cannot be checked or removed is
-/// not an error, but gives a warning in the log.
+/// Removes each sound set-aside SST whose entries the store holds too. Returns the paths of the
+/// removed SSTs. An SST that cannot be checked or removed stays, with a warning in the log.
 pub(super) fn remove_known(storage: &dyn Storage, dir: &Path, store: &Recovered) -> Result<Vec<PathBuf>> {
     let mut removed = Vec::new();
     for name in storage.list(dir)? {

@@ -19,8 +19,7 @@ impl Weighter<Place, CachedBlock> for Bytes {
     }
 }
 
-/// An estimate of the memory of a cache entry in addition to the block's content and search index:
-/// key, pointer, counters, hash table slot.
+/// An estimate of the memory of a cache entry in addition to the block's content and search index.
 const ENTRY_OVERHEAD_BYTES: u64 = 80;
 
 /// A cache of data blocks with a limit on its size in bytes. Any number of SSTs can share it.
@@ -74,8 +73,8 @@ mod tests {
         x ^ x >> 31
     }
 
-    /// A Bloom filter of recent cache misses, in two generations. A block enters the cache if the
-    /// filter already holds it, usually at its second recent miss.
+    /// A Bloom filter of recent cache misses, in two generations. It admits a block that it already
+    /// holds.
     struct Admission {
         generations: [Vec<u64>; 2],
         missed: u64,

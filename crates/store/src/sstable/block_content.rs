@@ -5,11 +5,9 @@
 //! number of entries (u16)  length of the common prefix (u8)  common prefix
 //! order prefix of each key after the common prefix (u64)*  offset of each entry (u16)*  content
 //! ```
-//! A walk from a restart point loads one cache line after the other, and each load waits for the
-//! one before it. The order prefixes lie side by side, so their cache lines load together. They
-//! lead directly to the entries with the order prefix of the key, usually at most one entry. A
-//! lookup in a cached block takes about a third of the time that it takes without the index. The
-//! ignored test of this file measures both times.
+//! In a walk from a restart point, each load of a cache line waits for the one before it. The order
+//! prefixes lie side by side, so their cache lines load together. With the index, a lookup in a
+//! cached block takes about a third of the time. The ignored test of this file measures both times.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -18,8 +16,8 @@ use super::data_block::{Block, Entry, EntryCursor, shared_len};
 use crate::codec::{order_prefix, put_u64, u64_from};
 use crate::error::{Error, Field, Result};
 
-/// The minimum number of content bytes per entry in an indexed block. The index takes ten bytes per
-/// entry, and short entries share cache lines anyway.
+/// The minimum number of content bytes per entry, on average, in an indexed block. The index takes
+/// ten bytes per entry, and short entries share cache lines anyway.
 const MIN_ENTRY_LEN_BYTES: usize = 48;
 /// The maximum length of the common prefix in the index. The index treats the bytes of a common
 /// prefix beyond this length as part of each key.
@@ -28,8 +26,8 @@ const HEAD_LEN_BYTES: usize = 3;
 /// The maximum number of order prefixes that a search compares one by one. A binary search first
 /// halves the range of order prefixes until it has at most this length.
 const COUNTED: usize = 64;
-/// The maximum number of cache lines that [`CachedBlock::clone`] loads. That many lines are enough
-/// for the index of a block of 4 KiB with entries of 100 bytes.
+/// The maximum number of cache lines that [`CachedBlock::clone`] loads. The index of a block of 4
+/// KiB with entries of 100 bytes takes about that many.
 const LOADED_LINES: usize = 8;
 
 /// The value of an entry, or `None` for a tombstone.
@@ -116,9 +114,8 @@ pub(crate) struct CachedBlock {
 impl Clone for CachedBlock {
     /// Shares the block, and loads the first [`LOADED_LINES`] cache lines of its index.
     ///
-    /// A cache clones the block that it returns. The reference count lies before the index, and the
-    /// locked increment of the count delays all later loads. The index is therefore loaded first,
-    /// so that its lines load together with the line of the count.
+    /// A cache clones the block that it returns. The atomic increment of the reference count can
+    /// delay later loads, so the index is loaded before it.
     #[inline]
     fn clone(&self) -> Self {
         let lines = self.parts().0.iter().step_by(64).take(LOADED_LINES);
@@ -166,7 +163,7 @@ impl CachedBlock {
     }
 
     /// Finds the value of `key`, with the same result as [`Block::find`] in the block at `offset`
-    /// of the file. A [`BlockValue`] takes over this reference to the block.
+    /// of the file.
     #[inline]
     pub(super) fn find_value<V: FoundValue>(self, key: &[u8], offset: u64) -> Result<Option<Option<V>>> {
         let range = match self.find(key, offset)? {

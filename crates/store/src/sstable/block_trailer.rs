@@ -99,10 +99,6 @@ fn unpack(stored: &[u8], offset: u64, content: &mut Vec<u8>) -> Result<()> {
 
 /// Verifies the block `sealed`, which was read from `offset`, and returns its content. `scratch`
 /// receives the content if the block is compressed.
-///
-/// # Errors
-/// Returns [`Error::ChecksumMismatch`], [`Error::Corrupt`], or [`Error::Unsupported`] for an
-/// unknown compression.
 pub(super) fn unseal<'a>(
     sealed: &'a [u8],
     table_id: &TableId,
@@ -117,9 +113,6 @@ pub(super) fn unseal<'a>(
 }
 
 /// Returns the same content as [`unseal`], in a vector that the caller keeps.
-///
-/// # Errors
-/// Returns the same errors as [`unseal`].
 pub(super) fn unseal_owned(mut sealed: Vec<u8>, table_id: &TableId, offset: u64) -> Result<Vec<u8>> {
     let (compression, stored) = check(&sealed, table_id, offset)?;
     match compression {

@@ -16,8 +16,7 @@ use filterblock::{Answer, PrefixExtractor, Verify};
 pub struct TableCheck {
     /// The number of entries read.
     pub entries: u64,
-    /// The number of data blocks that were read and have a sound checksum, sound entries and sound
-    /// restart points.
+    /// The number of data blocks whose checksum matches and whose restart points are sound.
     pub data_blocks: u64,
     /// The number of false negatives: the keys and prefixes of the file that the filter denies, and
     /// the keys that the range filter denies.
@@ -34,8 +33,7 @@ impl TableCheck {
     }
 }
 
-/// The position of the check in the data, and the totals over all entries so far, which are
-/// compared with the properties.
+/// The position of the check in the data, and the totals over all entries so far.
 #[derive(Default)]
 struct Walk {
     totals: Properties,
@@ -51,12 +49,11 @@ impl Table {
     /// holds only this key.
     ///
     /// # Errors
-    /// Returns I/O errors, [`Error::TooLarge`] if memory is short, and
+    /// Returns an error if the file cannot be read or memory is short. Returns
     /// [`Secret`](filterblock::Error::Secret) if the filter needs a secret and the SST was opened
     /// without a hasher. Damage is not an error but part of the result. A part of an unknown
     /// version counts as damage. So does a filter of another hasher if the SST was opened with a
-    /// hasher. The check continues after a damaged data block. After damage of the index it reads
-    /// no data blocks.
+    /// hasher. If the index is damaged, the check reads no data blocks.
     pub fn verify(&self) -> Result<TableCheck> {
         self.verify_with(&mut |_| {})
     }
@@ -111,9 +108,9 @@ impl Table {
     fn note<T>(&self, check: &mut TableCheck, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),
-            // `Table::open` has checked the format version of the SST, so a part of a newer version
-            // is damage. A store gives a hasher that it has checked. With such a hasher, a filter
-            // under another secret is damage, too.
+            // `Table::open` accepted the format version of the SST, so a part of an unknown version
+            // is damage. If the options give a hasher, a filter under another secret is damage,
+            // too.
             Err(error)
                 if error.is_damage()
                     || error.is_unsupported()

@@ -18,7 +18,7 @@ use crate::codec::{Cursor, put_u32, put_varint, u32_at, u32_from};
 use crate::error::{Error, Field, Result};
 
 /// The error that a restart offset would not fit into 32 bits, because the entries before it take 4
-/// GiB or more. The caller converts it to an [`Error`] that says which block is too long.
+/// GiB or more.
 #[derive(Debug)]
 pub(super) struct BlockTooLong;
 
@@ -139,11 +139,6 @@ pub(super) struct Block<'a> {
 
 impl<'a> Block<'a> {
     /// Locates the parts of the content of the block at `offset`.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] if `content` is too short for its restart points and their
-    /// number. Returns it also for entries without any restart point, and for restart points
-    /// without entries.
     pub(super) fn parse(content: &'a [u8], offset: u64) -> Result<Self> {
         let corrupt = || Error::Corrupt { field: Field::Restarts, offset };
         let (rest, count) = content.split_last_chunk::<4>().ok_or_else(corrupt)?;
@@ -260,10 +255,6 @@ impl<'a> Block<'a> {
     /// Decodes all entries and checks the restart points, because searches rely on them. The first
     /// restart point must be the first entry. Each restart point must be the start of an entry that
     /// stores its whole key. The restart points must ascend.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] if an entry is malformed, or if a restart point breaks one of
-    /// these rules.
     pub(super) fn check_restarts(&self) -> Result<()> {
         let (mut at, mut wanted) = (0, 0);
         while at < self.entries.len() {

@@ -40,10 +40,6 @@ pub(super) struct FilterUse<'h> {
 }
 
 /// Opens the filter of a file with these properties. Returns `None` if the file has no filter.
-///
-/// # Errors
-/// Returns an error that names the file if the filter is unusable, cannot be read, or does not fit
-/// in memory.
 pub(super) fn open(
     file: &dyn ReadAt,
     path: &Path,

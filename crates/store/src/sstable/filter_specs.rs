@@ -46,9 +46,6 @@ fn is_for_ranges(spec: FilterSpec) -> bool {
 }
 
 /// Checks that a filter is a range filter.
-///
-/// # Errors
-/// Returns [`filterblock::Error::Invalid`] if `spec` has another kind.
 pub(crate) fn check_ranges(spec: FilterSpec) -> Result<()> {
     if is_for_ranges(spec) {
         return Ok(());

@@ -20,9 +20,6 @@ impl IndexBuilder {
     }
 
     /// Adds an entry for the next data block.
-    ///
-    /// # Errors
-    /// Returns [`Error::InvalidArgument`] if the index block would exceed 4 GiB.
     pub(super) fn add(&mut self, separator: &[u8], handle: Handle) -> Result<()> {
         let mut value = Vec::new();
         put_varint(&mut value, handle.offset);
@@ -53,9 +50,7 @@ pub(super) fn separator<'a>(last: &'a [u8], next: &'a [u8]) -> &'a [u8] {
 
 /// A verified index block on the heap.
 ///
-/// A search in the separators themselves touches two cache lines per step. `prefixes` therefore
-/// holds eight bytes of each separator, taken after the common prefix, side by side. These bytes
-/// alone decide most steps.
+/// Most steps of a search need only `prefixes`, which lie side by side in memory.
 #[derive(Debug)]
 pub(super) struct IndexBlock {
     content: Vec<u8>,
@@ -70,11 +65,8 @@ pub(super) struct IndexBlock {
 impl IndexBlock {
     /// Creates the index from the content of the index block at `offset` of the file. The data
     /// blocks must lie within the first `data_len_bytes` of the file. The caller has verified the
-    /// checksum.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] if the content or a separator is malformed, or if the separators
-    /// are not in ascending order. [`Self::entry`] checks the handles.
+    /// checksum. This function checks the order of the separators, and [`Self::entry`] checks the
+    /// handles.
     pub(super) fn new(content: Vec<u8>, offset: u64, data_len_bytes: u64) -> Result<Self> {
         let block = Block::parse(&content, offset)?;
         let len = block.num_restarts();
@@ -131,10 +123,6 @@ impl IndexBlock {
     }
 
     /// Returns the separator and the handle of the data block at `position`.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] if the entry is malformed, or if the data block does not lie
-    /// within the data.
     pub(super) fn entry(&self, position: usize) -> Result<(&[u8], Handle)> {
         let corrupt = || Error::Corrupt { field: Field::Handle, offset: self.offset };
         let (separator, value) = self.block()?.restart_entry(position)?;

@@ -81,9 +81,6 @@ pub enum Compression {
 
 impl Compression {
     /// Decodes the compression tag that was read at `offset` of the file.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] for tag 0, and [`Error::Unsupported`] for an unknown tag.
     pub(super) fn from_tag(tag: u8, offset: u64) -> Result<Self> {
         match tag {
             0 => Err(Error::Corrupt { field: Field::Compression, offset }),
@@ -125,25 +122,18 @@ impl Handle {
     }
 
     /// Returns the length as a `usize`.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] if the length exceeds the address space.
     pub(super) fn len_in_memory(self) -> Result<usize> {
         usize::try_from(self.len_bytes).map_err(|_| Error::Corrupt { field: Field::Handle, offset: self.offset })
     }
 
-    /// Returns a zeroed buffer of the part's length. The allocation can fail, because a sparse file
-    /// may be larger than the memory.
-    ///
-    /// # Errors
-    /// Returns [`Error::TooLarge`] if the buffer does not fit in memory.
+    /// Returns a zeroed buffer of the part's length. Returns an error if it does not fit in memory,
+    /// because a sparse file may be larger than the memory.
     pub(super) fn room(self) -> Result<Vec<u8>> {
         zeros(self.len_bytes, "a block")
     }
 }
 
-/// The fields of a footer. [`Self::decode`] checks the whole footer, and [`Self::decode_fields`]
-/// only the flags.
+/// The fields of a footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) table_id: TableId,
@@ -183,10 +173,6 @@ impl Footer {
 
     /// Decodes the footer of a file with `file_len_bytes` bytes. It checks the magic, the version,
     /// the checksum, the flags, and that the parts fill the file.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`], [`Error::ChecksumMismatch`], or [`Error::Unsupported`] for a
-    /// newer version or an unknown flag.
     pub(super) fn decode(bytes: &[u8; FOOTER_LEN_BYTES], file_len_bytes: u64) -> Result<Self> {
         let base = file_len_bytes.saturating_sub(FOOTER_LEN_BYTES as u64);
         if !bytes.ends_with(&MAGIC) {
@@ -222,10 +208,6 @@ impl Footer {
     }
 
     /// Decodes the fields. It checks the flags, but no other value.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] if bytes are missing, and [`Error::Unsupported`] for an unknown
-    /// flag.
     pub(super) fn decode_fields(cursor: &mut Cursor<'_>) -> Result<Self> {
         let handle = |cursor: &mut Cursor<'_>| -> Result<Handle> {
             Ok(Handle { offset: cursor.take_u64(Field::Handle)?, len_bytes: cursor.take_u64(Field::Handle)? })

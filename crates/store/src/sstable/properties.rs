@@ -32,12 +32,10 @@ const NUM_REQUIRED: usize = 10;
 /// is lost, a repair orders the files by their origins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableOrigin {
-    /// The level. The file may move to a deeper level later. It moves to an upper level only in a
-    /// repair that cannot use a manifest.
+    /// The level. The file may be in another level later.
     pub level: u8,
     /// The sequence number of the oldest write in the file or in its merge inputs, or a lower
-    /// number. It is 0 if a repair that could not use a manifest has reset the numbers of a merge
-    /// input.
+    /// number.
     pub smallest_sequence: u64,
     /// The sequence number of the newest write in the file or in its merge inputs, or a higher
     /// number.
@@ -129,10 +127,6 @@ impl Properties {
     }
 
     /// Decodes the properties at offset `base`. The caller has verified their checksum.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`] if a property is malformed or missing, or contradicts another
-    /// one. Returns [`Error::Unsupported`] for an unknown compression.
     pub(super) fn decode(bytes: &[u8], base: u64) -> Result<Self> {
         let mut properties = Self::default();
         let mut cursor = Cursor::new(bytes, base);

@@ -133,16 +133,10 @@ impl Table {
     /// say.
     ///
     /// # Errors
-    /// * An I/O error if the file cannot be read.
-    /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`] if the footer or the properties are
-    ///   damaged.
-    /// * [`Error::Corrupt`] if the table id is not [`TableReadOptions::table_id`].
-    /// * [`Error::Unsupported`] for a newer version, an unknown flag or an unknown compression.
-    /// * [`Error::TooLarge`] if memory is short.
-    /// * The error of a filter or range filter that cannot be read or used, with
-    ///   [`TableReadOptions::strict`] only.
-    ///
-    /// Every error names the file.
+    /// Returns an error if the file cannot be read, does not fit in memory, is damaged or
+    /// unsupported, or has another table id than [`TableReadOptions::table_id`]. With
+    /// [`TableReadOptions::strict`], also returns the error of a filter or range filter that cannot
+    /// be used. Every error names the file.
     pub fn open(storage: &dyn Storage, path: &Path, options: TableReadOptions) -> Result<Self> {
         let file = storage.open(path, options.io)?;
         Self::open_file(file, path, options).map_err(|error| error.in_file(path))
@@ -274,8 +268,8 @@ impl Table {
     /// does not deny it.
     ///
     /// # Errors
-    /// Returns I/O errors, errors for an index or data block that is damaged or unsupported, and
-    /// [`Error::TooLarge`] if memory is short. A damaged filter is never an error here.
+    /// Returns an error if the index or the data block cannot be read, does not fit in memory, or
+    /// is damaged or unsupported. A damaged filter is never an error here.
     pub fn get(&self, key: &[u8]) -> Result<Lookup> {
         let outside = key < self.smallest() || key > self.largest();
         if outside || !self.filter.may_contain(key) {
@@ -334,10 +328,6 @@ impl Table {
     }
 
     /// Returns the data block at a place that [`Self::announce`] returned, for several searches.
-    ///
-    /// # Errors
-    /// Returns an error if the block cannot be read, does not fit in memory, or is damaged or
-    /// unsupported.
     pub(crate) fn known_block(
         &self,
         place: Handle,

@@ -163,8 +163,7 @@ impl<'s> TableWriter<'s> {
         })
     }
 
-    /// Reserves memory for the hashes of `keys` more keys if the file gets a filter. Without this
-    /// call, the memory grows by doubling.
+    /// Reserves memory for the hashes of `keys` more keys if the file gets a filter.
     pub fn reserve(&mut self, keys: usize) {
         self.filter.iter_mut().for_each(|filter| filter.reserve(keys));
     }

@@ -65,10 +65,6 @@ impl ReadAt for DiskFile {
 /// After a short read, the next read starts at the last multiple of `align` within the bytes read,
 /// so that every offset stays aligned. A read of less than `align` bytes means the end of the file
 /// if `wanted` bytes are not reached.
-///
-/// # Errors
-/// Returns [`Error::Corrupt`] with `Field::Length` if the file ends before `wanted` bytes are read,
-/// and I/O errors.
 fn read_at_least(
     read_at: impl Fn(&mut [u8], u64) -> io::Result<usize>,
     buffer: &mut [u8],

@@ -121,7 +121,7 @@ pub trait Storage: Debug + Send + Sync {
     /// in or below `dir`.
     ///
     /// On Unix, the locks of that storage also lock the directory itself if the file system
-    /// supports that. On other systems the lock file is the only lock.
+    /// supports that.
     ///
     /// A storage that holds a directory A can in turn hold a directory B. [`Storage::link_or_copy`]
     /// of the result links files from A to B, so its first path must lie in or below A.

@@ -12,11 +12,7 @@ pub(super) fn in_file<T>(path: &Path, result: io::Result<T>) -> Result<T> {
     result.map_err(|error| Error::from(error).in_file(path))
 }
 
-/// Returns `file` if it is a regular file.
-///
-/// # Errors
-/// Returns `InvalidInput` for any other kind of file, such as a directory, a pipe or a device.
-/// Returns I/O errors.
+/// Returns `file` if it is a regular file, and otherwise an error of kind `InvalidInput`.
 pub(super) fn check_plain(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);

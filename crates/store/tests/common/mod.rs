@@ -1,5 +1,4 @@
-//! Provides helpers for the tests of the store: options, keys, random numbers from a seed, and
-//! reads and changes of the files of a store.
+//! Provides helpers for the tests of the store.
 #![allow(dead_code, unused_imports, reason = "no test program uses all helpers")]
 
 #[path = "../../../../tests/common/random.rs"]

@@ -1,6 +1,5 @@
 //! Tests a store whose threads, storage or filter policy fail, panic or are slow, or whose SSTs are
-//! damaged. No acknowledged write is lost, no thread waits forever, and files of a later store stay
-//! untouched. Also tests concurrent writers.
+//! damaged.
 
 use std::fmt;
 use std::path::Path;

@@ -1,6 +1,5 @@
 //! Tests stores that are reopened without a crash after a failed sync or another failed operation,
-//! and `Db::verify` after a failed sync. The operating system may still show bytes that no later
-//! sync makes durable, so the store must not append after them.
+//! and `Db::verify` after a failed sync.
 
 use std::sync::Arc;
 

@@ -1,8 +1,6 @@
-//! Kills a writer process during its work. The reopened store must hold all acknowledged writes
-//! with `Durability::Sync`, and a prefix of each writer's writes with `Durability::Buffered`.
+//! Kills a writer process during its work, and checks the reopened store.
 //!
-//! The tests start their own program again with an environment variable that makes the last test
-//! below a writer. `FILTERBLOCK_KILLS` sets the number of kills per test (default 20).
+//! `FILTERBLOCK_KILLS` sets the number of kills per test (default 20).
 
 use std::path::Path;
 use std::time::Duration;

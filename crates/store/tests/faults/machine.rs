@@ -1,11 +1,8 @@
 //! Tests the limits of the machine: a full disk, no more file descriptors, a read-only directory,
 //! and a store that another process has open.
 //!
-//! The store returns an error that says what failed and where, loses no acknowledged write, and
-//! continues when the limit is gone.
-//!
 //! Each test runs its own program again in a prepared environment. If the environment cannot be set
-//! up, for example because a mount needs more rights, the test is skipped and says so.
+//! up, the test is skipped.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -49,7 +46,7 @@ fn work(db: &Db, content: &mut Content, steps: u64) -> Result<()> {
 }
 
 /// Checks the open store after a failure: reads return the acknowledged values. A write either
-/// fails with a reason, or succeeds, for example because only a compaction has failed.
+/// fails with a reason, or succeeds.
 fn check_failed_store(db: &Db, content: &mut Content, what: &str) {
     match do_step(db, 0, content.steps + 1) {
         Ok(()) => content.advance(content.steps + 1),
@@ -174,8 +171,7 @@ fn a_full_disk_can_be_emptied() {
     in_a_mount("a full disk is emptied", "emptied", 16);
 }
 
-/// Fills a small disk and empties the store again. It uses the default options, whose write buffer
-/// alone is as large as the disk.
+/// Fills a small disk and empties the store again.
 fn on_a_disk_that_is_emptied(dir: &Path) {
     let store = dir.join("store");
     let open = || Db::open(&store, Options::default()).unwrap();

@@ -1,6 +1,4 @@
-//! Tests open stores whose files another program truncates, empties or overwrites. With filters on
-//! the heap, which is the default, no signal ends the process, no present key becomes absent, and
-//! `Db::verify` finds the damage.
+//! Tests open stores whose files another program truncates, empties or overwrites.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

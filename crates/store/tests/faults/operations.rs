@@ -1,9 +1,7 @@
-//! Makes the k-th file operation of a store fail or return wrong bytes, for many k. A failure
-//! happens once or permanently. The result is an error or no visible effect. It is never a panic, a
-//! wrong answer or the loss of an acknowledged write.
+//! Makes the k-th file operation of a store fail or return wrong bytes, for many k.
 //!
 //! With `FILTERBLOCK_EVERY_FAULT=1` the first two tests try every k. By default they try one k in
-//! eleven for each kind of fault. The other tests do not depend on the variable.
+//! eleven for each kind of fault.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,4 @@
-//! Tests temporary failures in background threads (no space, no descriptors, a file that cannot be
-//! synced). The store retries the work and accepts writes again, unless data is at risk. A full
-//! store can be emptied.
+//! Tests temporary failures in background threads, such as a full disk or too few file descriptors.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -71,8 +69,7 @@ fn a_failing_compaction_refuses_no_write() {
         db.close().unwrap();
         let db = Arc::new(Db::open(DIR, options(&storage)).unwrap());
         refuse_tables(&storage, operation, errno);
-        // The store needs a compaction, which fails. No write is refused, and no writer waits for
-        // level 0.
+        // The store needs a compaction, which fails.
         let writer = Arc::clone(&db);
         in_time(move || (0..20).for_each(|i| writer.put(&key(i), b"new").unwrap()));
         storage.refuse(None);

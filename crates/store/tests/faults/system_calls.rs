@@ -1,18 +1,14 @@
 //! Injects faults at the system calls of a process that concern files, file descriptors or mapped
-//! memory: the process is killed before the call, or the call fails. The reopened store holds all
-//! durable writes. Errors are typed and name a file, unless they refuse a call after an earlier
-//! error. No answer is wrong.
+//! memory.
 //!
 //! The test runs its own program again under `strace`, which kills the process or makes a call
 //! fail. `strace` counts the calls of each name per thread. So the place of a fault is the name of
-//! a system call and its number in a thread. The workload runs in two shapes, which together reach
-//! the system calls of all threads. In the first shape, one thread makes all calls to the store. In
-//! the second shape, each open, write, flush and close has its own thread, so that the store's own
-//! threads have the highest numbers of most system calls.
+//! a system call and its number in a thread. The workload runs in two shapes: one thread makes all
+//! calls to the store, or each open, write, flush and close has its own thread.
 //!
 //! `FILTERBLOCK_EVERY_FAULT=1` tries every place. By default the tests try a part of them. With
 //! `FILTERBLOCK_FAULT_PART=3/20` in addition they try the third of twenty parts, so that twenty
-//! runs try every place once. Without `strace` the tests are skipped and say so.
+//! runs try every place once. Without `strace` the tests are skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -30,10 +26,9 @@ const STEPS_PER_RUN: u64 = 10;
 /// The number of steps that the store holds, in SSTs and in an unclosed log, when the process
 /// begins.
 const STEPS_BEFORE: u64 = 12;
-/// The number of extra system calls of each of six names that the workload makes before it opens
-/// the store. The extra calls have no effect. A fault is given by the number of the call in its
-/// thread. The first thread of the process makes calls with low numbers before the test begins.
-/// Without the extra calls, faults at low numbers would only hit the loader.
+/// The number of system calls of each of six names that the workload makes, without effect, before
+/// it opens the store. The later calls of its thread then usually have higher numbers than the
+/// calls of the loader in the first thread.
 const BURNED: u64 = 40;
 
 fn burn() {

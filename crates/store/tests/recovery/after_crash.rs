@@ -1,5 +1,4 @@
-//! Tests what the next open recovers, refuses and removes after a crash or a clean close. Also
-//! tests the replacement of a long manifest.
+//! Tests what the next open recovers, refuses and removes after a crash or a clean close.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! Tests that a checkpoint is a separate store, equal to its source at the time of the checkpoint.
-//! Also tests refused and unfinished checkpoints.
 
 use std::path::Path;
 

@@ -1,11 +1,4 @@
-//! Simulates a crash after every change that a store makes to its files. Unsynced changes are lost,
-//! kept, torn or reordered. In some cases only the process ends, and unsynced changes can still be
-//! lost later.
-//!
-//! The reopened store must be in the state after some number of writes, including at least all
-//! durable ones. With `Durability::Sync` every acknowledged write is durable. With
-//! `Durability::Buffered` a write is durable after a flush, a compaction, a checkpoint or a close.
-//! Also tests salvages that a crash or a failed operation interrupts.
+//! Simulates a crash after every change that a store makes to its files.
 //!
 //! `FILTERBLOCK_CRASH_IMAGES` sets the approximate number of simulated crashes; the default is
 //! 10,000. `FILTERBLOCK_CRASH_SEED` chooses other writes and crashes; the default is 0.

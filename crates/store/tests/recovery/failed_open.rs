@@ -1,6 +1,4 @@
-//! Tests failed opens. An open creates no file except `LOCK` before it has checked everything. If
-//! an operation fails later, the open removes its new files if it can, and further opens do not
-//! accumulate files. Also tests which SSTs an open sets aside and a repair removes.
+//! Tests which files a failed open leaves, and which SSTs an open sets aside and a repair removes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
 //! Tests the opening of a store after a crash, with missing files, and with failing operations.
-//! Also tests checkpoints.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod after_crash;

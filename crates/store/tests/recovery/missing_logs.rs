@@ -1,5 +1,4 @@
-//! Tests logs that are missing, empty, cut or under another number. A missing log counts as a loss
-//! of acknowledged writes, not as a clean start.
+//! Tests logs that are missing, empty, cut or under another number.
 
 use std::path::Path;
 

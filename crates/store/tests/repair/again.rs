@@ -1,5 +1,4 @@
-//! Tests that an interrupted repair can be repeated, whether a crash or a failed operation
-//! interrupted it. The result is the same as without the interruption.
+//! Tests that a repair can be repeated after a crash or a failed operation.
 
 use std::path::Path;
 

@@ -1,8 +1,4 @@
-//! Changes bits, bytes, lengths and pages of the files of a closed and of an open store. An error,
-//! a report or `Db::verify` then names the file. After damage of a manifest, the error may name a
-//! missing file instead. No read returns a wrong value, and no key is lost without a report. The
-//! exception is a log that is cut at the end of a record while the store is closed, because nothing
-//! can show such a cut. While the store is open, `Db::verify` finds all damage.
+//! Changes bits, bytes, lengths and pages of the files of a closed and of an open store.
 //!
 //! `FILTERBLOCK_EVERY_DAMAGE=1` tries every bit, byte and length of every file. By default the
 //! tests try all of them for `CURRENT`, and some of them for SSTs, logs and manifests.
@@ -146,8 +142,7 @@ fn damaged_versions(storage: &Faulty, path: &Path) -> impl Iterator<Item = (Stri
     })
 }
 
-/// Returns whether `bytes` is the log `sound`, cut at the end of a record. Nothing can show such a
-/// cut.
+/// Returns whether `bytes` is the log `sound`, cut at the end of a record.
 fn is_prefix_of_records(path: &Path, sound: &[u8], bytes: &[u8]) -> bool {
     let mut at = 48;
     while at < bytes.len() && at + 4 <= sound.len() {

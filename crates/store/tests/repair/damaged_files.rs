@@ -1,7 +1,4 @@
-//! Tests stores with files that were cut, extended, zeroed, changed or removed. The result is an
-//! error that names a file or the directory of the store, a report, or the complete content. It is
-//! never a wrong value, a panic, or a key that is lost without a report. The only exception is a
-//! log that is cut at the end of a record, because nothing can show such a cut.
+//! Tests stores with files that were cut, extended, zeroed, changed or removed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -218,8 +215,7 @@ fn lost_manifest_edits_are_noticed_and_tables_are_kept() {
         }
         let kept = |storage: &Memory| files(storage, Path::new(DIR), ".sst").len();
         assert_eq!(kept(&storage), 4, "cut at {cut}: {:?}", storage.list(Path::new(DIR)));
-        // If an open with salvage succeeds, the store reports the cut. It sets unnamed SSTs aside
-        // instead of removing them.
+        // A salvage sets unnamed SSTs aside instead of removing them.
         let salvage = Options { recovery: LogRecovery::Salvage, ..quiet(&storage) };
         if let Ok(db) = Db::open(DIR, salvage) {
             assert!(!db.stats().reports.is_empty(), "cut at {cut}");

@@ -1,6 +1,4 @@
-//! Tests cases that a repair must not make worse: merged SSTs that still exist, an interrupted
-//! repair, and half a manifest. Also tests a merge after a repair, and a damaged SST whose writes a
-//! sound log still holds.
+//! Tests cases that a repair must not make worse.
 
 use std::path::{Path, PathBuf};
 

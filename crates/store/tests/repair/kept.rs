@@ -1,8 +1,4 @@
-//! Tests `Db::repair` on stores with a missing, cut or changed file. Afterwards every key of a
-//! sound block is present, and no deleted key is back if its tombstone still exists. Every other
-//! changed key is in the range of a reported loss, or the report has a doubt. The exception is a
-//! log that is cut at the end of a record, because nothing can show such a cut. Also tests repairs
-//! of sound stores, and interrupted repairs.
+//! Tests `Db::repair` on stores with a missing, cut or changed file.
 //!
 //! `FILTERBLOCK_EVERY_DAMAGE=1` tries every byte and every length of the SSTs. By default the tests
 //! try every seventh byte and every thirteenth length.

@@ -1,5 +1,5 @@
-//! Tests damaged SST files. Every flipped bit and every cut is noticed, and damage never makes a
-//! filter deny a present key.
+//! Tests that damaged SST files are noticed, and that damage never makes a filter deny a present
+//! key.
 
 use std::collections::BTreeMap;
 use std::path::Path;

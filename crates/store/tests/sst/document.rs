@@ -1,5 +1,4 @@
-//! Compares docs/STORE_FORMAT.md and the golden files with the code. The document defines the
-//! format.
+//! Compares docs/STORE_FORMAT.md and the golden files with the code.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

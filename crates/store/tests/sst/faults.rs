@@ -1,5 +1,4 @@
-//! Tests SST files on failing storage, and forged files with valid checksums. The result is an
-//! error or an answer, never a partial file or a panic.
+//! Tests SST files on failing storage, and forged files with valid checksums.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Tests SST files: comparisons with a sorted map and with docs/STORE_FORMAT.md, damage, and
-//! failing storage. Also tests the memory that an open of an SST or store takes.
+//! failing storage.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "../../../../tests/allocation/of_thread.rs"]

@@ -168,9 +168,8 @@ fn logs_with_any_lengths_are_read_within_size_and_write_buffer() {
     }
 }
 
-/// One batch becomes one SST, so that it is present completely or not at all. These batches have
-/// many writes, most of them short. As separate memtable entries, they would take many times their
-/// size.
+/// These batches have many writes, most of them short. As separate memtable entries, they would
+/// take many times their size.
 #[test]
 fn a_log_of_any_writes_is_read_within_twice_its_size_and_buffer() {
     let put = |key: &[u8], value: &[u8]| {
@@ -198,10 +197,8 @@ fn a_log_of_any_writes_is_read_within_twice_its_size_and_buffer() {
         fs::write(&path, &log).unwrap();
         let (db, peak) = peak_of(|| Db::open(dir, options.clone()).unwrap());
         println!("{what}: a peak of {peak} bytes for a log of {}", log.len());
-        // The positions for the sort take at most a quarter of the log, or one write buffer if that
-        // is larger. The hashes for a filter take at most half of the log, or one write buffer if
-        // that is larger. The filter, the index and the chunk of the new file take memory too. The
-        // chunk takes twice its size while it grows.
+        // The bound covers the positions for the sort, the hashes for a filter, the filter, the
+        // index and the chunk of the new file.
         let bound = 2 * log.len() + 2 * options.write_buffer_bytes + (512 << 10);
         // In debug builds a hash takes 16 bytes instead of 8.
         let hashes = if cfg!(debug_assertions) { log.len() / 2 + options.write_buffer_bytes } else { 0 };

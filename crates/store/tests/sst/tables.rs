@@ -1,5 +1,4 @@
-//! Compares SST files with a `BTreeMap`. Lookups and cursors, in either direction, must find
-//! exactly the written entries.
+//! Compares SST files with a `BTreeMap`.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,5 +1,4 @@
-//! Defines numbered write steps, and starts processes for tests. One process executes the steps,
-//! and another process derives from them the content that the store must have.
+//! Defines numbered write steps, and starts processes for tests.
 #![allow(dead_code, reason = "no test program uses all steps")]
 
 use std::collections::BTreeMap;
@@ -125,8 +124,7 @@ pub fn small(durability: Durability) -> Options {
     }
 }
 
-/// Returns the options of [`small`] without automatic compactions. The write buffer of 1 MiB is too
-/// large for automatic flushes in most tests.
+/// Returns the options of [`small`] without automatic compactions.
 pub fn small_and_quiet(durability: Durability) -> Options {
     Options { auto_compaction: false, write_buffer_bytes: 1 << 20, ..small(durability) }
 }

@@ -1,5 +1,5 @@
 //! Tests that a batch announces the reads of its data blocks before the first read, and reads each
-//! block once. Also tests failed reads, and reads that are not announced.
+//! block once.
 
 use std::fmt::Debug;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! Tests that bad directories, arguments and disks cause errors that say what is wrong and where.
-//! Also tests keys, values, batches and ranges at their limits.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,6 +1,5 @@
 //! Tests that a store keeps working in the directory that it opened, even if the directory's name
-//! changes, and that it keeps other processes out. Also tests that it notices removed and replaced
-//! files.
+//! changes, and that it keeps other handles out.
 
 use crate::steps;
 use std::collections::BTreeMap;

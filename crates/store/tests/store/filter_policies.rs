@@ -1,6 +1,4 @@
-//! Tests the filter policies that consider the whole store: the choices of Monkey for any shape,
-//! the block reads that Monkey saves in a store of four levels, and the memory that a budget
-//! bounds. Also tests a compaction after a change of the policy.
+//! Tests the filter policies that consider the whole store.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! Tests a load that is faster than compaction: level 0 grows, writers are slowed down before they
-//! wait, and an idle store keeps few runs. Also tests the counter of flushes.
+//! Tests a load that is faster than compaction.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -49,8 +48,8 @@ fn writers_are_slowed_down_before_level_0_is_full() {
     let (storage, gate) = (Memory::new(), Arc::new(Gate::default()));
     let db = Db::open(DIR, with_gate(&storage, &gate)).unwrap();
     let value = [7; 1_000];
-    // A writer that is slowed down waits before each step of 64 KiB. Each call of `write` has more
-    // than three steps.
+    // A writer that is slowed down waits for each 64 KiB. Each call of `write` writes more than
+    // three times as much.
     let write = |from: u64| (from..from + 200).for_each(|i| db.put(&key(i), &value).unwrap());
     for i in 0..5 {
         write(i * 200);

@@ -1,5 +1,4 @@
-//! Tests the store through its public API: comparisons with a model, filters and secrets, bad
-//! input, and concurrent reads and writes. Also tests the storages.
+//! Tests the store through its public API.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod announced_reads;

@@ -1,5 +1,5 @@
 //! Tests unexpected files in a store's directory: pipes, and files that people or other programs
-//! wrote. Also tests a file system without a size, and an empty path.
+//! wrote.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,4 @@
-//! Tests range filters in the store. One test compares scans with a sorted map, for keys and bounds
-//! of all kinds. Other tests cover counts, policies, damage and repair.
+//! Tests range filters in the store.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};

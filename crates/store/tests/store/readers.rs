@@ -1,5 +1,5 @@
 //! Tests concurrent reads and writes: a reader sees one moment of the store, and never an earlier
-//! moment than before. Also tests the background work of a store, and what a close leaves.
+//! moment than before.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -428,8 +428,8 @@ fn the_smallest_settings_let_no_thread_wait_forever() {
     }
 }
 
-/// Without this wait, a loop of put and flush would fill level 0 until the process has no more file
-/// descriptors.
+/// If flushes did not wait, a loop of put and flush would fill level 0 until the process has no
+/// more file descriptors.
 #[test]
 fn flushes_wait_while_level_0_is_full() {
     let storage = Memory::new();

@@ -1,5 +1,4 @@
-//! Tests stores whose keys are hashed with a secret. Such a store opens only with the same secret.
-//! Also tests hash seeds.
+//! Tests stores whose keys are hashed with a secret.
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
-//! Tests of keys that are values of a Parquet column: logical types, lengths, zeros, nulls and
-//! damaged filters.
+//! Tests of keys that are values of a Parquet column.
 
 use std::sync::Arc;
 
