@@ -22,8 +22,8 @@ fn main() -> ExitCode {
     support::main("Counts the writes that a cache saves with a filter of first requests.", 1_000_000, run)
 }
 
-/// Returns requests for `urls` URLs in random order. Each URL is requested once. A quarter of the
-/// URLs are requested four more times on average.
+/// Returns requests in random order: one for each of `urls` URLs, and on average four more for each
+/// URL of one quarter.
 fn requests(urls: usize) -> Vec<Vec<u8>> {
     let mut random = Random(7);
     let mut requests: Vec<usize> = (0..urls).collect();

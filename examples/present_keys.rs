@@ -7,12 +7,11 @@
 //! A probe is one query for one key here. The keys are random hashes. The program combines each of
 //! 16 specifications with each of seven filter sizes, from 33 to fewer than 1,250,000 keys. It
 //! shares the probes about equally among these combinations. With fewer than 1.4 * 10^8 probes, it
-//! may skip some combinations, because a filter of a million keys may use up more than one share.
+//! may skip some combinations.
 //!
 //! The program builds the filters without their self-check, and opens them from their bytes with
 //! all pages verified. It asks for half of the keys one by one, and for the other half in batches.
-//! Runs with the same seed and the same number of probes ask for the same keys. A run with 10^9
-//! probes takes a few minutes.
+//! Runs with the same seed and the same number of probes ask for the same keys.
 //!
 //! Exit code: 0 if no key was denied, 1 if a key was denied or a filter could not be built or
 //! opened, 2 for wrong arguments.

@@ -6,8 +6,7 @@
 //! cargo run --release --features variants --example summary_cache -- requests.txt
 //! ```
 //! Each line of the file is the URL of a request. Requests go to the proxies in turn. Without
-//! summaries, each of the `N` proxies asks all others at each miss. If each proxy gets `R` requests
-//! and has a hit ratio of `H`, that is `N (N-1) (1-H) R` messages.
+//! summaries, a proxy asks all others at each miss.
 
 pub mod support;
 

@@ -1,5 +1,5 @@
-//! A registration form says immediately whether a name is free. The browser asks a Bloom filter of
-//! all taken names. It asks the database only if the filter answers "maybe".
+//! A registration form in a browser asks a Bloom filter of all taken names. It asks the database
+//! only if the filter answers "maybe".
 //!
 //! ```text
 //! cargo run --release --features variants --example user_names -- names.txt

@@ -1,5 +1,4 @@
-//! Provides the shared code of the examples: arguments, keys, checks of results, estimates of
-//! memory, and random numbers.
+//! Provides the code that the examples of the feature `variants` share.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "programs of the command line")]
 #![allow(dead_code, reason = "each example uses a part")]
 
@@ -75,8 +74,9 @@ pub fn main(
 }
 
 impl Arguments {
-    /// Returns the lines of the file, or the keys that `make` generates from the numbers below
-    /// `count`. Returns an error if the file is unreadable or has fewer than 1,000 lines.
+    /// Returns the lines of the file. Without a file, returns the keys that `make` generates from
+    /// the numbers below `count`. Returns an error if the file is unreadable or has fewer than
+    /// 1,000 lines.
     pub fn keys(&self, make: impl Fn(u64) -> String) -> Result<Vec<Vec<u8>>, Failure> {
         let Some(path) = &self.file else {
             return Ok((0..self.count as u64).map(|i| make(i).into_bytes()).collect());

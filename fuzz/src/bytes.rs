@@ -36,8 +36,8 @@ impl Edit {
         }
     }
 
-    /// Reads an edit that only damages: it changes one byte, or it removes, blanks, copies or
-    /// truncates bytes. If it changes the bytes, a checksum over them stays valid only by chance.
+    /// Reads an edit that resembles damage: it changes one byte, or removes, blanks, copies or
+    /// truncates bytes.
     pub fn take_damage(input: &mut Input<'_>) -> Self {
         match input.byte() % 5 {
             0 => Self::Xor(input.number(3) as usize, input.byte() | 1),

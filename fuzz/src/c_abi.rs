@@ -85,8 +85,6 @@ impl World {
         unsafe { filterblock_hasher_hash(self.hasher(), pointer(key), key.len()) }
     }
 
-    /// Replaces the builder. About one specification in four is text of the input. About one
-    /// builder in four has no table id, and at most one in eight has a range filter.
     fn new_builder(&mut self, input: &mut Input<'_>) {
         filterblock_builder_free(self.builder.take());
         let choice = input.byte();
@@ -324,8 +322,7 @@ impl World {
         }
     }
 
-    /// Asserts that a filter denies none of its keys, hashes, prefixes and ranges, in every way to
-    /// ask it.
+    /// Asserts that a filter denies none of its keys and prefixes.
     fn assert_no_key_is_denied(&self, Open { filter, blob }: &Open) {
         // SAFETY: the filter is open.
         let filter = unsafe { filter.as_ref() };
@@ -458,8 +455,8 @@ impl World {
         self.ask_set(self.hash(input.take(3)));
     }
 
-    /// Asks all slots for one hash, and each slot for the keys of its filter. Asserts that no
-    /// filter denies its keys.
+    /// Asks all slots for one hash, and each slot for some keys and prefixes of its filter. Asserts
+    /// that no filter denies one of its keys or prefixes.
     fn ask_set(&self, hash: u64) {
         let set = self.set.as_deref();
         let slots: Vec<Slot> = self.slots.iter().map(|(slot, _)| *slot).collect();
@@ -580,8 +577,7 @@ impl World {
     }
 
     fn free(mut self) {
-        // The set and the handles share the filters. If the number of slots is even, the set is
-        // freed before the handles, and otherwise after them.
+        // The set and the handles share the filters, so each of the two orders must work.
         let (set, filters) = (self.set.take(), std::mem::take(&mut self.filters));
         let free_filters = |filters: Vec<Open>| {
             // SAFETY: each filter is freed once.

@@ -1,5 +1,4 @@
-//! Tests the filters of other engines. For any bytes, readers must answer as the formulas do. A
-//! newly built filter must not deny a key.
+//! Tests the filters of other engines, with any bytes and with filters that are built and edited.
 
 use filterblock::foreign::ForeignFilterInfo;
 use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
@@ -17,9 +16,8 @@ mod formulas;
 const MAX_KEYS: usize = 2_000;
 const MAX_EDITS: usize = 4;
 
-/// Asks filters for fixed keys, and returns all answers. If the first byte of the input says so,
-/// the only filter is the rest of the input. Otherwise, the filters are a sound filter that the
-/// input describes, and its edited versions.
+/// Asks a filter of any bytes for fixed keys, or asks a sound filter and edited versions of it.
+/// Returns all answers.
 pub fn foreign_filter(data: &[u8]) -> Vec<bool> {
     let mut input = Input(data);
     let choice = input.byte();
@@ -77,8 +75,7 @@ fn sound(choice: u8, input: &mut Input<'_>) -> Vec<u8> {
     filter
 }
 
-/// Asks each reader of the bytes, and asserts that its answers agree with the formulas. Returns the
-/// answers.
+/// Returns the answers of all readers of the bytes. [`compare`] checks them.
 fn ask(filter: &[u8]) -> Vec<bool> {
     let (leveldb, rocksdb) = (LevelDbBloom::new(filter), RocksDbFilter::new(filter));
     let mut answers = Vec::new();

@@ -15,9 +15,8 @@ use forge::{Forge, Handle, block, internal};
 const MAX_KEYS: usize = 60;
 const MAX_EDITS: usize = 4;
 
-/// Opens any bytes as a file of each engine, or opens a table that the input describes. No call may
-/// panic. If only data blocks after the first are edited, no key of an unedited block may be
-/// denied.
+/// Opens any bytes as a file of each engine, or checks a table that the input describes. No call
+/// may panic. See [`check_forged`] for the keys of the table.
 pub fn foreign_table(data: &[u8]) {
     let mut input = Input(data);
     match input.byte() % 4 {
@@ -203,8 +202,8 @@ fn entries(keys: &[Vec<u8>]) -> Vec<u8> {
     block(&entries)
 }
 
-/// Assembles the table, and asserts that it denies no key of an untouched block. Then damages the
-/// table with the rest of the input, and asserts the same again.
+/// Assembles the table, and asserts that it denies none of [`Parts::untouched_keys`]. If input is
+/// left, damages the table and asserts the same again.
 fn check_forged(
     parts: Parts,
     input: &mut Input<'_>,

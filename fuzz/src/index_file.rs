@@ -19,8 +19,7 @@ const MAX_EDITS: usize = 4;
 type Model = BTreeMap<String, Vec<u32>>;
 
 /// Opens any bytes as an index, or builds an index and changes its bytes. No call may panic. A
-/// damaged index must fail to open, or must not deny a key of any of its files. An edited index
-/// with repaired checksums may deny keys.
+/// damaged index must fail to open, or must not deny a key of any of its files.
 pub fn index_file(data: &[u8]) {
     let mut input = Input(data);
     match input.byte() % 4 {
@@ -116,8 +115,8 @@ fn repair(bytes: &mut [u8]) {
     bytes[60..64].copy_from_slice(&checksum);
 }
 
-/// Asserts that an index denies no key of the model, and that all ways to ask it agree. Returns the
-/// number of keys of the model whose row is damaged, or `None` if the index does not open.
+/// Asserts that an index denies no key of the model, and that single queries and a batch agree.
+/// Returns how many queries for keys of the model met damage, or `None` if the index does not open.
 fn check(bytes: &[u8], model: &Model) -> Option<u64> {
     let mut index = IndexReader::open(InMemory(bytes)).ok()?;
     assert!(!index.files().is_empty() || model.is_empty() || model.values().all(Vec::is_empty));

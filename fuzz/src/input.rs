@@ -36,9 +36,7 @@ impl<'a> Input<'a> {
         front
     }
 
-    /// Reads a specification of any kind except `empty` and `grafite`. Unless it is `always-maybe`,
-    /// it has a number of bits per key that the kind allows, or an FPR. If the kind has compact
-    /// filters, about half of its specifications are compact.
+    /// Reads a specification of any kind except `empty` and `grafite`.
     pub fn spec(&mut self) -> FilterSpec {
         let choice = self.byte();
         let kind = match choice % 10 {

@@ -6,9 +6,9 @@ use filterblock::{Columns, Field, FilterBlock, KeyHash, Verify};
 use crate::Input;
 use crate::patch::{block_support, sound_block};
 
-/// Returns the answers of a filter. The front of the input describes the shape of the filter. The
-/// rest of the input gives the bytes of the payload. Returns no answers for a partition index, or
-/// if the input has no rest.
+/// Returns the answers of a filter. The front of the input describes the shape of the filter, and
+/// the rest gives the bytes of the payload. Returns no answers for a partition index, or if the
+/// input has no rest.
 ///
 /// `FILTERBLOCK_ISA` chooses the kernels once for a process. tests/replay.rs compares processes.
 pub fn kernels(data: &[u8]) -> Vec<bool> {

@@ -40,8 +40,7 @@ use filterblock::{
 };
 
 /// Opens and queries any bytes as a block, as a partition and as a filter in compact form. No call
-/// may panic. Asserts that `AtOpen` and `OnFirstTouch` give the same answers for a block, and that
-/// a batch and single queries agree. In compact form, only bytes that pass their check may answer.
+/// may panic.
 pub fn open_block(data: &[u8]) {
     query_block(data);
     for number in [0, 1, u32::MAX] {
@@ -121,8 +120,7 @@ pub fn query_block(data: &[u8]) {
     assert_eq!(lazy.damaged_pages(), 0);
 }
 
-/// Returns hashes at both ends of the range and hashes spread between them. A filter maps them to
-/// its first line, its last line, and others.
+/// Returns hashes at both ends of the range and hashes spread between them.
 fn hashes() -> impl Iterator<Item = KeyHash> {
     let spread = (0..40u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     [0, 1, u64::MAX, u64::MAX - 1, 1 << 32, u64::MAX << 32].into_iter().chain(spread).map(KeyHash::from_raw)
@@ -147,8 +145,8 @@ fn query(block: &FilterBlock<&[u8]>) -> Vec<bool> {
     answers
 }
 
-/// Asserts that the metadata and statistics are in their ranges. [`query`] does not call it,
-/// because computing the expected FPR is the slowest part.
+/// Checks the expected FPR, the fill ratio and the length of a block. [`query`] does not call this
+/// function, because computing the expected FPR is slow.
 fn check_info(block: &FilterBlock<&[u8]>) {
     let (info, found) = (block.metadata(), block.statistics());
     assert!((0.0..=1.0).contains(&block.expected_fpr()), "{info:?}");

@@ -19,8 +19,7 @@ const DIR: &str = "/store";
 const MAX_EDITS: usize = 6;
 const MAX_ENTRIES: usize = 3_000;
 
-/// The names that files of the input can have. Some differ only in their type, so that one file can
-/// take the place of another.
+/// The names that files of the input can have.
 const NAMES: [&str; 12] = [
     "CURRENT",
     "MANIFEST-000001",
@@ -243,10 +242,10 @@ fn options(storage: &Memory, recovery: LogRecovery, compacts: bool) -> Options {
     }
 }
 
-/// Checks a store whose files were not forged. Without damage, the open must give the last state
-/// and report nothing. With damage, an open with `Strict` must fail, or give the state after one of
-/// the batches, and the batches in SSTs must not be missing from this state. With `Salvage`, the
-/// store must not return a value that was not written.
+/// Checks a store whose files were not forged. The store must return no value that its key never
+/// had. With `Strict`, all values that can be read must belong to one state, and the batches in
+/// SSTs must not be missing from this state. Without damage, this is the last state, and the store
+/// reports nothing.
 fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
     for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
         let storage = storage_of(files, DIR);
@@ -283,8 +282,8 @@ fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
     }
 }
 
-/// Checks a store with any files. The open must fail with an error about the files. Otherwise the
-/// store must take a write, unless its sequence numbers are exhausted, and must still have the
+/// Checks a store with any files. If the open fails, the error must be about the files. Otherwise
+/// the store must take a write, unless its sequence numbers are exhausted, and must still have the
 /// write after the next open.
 fn check_any(files: &Files, compacts: bool) {
     for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
@@ -305,8 +304,7 @@ fn check_any(files: &Files, compacts: bool) {
         // write.
         let takes_writes = match db.put(b"key01", b"new") {
             Ok(()) => true,
-            // The sequence numbers are exhausted, which no real store reaches. The store does not
-            // change, and it opens again.
+            // The sequence numbers are exhausted. The store does not change, and it opens again.
             Err(error) => {
                 assert!(matches!(error.root(), Error::OutOfNumbers { .. }), "{error}");
                 false

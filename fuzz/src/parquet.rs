@@ -11,8 +11,7 @@ use filterblock_parquet::footer::{FilterRange, PhysicalType};
 use filterblock_parquet::values::{self, ParquetValues};
 use filterblock_parquet::{Error, Footer};
 
-/// The maximum number of values of a tested file. More values only make a run slower, and a page of
-/// two bytes can claim billions.
+/// The maximum number of values of a tested file. A small input can claim billions.
 const MAX_VALUES: u64 = 100_000;
 
 /// The offset of the metadata in a file. Chunks lie before it.

@@ -15,7 +15,7 @@ use block_support::{SEED, TABLE, field, key, put_number, repair_pages, repair_tr
 /// The maximum number of edits. More edits only make a run slower.
 const MAX_EDITS: usize = 8;
 /// An upper limit for the number of keys. At 100 bits each, so many keys fill two pages. Some
-/// bumped ribbons have eight times as many keys. More keys only make a run slower.
+/// bumped ribbons have up to eight times as many keys.
 const MAX_KEYS: usize = 600;
 
 /// Builds a block that the input describes, edits it, opens it and queries it. If no edit repaired

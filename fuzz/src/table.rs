@@ -100,8 +100,8 @@ fn open(storage: &Memory, verify: Verify, strict: bool, hasher: Option<KeyHasher
     ok(Table::open(storage, Path::new(PATH), options)).map(Arc::new)
 }
 
-/// Asserts that an error is damage, an unsupported version, or a missing or wrong secret. It must
-/// also name the file. Returns the value, or `None` after an error.
+/// Asserts that an error names the file, and is damage, an unsupported version or feature, or a
+/// missing or wrong secret. Returns the value, or `None` after an error.
 fn ok<T>(result: filterblock_store::Result<T>) -> Option<T> {
     let error = result.as_ref().err();
     let is_fine = error.is_none_or(|error| {
@@ -113,9 +113,9 @@ fn ok<T>(result: filterblock_store::Result<T>) -> Option<T> {
 }
 
 /// Checks an SST file of any bytes. The file must open with both ways of verification, or with
-/// neither. Every error must be one that [`ok`] accepts. If `verify` finds the file sound, walks in
-/// both directions must give the same entries in order, unless there are more than [`MAX_STEPS`]
-/// entries. A search for each key must find it, and no filter may deny it.
+/// neither. If `verify` finds the file sound, walks in both directions must give the same entries
+/// in order, and a search for each key must find its entry. Files with more than [`MAX_STEPS`]
+/// entries are not compared.
 fn check_any(file: &[u8]) {
     let storage = storage_of(file);
     let [checked, lazy] = [Verify::AtOpen, Verify::OnFirstTouch].map(|verify| open(&storage, verify, false, None));
@@ -178,8 +178,9 @@ fn walk(table: &Arc<Table>, backward: bool) -> Option<Vec<Entry>> {
 
 /// Checks a file with known entries. For any damage, each entry must be found or give an error. The
 /// only exceptions are forged parts, whose checksums are valid:
-/// * An entry of a forged data block may have any value.
-/// * With a forged index, keys may be missing, but no value may be wrong.
+/// * An entry of a forged data block may be missing or have any value. If the index is forged, too,
+///   this applies to all entries.
+/// * With a forged index, entries may be missing.
 /// * A forged key range in the properties, or a forged filter, may deny a key. `find` asks neither
 ///   of the two.
 ///

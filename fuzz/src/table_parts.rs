@@ -131,8 +131,7 @@ impl Parts {
         }
     }
 
-    /// Damages the filter so that a checksum fails, or changes or replaces the filter and repairs
-    /// its checksums.
+    /// Damages the filter, or changes or replaces it and repairs its checksums.
     fn forge_filter(&mut self, input: &mut Input<'_>) {
         let (action, repair) = (input.byte(), input.byte());
         if self.filter.len() < TRAILER_LEN_BYTES {

@@ -1,5 +1,4 @@
-//! Runs the fuzz targets on every file of the seed corpora and on 108,000 fixed mutations. The
-//! tests work with any toolchain, take about half a minute, and give the same result every time.
+//! Runs the fuzz targets on every file of the seed corpora and on 108,000 fixed mutations.
 //!
 //! `FILTERBLOCK_FUZZ_ROUNDS` multiplies the number of mutations. No input may make its thread
 //! allocate more memory at once than a bound that follows from the input's length.
@@ -47,12 +46,11 @@ static ALLOCATOR: Watching = Watching;
 /// writer. Each byte of an input raises the limit by [`MAX_EXPANSION`] bytes.
 const ALWAYS_BYTES: usize = 1 << 20;
 
-/// The limit that replaces [`ALWAYS_BYTES`] for the target `parquet_add`. The reader takes the
-/// length of a page from the page's header, because codecs expand without a limit.
+/// The limit that replaces [`ALWAYS_BYTES`] for the target `parquet_add`. The reader accepts pages
+/// of up to this length.
 const PARQUET_PAGE_BYTES: usize = 256 << 20;
 
-/// The maximum factor by which a compressed block expands. Readers trust no other length that
-/// exceeds the bytes that exist.
+/// The maximum factor by which an LZ4 block expands.
 const MAX_EXPANSION: usize = 255;
 
 /// The random generator SplitMix64 (Steele, Lea, Flood 2014).

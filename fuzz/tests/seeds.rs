@@ -1,6 +1,4 @@
-//! Writes the seeds of the targets `c_abi`, `open_block`, `table`, `log_and_manifest`, `store_ops`,
-//! `foreign_filter`, `foreign_table`, `index_file`, `parquet_add` and `parquet_footer`. The bytes
-//! are the same each time. The command is
+//! Writes seeds to `fuzz/corpus`. The command is
 //! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`. The tests that are not
 //! ignored check stored seeds.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
@@ -147,8 +145,7 @@ fn seeds_of_table() {
         write("table", &format!("any-{name}"), &[&golden_table(name)]);
     }
     // Two entries are spelled out. The other 90 have counted keys, whose shape and value lengths
-    // the first bytes describe. In the seeds with `bloom`, blocks have 64 bytes and a restart point
-    // at every fifth entry.
+    // the first bytes describe.
     let entries: &[u8] = &[90, 0, 41, 30, 2, 3, b'a', b'b', b'c', 4, b'q', b'q', b'r', b's'];
     let bloom: &[u8] = &[7, 1, 0x29, 0x23];
     let lz4: &[u8] = &[131, 3, 0x29, 0x23];
@@ -233,8 +230,7 @@ fn seeds_of_store_ops() {
         let config = [number.wrapping_mul(37), number.wrapping_mul(101), number.wrapping_mul(59)];
         write("store_ops", &format!("chance-{number:02}"), &[&config, &random(number.into(), 400)]);
     }
-    // There are no faults. After the writes come a flush, a snapshot, two deletions, a compaction,
-    // a scan, a `multi_get`, a checkpoint, a verification, a reopening and a get.
+    // Most operations, without faults.
     let put = |i: u8| [0, i, 20, i];
     let puts: Vec<u8> = (1..40).flat_map(put).collect();
     let rest: &[u8] = &[15, 19, 10, 3, 10, 4, 17, 0, 0, 0, 20, 4, 2, 30, 0xaa, 0xaa, 22, 2, 7, 9, 23, 30, 24, 31, 5];

@@ -4,11 +4,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
-/// Returns a writable NumPy array of `len` answers. Only the array refers to its memory. `fill`
-/// writes the answers: 1 for "maybe" and 0 for "absent".
-///
-/// # Errors
-/// Raises the exceptions of `fill` and of NumPy, and `MemoryError`.
+/// Returns a writable NumPy array of `len` answers. `fill` writes the answers: 1 for "maybe" and 0
+/// for "absent".
 pub fn filled<'py>(
     py: Python<'py>,
     len: usize,

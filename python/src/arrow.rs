@@ -28,9 +28,7 @@ impl ArrowKeys {
     /// `None` if it has neither.
     ///
     /// # Errors
-    /// Raises `TypeError` for items that are not keys, and for nulls. Raises `ValueError` for data
-    /// that Arrow cannot read. An object that breaks the interface raises `TypeError`, `ValueError`
-    /// or `IndexError`. Also raises the exceptions of the object's methods.
+    /// Raises an exception if an item is null or not a key, or if Arrow cannot read the data.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let py = object.py();
         let arrays = if object.hasattr(intern!(py, "__arrow_c_array__"))? {

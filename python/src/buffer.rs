@@ -46,10 +46,6 @@ impl BufferKeys {
     /// `is_array` says whether the owner is a NumPy array or an `array.array`: then items of the
     /// formats "b" and "B" are integers. For other owners, such as `memoryview`, these items are
     /// bytes and raise `TypeError`, because they need a width.
-    ///
-    /// # Errors
-    /// Raises `TypeError` for items that are not keys and for suboffsets. Raises `ValueError`
-    /// unless the buffer has one dimension.
     pub fn of_items(buffer: PyUntypedBuffer, is_array: bool) -> PyResult<Option<Self>> {
         let format = buffer.format().to_string_lossy().into_owned();
         if format == "O" {
@@ -70,12 +66,7 @@ impl BufferKeys {
         Ok(Some(Self { buffer, item, item_len_bytes, len, stride }))
     }
 
-    /// Takes a buffer of keys that all have `width` bytes and follow one another.
-    ///
-    /// # Errors
-    /// Raises `TypeError` unless the buffer is one contiguous range of bytes. Raises `ValueError`
-    /// unless the buffer has one dimension, and if `width` is too large, is 0 or does not divide
-    /// the length of the buffer.
+    /// Takes a contiguous buffer of keys that all have `width` bytes.
     pub fn of_width(buffer: PyUntypedBuffer, width: usize) -> PyResult<Self> {
         check_shape(&buffer)?;
         let len_bytes = buffer.len_bytes();
@@ -262,10 +253,6 @@ impl Items<'_> {
 }
 
 /// Returns the bytes of a `memoryview` that is one key.
-///
-/// # Errors
-/// Raises `TypeError` unless its items are bytes in one dimension, and `ValueError` if the view was
-/// released.
 pub fn bytes_of_view(view: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let buffer = PyUntypedBuffer::get(view)?;
     let format = buffer.format().to_string_lossy().into_owned();

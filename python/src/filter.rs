@@ -243,7 +243,7 @@ impl Filter {
     ///
     /// Bounds are compared as bytes. Integers raise TypeError, because the order of their bytes
     /// differs from the order of the numbers. Raises ValueError if `low` is above `high`. Without a
-    /// range filter the answer is True.
+    /// range filter the answer is True, unless the filter has no keys.
     #[pyo3(signature = (low=None, high=None))]
     fn may_contain_range(&self, low: Option<&Bound<'_, PyAny>>, high: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let bound = |bound: Option<&Bound<'_, PyAny>>| match bound {
@@ -344,8 +344,8 @@ impl Filter {
         self.block.metadata().block_len_bytes
     }
 
-    /// The expected share of absent keys for which the answer is True. For a range filter alone, it
-    /// is the share of ranges without a key.
+    /// The expected share of absent keys for which the answer is True. For a range filter alone,
+    /// the expected share of ranges without a key for which the answer is True.
     #[getter]
     fn error_rate(&self) -> f64 {
         self.block.expected_fpr()

@@ -42,9 +42,7 @@ impl Accepts {
 /// Calls `with` with the bytes of a key, and returns its result.
 ///
 /// # Errors
-/// Raises `TypeError` for a type that is not accepted, `UnicodeEncodeError` for a text with
-/// surrogates, `OverflowError` for an integer that does not fit in 64 bits, and `ValueError` for a
-/// released `memoryview`.
+/// Raises `TypeError` for a type that is not accepted, and the other exceptions of [`key_bytes`].
 #[inline]
 pub fn with<R>(key: &Bound<'_, PyAny>, accepts: Accepts, with: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
     if let Ok(text) = key.cast::<PyString>() {

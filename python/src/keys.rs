@@ -30,10 +30,8 @@ impl<'py> Keys<'py> {
     /// each and follow one another.
     ///
     /// # Errors
-    /// Raises `TypeError` for a single text, for bytes without a width, for arrays whose items are
-    /// not keys, and for arrays of integers that `accepts` excludes. Raises `ValueError` unless an
-    /// array has one dimension. Also raises the exceptions of the constructors of [`BufferKeys`]
-    /// and [`ArrowKeys`], and of the object's methods.
+    /// Raises an exception if `keys` is one key instead of many, or an array whose items are not
+    /// keys.
     pub fn of(keys: &Bound<'py, PyAny>, width: Option<usize>, accepts: Accepts) -> PyResult<Self> {
         let found = Self::find(keys, width, accepts)?;
         let is_of_integers = match &found {
@@ -159,11 +157,7 @@ fn kind_of_numpy(object: &Bound<'_, PyAny>) -> PyResult<String> {
 /// cache.
 const BATCH: usize = 1024;
 
-/// Returns the hashes of all keys. A caller adds the hashes only after this call. So if a key
-/// raises an exception, no key is added.
-///
-/// # Errors
-/// Raises the exceptions of [`Keys::for_each`].
+/// Returns the hashes of all keys.
 pub fn hashes(py: Python<'_>, keys: &Keys<'_>, hasher: &KeyHasher) -> PyResult<Vec<KeyHash>> {
     let mut hashes = Vec::with_capacity(keys.len().unwrap_or(0));
     keys.for_each(py, |key| hashes.push(hasher.of(key)))?;
@@ -171,9 +165,6 @@ pub fn hashes(py: Python<'_>, keys: &Keys<'_>, hasher: &KeyHasher) -> PyResult<V
 }
 
 /// Returns the answers of `ask` for the hashes of all keys, in order, as a NumPy array of `bool`.
-///
-/// # Errors
-/// Raises the exceptions of [`Keys::for_each`] and [`answers::filled`].
 pub fn ask<'py>(
     py: Python<'py>,
     keys: &Keys<'py>,
@@ -203,9 +194,6 @@ pub fn ask<'py>(
 }
 
 /// Returns the answers of `ask` for all keys, in order, as a NumPy array of `bool`.
-///
-/// # Errors
-/// Raises the exceptions of [`Keys::for_each`] and [`answers::filled`].
 pub fn ask_each<'py>(
     py: Python<'py>,
     keys: &Keys<'py>,

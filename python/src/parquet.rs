@@ -33,8 +33,9 @@ pub struct ParquetFile {
 
 #[pymethods]
 impl ParquetFile {
-    /// Open a file, and read its metadata. Raises DamagedError, UnsupportedError, ValueError (not a
-    /// regular file), OSError or MemoryError.
+    /// Open a file, and read its metadata. The file is mapped, so no program may change it while it
+    /// is open. With mapped=False the file is read into memory. Raises DamagedError,
+    /// UnsupportedError, ValueError (not a regular file), OSError or MemoryError.
     #[staticmethod]
     #[pyo3(signature = (path, *, mapped=true))]
     fn open(py: Python<'_>, path: PathBuf, mapped: bool) -> PyResult<Self> {
@@ -179,9 +180,6 @@ fn values(file: File, len_bytes: u64) -> Result<ParquetValues<FileStart>, Error>
 }
 
 /// Returns the numbers of the leaf columns with these names, each once.
-///
-/// # Errors
-/// Raises `ValueError` for an unknown or ambiguous name, and for a Boolean column.
 fn leaves_of(footer: &Footer, names: &[String]) -> PyResult<Vec<usize>> {
     let mut found = Vec::new();
     for name in names {
@@ -290,8 +288,9 @@ fn fill(mut file: &File, footer: &Footer, request: &Request, mut copy: &File) ->
 /// `columns`, or of all columns.
 ///
 /// "state" is "missing", "damaged", "undersized" (the error rate is above `max_fpr`), "oversized"
-/// (at least four times the size that `fpr` needs) or "right". With values=True every value is
-/// looked up in its filter. If "false_negatives" is above 0, readers of the file can lose rows.
+/// (at least four times the size that `fpr` needs) or "right". With values=True the values are
+/// looked up in their filters. If "false_negatives" is above 0, readers of the file can lose rows.
+/// If it is None, not all values of the chunk were looked up.
 #[pyfunction]
 #[pyo3(signature = (path, columns=None, *, fpr=0.01, max_fpr=0.06, values=false))]
 pub fn parquet_check<'py>(

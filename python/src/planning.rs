@@ -25,8 +25,8 @@ impl Plan {
         self.0.num_keys()
     }
 
-    /// The length of the payload in bytes. Checksums take about 0.1 % more, and the trailer 60
-    /// bytes. Some kinds also have a short extension.
+    /// The length of the payload in bytes. The block also has 4 bytes of checksum for each 4,096
+    /// bytes of payload, a trailer of 60 bytes, and for some kinds a short extension.
     #[getter]
     fn payload_len_bytes(&self) -> u64 {
         self.0.payload_len_bytes()

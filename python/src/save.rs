@@ -21,8 +21,7 @@ impl NewFile {
     /// mode follows the umask.
     ///
     /// # Errors
-    /// Returns `AlreadyExists` if `path` exists and `overwrites` is `false`, and `InvalidInput` if
-    /// `path` is not a regular file. Also returns I/O errors.
+    /// Returns `AlreadyExists` if `path` exists and `overwrites` is `false`.
     pub fn beside(path: &Path, overwrites: bool) -> io::Result<Self> {
         let path = if path.is_symlink() { path.canonicalize()? } else { path.to_path_buf() };
         let found = path.metadata().ok();
@@ -51,8 +50,7 @@ impl NewFile {
     /// Syncs the file, renames it to `path`, and syncs the directory (on Unix).
     ///
     /// # Errors
-    /// Returns `AlreadyExists` if `path` exists and the file must not overwrite it. Also returns
-    /// I/O errors.
+    /// Returns `AlreadyExists` if `path` exists and the file must not overwrite it.
     pub fn publish(self) -> io::Result<()> {
         self.file.as_file().sync_all()?;
         let published =

@@ -14,11 +14,7 @@ use crate::errors::{of_block, of_foreign};
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
 
-/// Maps a file, or reads it into memory.
-///
-/// # Errors
-/// Raises `ValueError` for a path that is not a regular file, `OSError` if the file cannot be read
-/// or mapped, and `MemoryError` if it does not fit in memory.
+/// Maps a regular file, or reads it into memory.
 pub fn bytes_of(path: &Path, mapped: bool) -> PyResult<SharedBytes> {
     let found = path.metadata().map_err(|error| crate::errors::of_io(&error, Some(path)))?;
     if !found.is_file() {
@@ -67,8 +63,9 @@ impl LevelDbTable {
     ///
     /// `key_form` is "user", or "internal" for the table of a database: internal keys have eight
     /// more bytes than user keys. With None, `open` detects the form. If both forms fit, a query
-    /// asks the filters for both. Raises DamagedError, UnsupportedError, ValueError, OSError or
-    /// MemoryError.
+    /// asks the filters for both. The file is mapped, so no program may change it while it is open.
+    /// With mapped=False the file is read into memory. Raises DamagedError, UnsupportedError,
+    /// ValueError, OSError or MemoryError.
     #[staticmethod]
     #[pyo3(signature = (path, *, key_form=None, mapped=true))]
     fn open(py: Python<'_>, path: PathBuf, key_form: Option<&str>, mapped: bool) -> PyResult<Self> {
@@ -152,8 +149,9 @@ impl RocksDbTable {
     /// Open a table, and verify the footer, the metaindex, the properties and the filters.
     ///
     /// `secret` is for filters of filterblock that were built with a secret. Without the secret,
-    /// these filters answer True. Raises DamagedError, UnsupportedError, SecretError, ValueError,
-    /// OSError or MemoryError.
+    /// these filters answer True. The file is mapped, so no program may change it while it is open.
+    /// With mapped=False the file is read into memory. Raises DamagedError, UnsupportedError,
+    /// SecretError, ValueError, OSError or MemoryError.
     #[staticmethod]
     #[pyo3(signature = (path, *, secret=None, mapped=true))]
     fn open(py: Python<'_>, path: PathBuf, secret: Option<&[u8]>, mapped: bool) -> PyResult<Self> {

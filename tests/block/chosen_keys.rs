@@ -203,8 +203,7 @@ fn a_false_positive_repeats_under_every_hash_function() {
     }
 }
 
-/// Computes the 64 bits that XXH3-64 XORs with every key of 8 bytes, from one such key and its
-/// hash.
+/// Computes the 64 bits that XXH3-64 XORs with every 8-byte key, from one such key and its hash.
 fn secret_of_8_byte_keys(key: [u8; 8], hash: u64) -> u64 {
     // The inverse of the multiplier 0x9fb21c651e98df25, by Newton's iteration.
     let multiplier = 0x9fb2_1c65_1e98_df25_u64;

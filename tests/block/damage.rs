@@ -349,8 +349,8 @@ fn first_touch_answers_like_verification_at_open() {
                 damaged[page * PAGE_LEN_BYTES..payload.min(page * PAGE_LEN_BYTES + 64)].fill(0);
                 let block = FilterBlock::open_any(damaged.as_slice(), Verify::OnFirstTouch).unwrap();
                 let more = maybes(&block).saturating_sub(maybes(&at_open));
-                // A query reads only a few pages. But every query of a bumped ribbon reads bump
-                // bits, which may all be on one page.
+                // A query reads only a few pages. But every query of a bumped ribbon with layers
+                // reads bump bits, which may all be on one page.
                 let most = if text.starts_with("bumped") && page > pages / 2 { 1_000 } else { 8_000 / pages + 30 };
                 assert!(more < most, "{text}, page {page} of {pages}: {more} more of 1000");
                 assert!((0..n).step_by(7).all(|i| block.may_contain_hash(hash(i))), "{text}, page {page}");

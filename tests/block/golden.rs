@@ -1,5 +1,5 @@
 //! Tests the golden files: the builders must write these bytes, and the readers must read them.
-//! docs/TESTING.md has the commands.
+//! docs/TESTING.md has the commands that make new files.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

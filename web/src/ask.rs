@@ -1,5 +1,4 @@
-//! Looks up the keys that a person has typed in the opened file, as `filterblock query` does. If a
-//! filter cannot be used, the answer is "maybe".
+//! Looks up the keys that a person has typed in the opened file, as `filterblock query` does.
 
 use std::cell::RefCell;
 use std::rc::Rc;

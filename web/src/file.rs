@@ -1,6 +1,5 @@
-//! Opens the chosen file. The page reads filter blocks, bare filters and tables whole. It reads
-//! only the footer and the filters of a Parquet file. It reads the header and the file table of an
-//! index, and one row for each key. A verification reads all rows.
+//! Opens the chosen file. The page reads filter blocks, bare filters and tables whole. Of Parquet
+//! files and indexes, it reads only the parts that it needs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -131,9 +130,7 @@ impl Opened {
     /// Opens a file by its magic, or as the bare filter that the options name.
     ///
     /// # Errors
-    /// Returns the reason if the file cannot be opened, for example because it is damaged, of an
-    /// unknown type, or too long to be read whole. Any key may be present in such a file. Returns
-    /// an error for an invalid option, too.
+    /// Returns the reason if the file cannot be opened. Any key may be present in such a file.
     pub fn open(source: Rc<dyn ReadAt>, name: &str, options: &Options) -> Result<Self, String> {
         let source = Source(source);
         let len_bytes = source.len_bytes().map_err(|error| format!("{name}: {error}"))?;
@@ -250,9 +247,6 @@ impl Parquet {
 
     /// Returns the header and the bits of a chunk's filter, and keeps them for later calls. Returns
     /// `None` if the chunk has no filter.
-    ///
-    /// # Errors
-    /// Returns the reason if the filter is damaged or cannot be read.
     pub(crate) fn filter(&self, chunk: &ParquetColumnChunk) -> Result<Option<Rc<[u8]>>, String> {
         let range = self.metadata.filter_range(chunk).map_err(|error| error.to_string())?;
         let Some(mut range) = range else { return Ok(None) };

@@ -7,8 +7,7 @@ use std::time::Duration;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the CPU time of the calling thread. Other programs affect this time only through shared
-/// hardware, such as caches and memory.
+/// Returns the CPU time of the calling thread.
 #[must_use]
 pub fn thread_time() -> Duration {
     time(ClockId::ThreadCPUTime)
@@ -27,8 +26,7 @@ fn time(clock: ClockId) -> Duration {
 }
 
 /// Pins the calling thread, and the threads that it starts, to the core `cpu`, and returns the
-/// number of the core. `None` chooses the last core that the thread may use, because the first core
-/// serves most interrupts.
+/// number of the core. `None` chooses the last core that the thread may use.
 ///
 /// # Errors
 /// Returns the error of the operating system.

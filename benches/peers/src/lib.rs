@@ -1,9 +1,8 @@
 //! Measures the filters of filterblock and of other crates in turn, in one process on one core.
 //! Queries are timed in CPU time of the thread, and builds in CPU time of the process.
 //!
-//! `measure` writes a CSV about filters that are built once. `variants` writes a CSV about filters
-//! that take keys one by one. `ranges` writes a CSV about range filters. `report` makes the tables
-//! and pictures of docs/BENCHMARKS.md and docs/VARIANTS.md from the CSV files.
+//! `measure` measures filters that are built once, `variants` filters that take keys one by one,
+//! and `ranges` range filters. `report` makes tables and pictures of docs from their CSV files.
 
 pub mod args;
 pub mod clock;

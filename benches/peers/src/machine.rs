@@ -24,8 +24,7 @@ pub fn describe(cpu: usize) -> String {
     )
 }
 
-/// Returns the load average of the last minute, or "unknown". If it is higher than the number of
-/// cores, other programs disturb the measurement.
+/// Returns the load average of the last minute, or "unknown".
 #[must_use]
 pub fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();

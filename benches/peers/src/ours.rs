@@ -34,8 +34,7 @@ const SPECS: [&str; 13] = [
 /// The specifications that are also measured with [`SELF_CHECK`] and with [`UNALIGNED`].
 pub const EXTRA_SPECS: [&str; 4] =
     ["blocked-bloom:10", "split-block:10", "bumped-ribbon:fpr=0.00390625", "binary-fuse:8"];
-/// The end of the names of filters that are built with the self-check, the default of the library.
-/// The builder then asks the new filter for every key.
+/// The end of the names of filters that are built with the self-check.
 pub const SELF_CHECK: &str = ", self-check";
 /// The end of the names of filters whose bytes begin one byte after a multiple of 64.
 pub const UNALIGNED: &str = ", unaligned";

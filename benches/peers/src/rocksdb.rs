@@ -6,8 +6,7 @@ use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDb
 use crate::contender::{Contender, Input, Probe};
 use crate::keys::Key;
 
-/// The crate name of these filters in tables. It is not `RocksDB`, because the code is
-/// filterblock's. The pictures leave these filters out.
+/// The crate name of these filters. It is not `RocksDB`, because the code is filterblock's.
 pub const READER: &str = "filterblock reader";
 /// The size of a filter's trailer in bytes. It does not depend on the number of keys.
 const TRAILER_BYTES: usize = 5;

@@ -203,9 +203,9 @@ impl<'a> Session<'a> {
             for turn in 0..able.len() {
                 let number = (turn + pass) % able.len();
                 let contender = &self.contenders[able[number]];
-                // A filter that is asked all the time has its memory and code in the caches. The
-                // other contenders have evicted both, so an untimed run loads them again. Many
-                // filters do not fit in the caches anyway, so a part of the questions suffices.
+                // The other contenders may have evicted the filter and its code from the caches. An
+                // untimed run loads them again. Many filters do not fit in the caches anyway, so a
+                // part of the questions suffices.
                 contender.group.ask(asked, mode, if self.asked > 1 { queries / 16 } else { queries });
                 let (ns, hits) = contender.group.ask(asked, mode, queries);
                 if mix == Mix::Positive && hits != queries as u64 && contender.krate != "none" {

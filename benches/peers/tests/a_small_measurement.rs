@@ -1,5 +1,4 @@
-//! Tests the benchmark with small filters, from the command line to the report. Also tests that the
-//! pages and pictures of docs match the records.
+//! Tests the benchmark with small filters, from the command line to the report.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::HashSet;

@@ -44,7 +44,7 @@ pub trait Engine {
     }
 
     /// Gets the value of `key`, and calls `answer` with it, or with `None` if the store lacks the
-    /// key. This interface does not copy the value first. Returns the result of `answer`.
+    /// key. Returns the result of `answer`.
     fn get<R>(&mut self, key: &Key, answer: impl FnOnce(Option<&[u8]>) -> R) -> Outcome<R>;
 
     /// Gets several keys with one call. Calls `answer` for each key with its position in `keys` and

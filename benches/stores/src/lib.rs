@@ -2,7 +2,7 @@
 //! the same keys, values and cache sizes, and every layout that they support. Every answer is
 //! checked.
 //!
-//! `measure` writes a CSV. `report` makes the tables and the picture of docs/BENCHMARKS.md from it.
+//! `report` makes the tables and the picture of docs/BENCHMARKS.md from the CSV of `measure`.
 
 pub mod args;
 pub mod asking;

@@ -9,8 +9,7 @@ use crate::keys::{ABSENT, Key, Mix, Random, key, mix};
 pub enum Spread {
     /// Every rank is equally likely.
     Uniform,
-    /// The probability of a rank is proportional to the rank, from 1, to the power of -0.99, as in
-    /// YCSB.
+    /// The probability of rank `r`, counted from 1, is proportional to `r^-0.99`, as in YCSB.
     Zipf,
 }
 
@@ -45,8 +44,7 @@ impl Question {
     }
 
     /// Returns whether an answer is right. For an absent key, only `None` is right. For a present
-    /// key, the value must have the right length and the right first eight bytes. The check after
-    /// loading compares all bytes.
+    /// key, the value must have the right length and the right first eight bytes.
     #[inline]
     #[must_use]
     pub fn accepts(&self, found: Option<&[u8]>) -> bool {

@@ -1,5 +1,4 @@
-//! Makes the tables and the picture from a CSV. Writes the tables into docs/BENCHMARKS.md, and the
-//! picture to docs/stores.svg.
+//! Makes the tables and the picture of docs/BENCHMARKS.md from a CSV.
 
 #[path = "../../peers/src/report/markers.rs"]
 mod markers;

@@ -147,9 +147,7 @@ impl<'a> Session<'a> {
     }
 
     /// Replaces an old store by a new one, loads it and closes it. Returns the wall time of the
-    /// puts, with the flushes between runs. Also returns the time from the last put until the
-    /// layout is reached, and the store is reopened once, idle and closed. This time does not
-    /// include the idle checks.
+    /// puts, with the flushes between runs, and the time that [`SETTLE`] describes.
     fn load_one(&mut self, i: usize) -> Outcome<(Duration, Duration)> {
         let (n, value_len) = (self.args.keys as u64, self.args.value_len);
         let place = &mut self.places[i];

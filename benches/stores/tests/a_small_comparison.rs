@@ -1,5 +1,4 @@
-//! Tests the benchmark from the command line to the report, with a few thousand keys in every store
-//! of this build. Also tests that wrong answers are errors, and that docs match the record.
+//! Tests the benchmark with a few thousand keys, from the command line to the report.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::HashSet;

@@ -60,8 +60,8 @@ struct Report {
     file: String,
     merged: usize,
     kind: String,
-    /// The sum of the inputs' numbers of keys, capped at the number of bits. A key in several
-    /// inputs counts once for each.
+    /// The sum of the inputs' numbers of keys, which the merge may cap. A key in several inputs
+    /// counts once for each.
     keys: u64,
     /// Whether the sum was capped, so that `keys` and the FPR are not upper bounds.
     #[serde(skip)]

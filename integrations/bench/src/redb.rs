@@ -17,8 +17,8 @@ const VALUE: &[u8] = &[7; 100];
 /// and counts the present keys that a get does not find. Passes a row for each database to `sink`.
 ///
 /// # Panics
-/// Panics if redb or the file system returns an error, or if redb returns a value for an absent
-/// key.
+/// Panics if `keys` is 0, if redb or the file system returns an error, or if redb returns a value
+/// for an absent key.
 pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let mut present = present_keys(keys);

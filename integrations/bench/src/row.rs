@@ -11,8 +11,8 @@ pub struct Row {
     pub engine: String,
     /// The version of the engine.
     pub version: String,
-    /// The layout of the keys: `1 run`, or a number of runs such as `5 runs`. Each run covers the
-    /// whole key range. It is `one tree` for redb.
+    /// The layout of the keys: `1 run`, several runs such as `5 runs`, or `one tree` for redb. Each
+    /// run covers the whole key range.
     pub layout: String,
     /// The name of the filter: a filter of the engine, a `FilterSpec`, or a text that begins with
     /// `none`.
@@ -36,7 +36,7 @@ pub struct Row {
     /// The mean number of data blocks or objects that a get of an absent key reads. Reads that a
     /// cache serves count. `None` if the engine does not tell.
     pub reads_per_miss: Option<f64>,
-    /// The time to put all keys and flush them, in nanoseconds per key.
+    /// The time to load all keys and build their filters, in nanoseconds per key.
     pub build_ns_per_key: f64,
     /// The time to compact all runs into one, in milliseconds. `None` if it was not measured.
     pub compact_ms: Option<f64>,

@@ -32,8 +32,8 @@ const ROOT: &str = "db";
 const VALUE: &[u8] = &[7; 100];
 /// The number of SSTs in level 0 before the compaction.
 const RUNS: usize = 5;
-/// The measured specifications. The first takes no more bytes than SlateDB's own filter if an SST
-/// has 16,000 keys or more. The second has about the FPR of SlateDB's own filter.
+/// The measured specifications. The first takes about as many bytes as SlateDB's own filter. The
+/// second has about the FPR of SlateDB's own filter.
 const OURS: [&str; 3] = ["bumped-ribbon:9.95", "bumped-ribbon:7", "blocked-bloom:12"];
 
 /// A database with one filter.

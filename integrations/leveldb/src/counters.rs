@@ -32,13 +32,10 @@ pub struct Counts {
     pub built_keys: u64,
     /// The total length of these filters in bytes.
     pub built_bytes: u64,
-    /// The number of filters that could not be built. Reasons are, for example, too little memory,
-    /// too many keys for the requested FPR, a failed self-check, or invalid offsets of keys. The
-    /// always-maybe filter replaces each of these filters.
+    /// The number of filters that could not be built. An always-maybe filter replaces each one.
     pub failed_builds: u64,
-    /// The number of queries that were answered "maybe" because the length, the checksum or the
-    /// shape of the filter is wrong. The bytes are damaged, or they are a filter of another policy,
-    /// seed, hash function or secret.
+    /// The number of queries that were answered "maybe" because the filter is damaged, is not from
+    /// filterblock, or has another seed, hash function or secret.
     pub damaged: u64,
     /// The number of queries that were answered "maybe" because a newer version of filterblock
     /// wrote the filter.

@@ -22,11 +22,9 @@
 //! # Who verifies what
 //!
 //! These engines build one filter for each 2 KiB of a file. The filter has the keys of the data
-//! blocks that begin there: about 35 keys with blocks of 4 KiB and values of 100 bytes. The engines
-//! read all filters of a file without verifying a checksum. So each filter has the compact form
-//! ([`filterblock::compact`]), and each query verifies its CRC-32. A damaged filter answers
-//! "maybe", and [`Counters`] counts the query. The engines' own filters may deny present keys after
-//! damage.
+//! blocks that begin there. The engines read all filters of a file without verifying a checksum. So
+//! each filter has the compact form ([`filterblock::compact`]), and each query verifies its CRC-32.
+//! A damaged filter answers "maybe", and [`Counters`] counts the query.
 //!
 //! The engines do not tell the policy which file and block a filter belongs to. So a sound filter
 //! of another block goes unnoticed and can deny present keys. The engines find a filter by a list
@@ -68,9 +66,8 @@ impl Policy {
     /// existing filters answer "maybe" until a compaction rewrites them.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`](filterblock::Error::Invalid) if the kind has no compact form.
-    /// Only the kinds `bloom`, `blocked-bloom` and `always-maybe` have one. Also returns the other
-    /// errors of [`FilterBuilder::finish_compact`], for a filter of one key.
+    /// Returns an error if a filter of one key cannot be built. Only the kinds `bloom`,
+    /// `blocked-bloom` and `always-maybe` have a compact form.
     pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>) -> Result<Self> {
         let hasher = hasher.into();
         let build_one = |spec| {

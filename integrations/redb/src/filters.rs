@@ -117,14 +117,14 @@ impl Filters {
         FilterBlock::open(SharedBytes::from(block), &expected, Verify::AtOpen).map(TableFilter::Ready)
     }
 
-    /// Returns whether there is only one filter, and it was built for this generation.
+    /// Returns whether there is only one filter, it is of this generation, and there are no new
+    /// hashes.
     pub(crate) fn are_of(&self, generation: [u8; 16]) -> bool {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state.slots.len() == 1 && state.fresh.is_empty() && state.generation == generation
     }
 
-    /// Writes the first filter to a new file, syncs the file, and renames it to `path`. Returns an
-    /// error if the filter could not be built or written.
+    /// Writes the first filter to a new file, syncs the file, and renames it to `path`.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let filter = state.slots.first().and_then(|&slot| state.set.filter(slot)).and_then(|filter| filter.ready());

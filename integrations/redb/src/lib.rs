@@ -74,14 +74,13 @@ impl FilteredDb {
     }
 
     /// Opens or creates a database, with the filter that [`FilteredDb::save`] wrote. If this filter
-    /// cannot be used, the function builds a new one from all keys. For example, the filter is
-    /// missing or damaged, or has another generation or number of keys. [`FilteredDb::opened`]
-    /// returns which filter is in use, and why.
+    /// cannot be used, for example because it is damaged or stale, the function builds a new one
+    /// from all keys. [`FilteredDb::opened`] tells which of the two happened.
     ///
     /// **Every write to the file must have gone through [`FilteredDb`].** A program that writes the
-    /// file with redb alone does not change the generation. If such a program exists, use
-    /// [`FilteredDb::open`]. This function detects writes of such a program only if they change the
-    /// number of keys.
+    /// file with redb alone does not change the generation, so the saved filter can deny its keys.
+    /// If such a program exists, use [`FilteredDb::open`]. This function detects writes of such a
+    /// program only if they change the number of keys.
     ///
     /// # Errors
     /// Returns the errors of redb.

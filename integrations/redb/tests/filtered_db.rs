@@ -1,5 +1,4 @@
-//! Tests [`FilteredDb`]: saved filters, filters of new keys, snapshots, dropped writers, reads
-//! during writes, and its agreement with a map in memory.
+//! Tests [`FilteredDb`].
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;

@@ -1,5 +1,4 @@
-//! Reads the Bloom filters that SlateDB's own policy wrote into older SSTs. Gives new SSTs a Bloom
-//! filter that answers "maybe" to every key.
+//! Reads the Bloom filters that SlateDB's own policy wrote into older SSTs.
 
 use std::sync::Arc;
 

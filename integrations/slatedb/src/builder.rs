@@ -16,8 +16,8 @@ pub(crate) struct Builder {
     /// The hash of the last prefix. The keys come in ascending order, so equal prefixes come in a
     /// row.
     last_prefix: Option<KeyHash>,
-    /// The reason why the filter cannot be built. If hashes are missing, a filter of the other
-    /// hashes would deny the missing keys.
+    /// The reason why the filter cannot be built. A filter without some of the hashes would deny
+    /// keys.
     incomplete: Option<filterblock::Error>,
 }
 

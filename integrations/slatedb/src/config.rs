@@ -10,8 +10,8 @@ use slatedb::{PrefixExtractor, PrefixTarget};
 use crate::counters::Counters;
 
 /// The table id of all filters of keys and prefixes. It cannot name an SST, because SlateDB does
-/// not tell a policy which SST it builds or decodes a filter for. It distinguishes the blocks from
-/// blocks of other programs.
+/// not tell a policy which SST a filter belongs to. The id distinguishes these blocks from blocks
+/// of other programs.
 pub(crate) const TABLE_ID: [u8; 16] = *b"SlateDB SST file";
 
 /// The table id of range filters. It differs from [`TABLE_ID`], so that a range filter is not used

@@ -38,9 +38,9 @@ impl Filters {
     ///
     /// | Specification | FPR | Bits per key | Choose it for |
     /// |---|---|---|---|
-    /// | `bumped-ribbon:7` | 0.81 % | 7.0 | the fewest bytes at less than 1 % |
-    /// | `bumped-ribbon:9.95` | 0.11 % | 10.0 | the fewest reads in the bytes of SlateDB's own filter |
-    /// | `blocked-bloom:12` | 0.41 % | 12.0 | the shortest builds |
+    /// | `bumped-ribbon:7` | 0.805 % | 7.00 | the fewest bytes at less than 1 % |
+    /// | `bumped-ribbon:9.95` | 0.106 % | 9.95 | the fewest reads in the size of SlateDB's own filter |
+    /// | `blocked-bloom:12` | 0.413 % | 12.0 | the shortest builds |
     #[must_use]
     pub fn new(spec: FilterSpec) -> Self {
         Self::by_num_keys(move |_| Some(spec))
@@ -112,8 +112,7 @@ impl Filters {
     /// ```
     ///
     /// A scan asks the filter for the range between its bounds, so a scan without an upper bound
-    /// usually reads the SST. `scan_prefix` asks range filters only if no policy has prefixes. All
-    /// processes must have range filters, or none.
+    /// usually reads the SST. `scan_prefix` asks range filters only if no policy has prefixes.
     ///
     /// # Errors
     /// Returns [`filterblock::Error::Invalid`] if `spec` is not the specification of a range

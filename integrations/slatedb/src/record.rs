@@ -21,8 +21,7 @@ impl Filters {
     /// Call this function before you open the database, in every writer, reader, compactor and
     /// worker. The function compares the hasher, the format version, the name of the extractor, and
     /// whether filters have keys, prefixes and ranges. It cannot detect a process that does not
-    /// call it: see [`inspect`](Self::inspect). The record does not state the specification,
-    /// because processes may have different specifications.
+    /// call it: see [`inspect`](Self::inspect).
     ///
     /// To change the policies, stop all processes, delete the object, and start them with the new
     /// list. The store must support conditional puts, as SlateDB itself requires.

@@ -64,8 +64,7 @@ fn decode_copies_the_bytes_once_and_queries_copy_nothing() {
         builder.build().encode(&mut bytes);
 
         drop(policy.decode(&bytes)); // detects the processor's instruction set once
-        // A sound filter and a damaged filter. The copy takes the length of the filter and bytes
-        // for its alignment. The trailer, its layers and the reference counts take the rest.
+        // Decoding allocates the copy, bytes for its alignment, and a few small objects.
         for (given, what) in [(bytes.clone(), "sound"), (vec![0; bytes.len()], "zeroed")] {
             let (filter, calls, allocated) = counted(|| policy.decode(&given));
             let extra = allocated - given.len();

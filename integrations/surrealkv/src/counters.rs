@@ -33,13 +33,10 @@ pub struct Counts {
     pub built_keys: u64,
     /// The total length of these filters in bytes.
     pub built_bytes: u64,
-    /// The number of filters that could not be built. Reasons are, for example, too little memory,
-    /// too many keys for the requested FPR, or a failed self-check. The always-maybe filter
-    /// replaces each of these filters.
+    /// The number of filters that could not be built. An always-maybe filter replaces each one.
     pub failed_builds: u64,
-    /// The number of queries that were answered "maybe" because the bytes are damaged or are not a
-    /// filter block. Sound filters without keys, of prefixes only, or in partitions count here,
-    /// too. So do filters that could not be opened for another reason.
+    /// The number of queries that were answered "maybe" because the trailer is damaged, or because
+    /// the filter cannot be used for a reason that no other field counts.
     pub damaged: u64,
     /// The number of queries that were answered "maybe" because a newer version of filterblock
     /// wrote the filter.

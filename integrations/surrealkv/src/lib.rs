@@ -72,10 +72,8 @@ impl Policy {
     /// filters of existing SST files answer "maybe" until a compaction rewrites them.
     ///
     /// # Errors
-    /// Returns the errors of [`Plan::new`] for a filter of 16,384 keys, and the errors of
-    /// [`FilterBuilder::finish_with`] for a filter of one hash. For example, returns
-    /// [`Error::Invalid`] for a range filter. Returns [`Error::TooLarge`] if the planned length
-    /// does not fit in 64 bits.
+    /// Returns an error if a filter of 16,384 keys cannot be planned, or if a filter of one hash
+    /// cannot be built. A range filter is always an error.
     pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>) -> Result<Self> {
         let hasher = hasher.into();
         let plan = Plan::new(spec, USUAL_KEYS)?;

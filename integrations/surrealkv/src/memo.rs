@@ -43,10 +43,6 @@ impl Hasher for Spread {
 
 /// Asks the filter in `bytes` for a key with this hash. `policy` is the number of the policy that
 /// has the expectations.
-///
-/// # Errors
-/// Returns an error if the filter cannot be opened: see [`VerifiedTrailer::read`] and
-/// [`VerifiedFilter::open`].
 #[inline]
 pub(crate) fn ask(bytes: &[u8], policy: u64, expected: &Expected<'_>, hash: KeyHash) -> Result<bool> {
     let Some(checksum) = layout::checksum_of(bytes) else {

@@ -1,6 +1,4 @@
-//! Tests the policy alone: the contract of the trait, the sizes of filters, and specifications
-//! that it does not accept. Also tests damaged and unexpected filters, arbitrary bytes, and many
-//! threads.
+//! Tests the policy alone, without a store.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 use std::sync::Arc;

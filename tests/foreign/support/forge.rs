@@ -1,5 +1,4 @@
-//! Builds tables of LevelDB and RocksDB, and Parquet files, from any parts. The tables have valid
-//! checksums, so they reach states of the readers that random damage never reaches.
+//! Builds tables of LevelDB and RocksDB with valid checksums, and Parquet files, from any parts.
 #![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, reason = "each user needs only a part")]
 
 /// The location of a block.

@@ -1,6 +1,5 @@
 //! Computes the answers of other engines' filters by their formulas, bit by bit, for keys of eight
-//! bytes. The tests compare the readers, kernels and writers of the crate with these answers. This
-//! module does not use the crate.
+//! bytes. This module does not use the crate.
 #![allow(dead_code, reason = "each test file needs only a part")]
 #![allow(clippy::cast_possible_truncation, reason = "the formulas truncate hashes")]
 

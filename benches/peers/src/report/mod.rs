@@ -1,5 +1,4 @@
-//! Makes tables and pictures from a CSV. Writes the tables into docs/BENCHMARKS.md or
-//! docs/VARIANTS.md, and the pictures to files in the same folder.
+//! Makes the tables and pictures of docs/BENCHMARKS.md and docs/VARIANTS.md from a CSV.
 
 mod labels;
 mod markers;

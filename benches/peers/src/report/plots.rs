@@ -17,7 +17,7 @@ const THEIRS: Colour = Colour::Series(1);
 /// show the record's largest filters.
 const SHOWN_N: usize = 1_000_000;
 /// Filters so near to another filter in a scatter plot that the two labels would cover each other.
-/// The scatter plots leave these filters out, and the tables show them.
+/// The scatter plots leave these filters out.
 const TWINS: [&str; 9] = [
     "blocked-bloom:fpr=0.01",
     "split-block-512:10",
@@ -30,7 +30,7 @@ const TWINS: [&str; 9] = [
     "pleat StdRibbon<8>",
 ];
 /// Filters whose FPR and space nearly equal those of another filter. The picture of FPRs leaves
-/// them out, and the picture of query times shows them.
+/// them out.
 const SAME_DESIGN: [&str; 7] = [
     "ribbon:fpr=0.00390625",
     "fastbloom:10",
@@ -86,9 +86,7 @@ fn filters(rows: &[Row]) -> Vec<&Row> {
     found
 }
 
-/// Returns the rows of the scatter plots: single queries for absent keys by hash. Leaves out
-/// [`TWINS`], filters of more than [`MOST_BITS`] bits per key, and filters whose overhead is not
-/// positive.
+/// Returns the rows of the scatter plots: single queries for absent keys by hash.
 fn scattered(rows: &[Row]) -> Vec<&Row> {
     let of = |filter: &str, n: usize| {
         rows.iter().find(|row| {

@@ -128,8 +128,6 @@ impl Pass {
     }
 }
 
-/// Measures a new filter: fills it, asks for all keys and for absent keys, and removes half of the
-/// keys if the filter can.
 fn pass<V: Variant>(make: &impl Fn() -> Result<V, String>, work: &Work) -> Result<Pass, String> {
     let mut filter = make()?;
     let start = thread_time();

@@ -19,7 +19,7 @@ use filterblock::Verify;
 use filterblock_store::lsm::{Db, PrefixChoice, ProbeStats, Stats};
 use filterblock_store::storage::IoMode;
 
-/// The divisor for the number of queries without filters, which are slow because they read blocks.
+/// The divisor for the number of queries without filters. Such queries read blocks and are slow.
 const IGNORED_DIVISOR: usize = 20;
 
 /// The stores and queries to measure.

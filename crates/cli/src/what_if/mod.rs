@@ -1,5 +1,5 @@
-//! `inspect --what-if`: compares the present filters of a file with other filters of its engine, and
-//! with filter blocks of the kinds that can have the same false-positive rate (FPR).
+//! `inspect --what-if`: compares the present filters of a file with other filters of its engine,
+//! and with filter blocks of about the same false-positive rate (FPR).
 
 mod engines;
 

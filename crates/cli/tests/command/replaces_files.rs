@@ -1,4 +1,4 @@
-//! Tests of output files that replace other files.
+//! Tests of output files, and of `--force`.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, Permissions};

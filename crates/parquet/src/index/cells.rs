@@ -113,13 +113,10 @@ pub fn measured_fpr(blocks: &[[u8; 32]]) -> f64 {
     blocks.iter().map(of_block).sum::<f64>() / blocks.len().max(1) as f64
 }
 
-/// Returns the number of blocks that `keys` distinct keys need for an expected FPR of at most
-/// `fpr`. Returns `max` if no smaller number suffices.
+/// Returns a number of blocks from which on `keys` distinct keys have an expected FPR of at most
+/// `fpr`. Returns `max` if no smaller number suffices. One block may have a lower FPR than two, so
+/// the number is not always the smallest.
 pub(super) fn blocks_for(keys: u64, fpr: f64, max: u64) -> u64 {
-    // One block has an exact formula. From two blocks on, the FPR falls with more blocks.
-    if expected_fpr(keys, 1) <= fpr {
-        return 1.min(max);
-    }
     let (mut low, mut high) = (1, max);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -138,14 +135,6 @@ mod tests {
 
     use super::*;
     use filterblock::foreign::parquet::ParquetBloomBuilder;
-
-    #[test]
-    fn one_block_is_enough_where_its_exact_fpr_is_low_enough() {
-        for (keys, fpr) in [(1, 1e-10), (3, 5e-9)] {
-            assert!(expected_fpr(keys, 1) <= fpr && expected_fpr(keys, 2) > fpr, "{keys} keys at {fpr}");
-            assert_eq!(blocks_for(keys, fpr, 1 << 31), 1);
-        }
-    }
 
     #[test]
     fn cells_are_the_blocks_of_parquets_filter() {

@@ -1,5 +1,4 @@
-//! Tests that no key is lost if filters in the files of a database are damaged. rusty-leveldb
-//! verifies no checksum of filters, so its own filters lose keys.
+//! Tests damaged filters in the files of a database: our filters, and those of rusty-leveldb.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -10,8 +9,7 @@ use crate::support::{Boxed, Seen, compact, key, open, places_of, policy, recordi
 
 const KEYS: usize = 1_500;
 
-/// Writes a database of [`KEYS`] keys, and returns its policy and the record of the policy's
-/// filters and queries.
+/// Writes [`KEYS`] keys to a database, and compacts it.
 fn write(dir: &Path, policy: impl FilterPolicy + 'static) -> (Boxed, Rc<Seen>) {
     let (policy, seen) = recording(policy);
     let mut db = open(dir, &policy);
@@ -42,8 +40,7 @@ fn damage_each(dir: &Path, policy: &Boxed, seen: &Seen) -> (usize, [usize; 3]) {
             let mut bytes = sound.clone();
             let filter = &mut bytes[*at..at + len];
             match damage {
-                // Clears a bit, because setting a bit never denies a key. Each filter loses a bit
-                // at another place.
+                // Clears a bit. In the array of bits, only a cleared bit can deny a key.
                 0 => {
                     let byte = (0..*len).map(|byte| (byte + i * 7) % len).find(|&byte| filter[byte] != 0).unwrap();
                     filter[byte] &= filter[byte] - 1;
@@ -81,8 +78,7 @@ fn rusty_leveldbs_own_filters_lose_keys() {
     let (policy, seen) = write(dir.path(), BloomPolicy::new(10));
     let (damaged, lost) = damage_each(dir.path(), &policy, &seen);
     println!("of {KEYS} keys in {damaged} filters, lost by one cleared bit, zeros, half zeros: {lost:?}");
-    // A filter with a cleared bit denies the keys that set the bit. A filter of zeros has no
-    // probes, so it answers "maybe".
+    // A filter of zeros has no probes, so it answers "maybe".
     assert!(damaged >= 30 && lost[0] > damaged && lost[1] == 0 && lost[2] > KEYS / 2, "{lost:?}");
 }
 

@@ -1,5 +1,4 @@
-//! Tests that no filter denies a key: in several files, after compactions, after reopening, and
-//! with tombstones. Also shows how rusty-leveldb itself loses keys at tombstones.
+//! Tests that no filter denies a key. Shows how rusty-leveldb itself loses keys at tombstones.
 
 use std::collections::BTreeMap;
 use std::path::Path;

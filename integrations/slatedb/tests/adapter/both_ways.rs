@@ -1,5 +1,4 @@
-//! Tests databases that were written with SlateDB's own filter and opened with ours, and the
-//! reverse. Also tests SSTs with both filters, and a changed specification.
+//! Tests databases that were written with one list of policies and opened with another.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! Tests a cluster on one object store: a writer, several readers, a compactor and a worker. They
-//! run as tasks on a store in memory, and as processes on a local file system.
+//! Tests a cluster on one object store: a writer, several readers, a compactor and a worker.
 
 use std::path::Path as FilePath;
 use std::process::{Child, Command};
@@ -46,8 +45,7 @@ fn key_of(round: u64, i: u64) -> u64 {
 }
 
 /// Runs the writer, which writes all rounds. Each round after the first also deletes the first
-/// tenth of the keys of the previous round. At the end, asserts that the writer finds exactly the
-/// keys that were not deleted.
+/// tenth of the keys of the previous round.
 async fn write(store: &Store) {
     let filters = filters();
     filters.record_or_compare(ROOT, store).await.unwrap();
@@ -105,9 +103,7 @@ fn reader(store: &Store, filters: &Filters) -> DbReaderBuilder<&'static str> {
         .with_filter_policies(filters.policies())
 }
 
-/// Runs a reader while the writer writes and the compactor compacts. Asserts that the reader finds
-/// every seventh key after the first tenth of each visible round. At the end, asserts that this
-/// reader and a new one find exactly the keys that were not deleted.
+/// Runs a reader while the writer writes, and a new reader after the last compaction.
 async fn read(store: &Store) {
     let filters = filters();
     filters.record_or_compare(ROOT, store).await.unwrap();

@@ -35,8 +35,7 @@ pub fn absent(i: u64) -> Bytes {
     Bytes::from([&key(i)[..], b"-"].concat())
 }
 
-/// Returns settings of a writer without a compactor. Such a writer flushes to level 0 only in
-/// [`flush`].
+/// Returns settings of a writer without a compactor. Its memtables do not fill up in these tests.
 pub fn settings() -> Settings {
     Settings {
         min_filter_keys: 0,

@@ -1,5 +1,4 @@
-//! Tests filters inside SlateDB that are damaged, swapped or foreign. Some tests do the same to
-//! SlateDB's own Bloom filter.
+//! Tests filters inside SlateDB that are damaged, swapped or foreign.
 
 use std::sync::Arc;
 
@@ -236,8 +235,6 @@ struct Disk {
 }
 
 impl Disk {
-    /// Serialises an entry, flips a bit of a filter if `flip` is `true`, and deserialises the
-    /// entry.
     fn through_bytes(&self, entry: &CachedEntry) -> CachedEntry {
         let mut json = serde_json::to_value(entry).unwrap();
         let bytes = json.pointer_mut("/V2/Filters/0/1");

@@ -1,6 +1,4 @@
-//! Tests the filters inside SlateDB: every write is found after flushes, compactions and reopening.
-//! Also tests which SSTs prefix scans skip, which SSTs get no filter, and the length and FPR of
-//! filters.
+//! Tests the filters inside SlateDB.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,8 +51,7 @@ async fn collect(mut rows: DbIterator) -> Vec<(Bytes, Bytes)> {
     found
 }
 
-/// Reads all keys of the model, some absent keys, and some ranges and prefixes. Asserts that the
-/// results are those of the model.
+/// Asserts that gets and scans return what the model has.
 async fn assert_holds(db: &(impl DbReadOps + Sync), model: &Model, when: &str) {
     for (key, value) in model {
         assert_eq!(db.get(key).await.unwrap(), *value, "{when}: {key:?}");

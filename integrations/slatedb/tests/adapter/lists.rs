@@ -1,5 +1,4 @@
-//! Tests the inspection of filters and the record of policies: what they find, and what they do not
-//! find.
+//! Tests the inspection of filters and the record of policies.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! Tests range filters through the traits alone, counts the object-store requests that they save,
-//! and inspects SSTs without them.
+//! Tests range filters.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};

@@ -1,5 +1,4 @@
-//! Tests that every key is found: in several runs, after compactions, after reopening, and with
-//! tombstones.
+//! Tests that stores find what was written to them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
