@@ -335,7 +335,9 @@ pub(crate) mod message {
             Kind::FileTooLarge => "raise the limit of the file size, and try again",
             Kind::UnexpectedEof => "check that the file is complete, and try again",
             Kind::OutOfMemory => "free memory, and try again",
-            _ => "check the device and its limits, and try again",
+            Kind::InvalidData => "check the content of the file",
+            Kind::ReadOnlyFilesystem => "choose a writable directory",
+            _ => "check the device and the limits of the process, and try again",
         };
         write!(f, "{error}; {next}")
     }

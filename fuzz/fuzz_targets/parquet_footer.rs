@@ -1,5 +1,5 @@
 //! Parses and rewrites any bytes as the footer of a Parquet file. A rewrite may change only the
-//! filters.
+//! locations of the filters.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

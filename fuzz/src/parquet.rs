@@ -18,7 +18,7 @@ const MAX_VALUES: u64 = 100_000;
 const METADATA_OFFSET: u64 = 1 << 20;
 
 /// Parses any bytes as the metadata of a file. A rewrite must give the same bytes, and a changed
-/// filter must change nothing else.
+/// location of a filter must change nothing else.
 pub fn parquet_footer(data: &[u8]) {
     let Ok(footer) = Footer::parse(data.to_vec(), METADATA_OFFSET) else { return };
     let again = footer.rewrite(|_, _, filter| filter).unwrap();

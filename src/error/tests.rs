@@ -162,7 +162,9 @@ fn an_io_error_says_what_to_check() {
         (ErrorKind::FileTooLarge, "raise the limit of the file size, and try again"),
         (ErrorKind::UnexpectedEof, "check that the file is complete, and try again"),
         (ErrorKind::OutOfMemory, "free memory, and try again"),
-        (ErrorKind::Other, "check the device and its limits, and try again"),
+        (ErrorKind::InvalidData, "check the content of the file"),
+        (ErrorKind::ReadOnlyFilesystem, "choose a writable directory"),
+        (ErrorKind::Other, "check the device and the limits of the process, and try again"),
     ] {
         let message = Error::Io(kind.into()).to_string();
         assert_eq!(message.rsplit_once("; ").unwrap().1, next, "{message}");

@@ -49,7 +49,7 @@ impl Kind for Bloom {
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
         let size = Self::size(budget, num_keys, Rounding::Words).ok_or(TOO_LARGE)?;
         let probes = math::bloom_probes(size.millibits);
-        let fill = math::exact_fpr(num_keys * u64::from(probes), size.len_bytes * 8, 1);
+        let fill = math::classical_fpr(num_keys * u64::from(probes), size.len_bytes * 8, 1);
         let [lines_if_absent, lines_if_present] = scattered_lines(fill, size.len_bytes, probes);
         let rate = expected_fpr(num_keys, size.len_bytes, probes);
         Ok(Planned { lines_if_absent, lines_if_present, ..Planned::in_one_line(size.len_bytes, rate, probes) })

@@ -243,7 +243,7 @@ pub(crate) fn least_millibits(
 /// Without probes, the result is 1. Otherwise, the result is 0 without keys. With keys but without
 /// bits, the result is 1.
 #[must_use]
-pub fn exact_fpr(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
+pub fn classical_fpr(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
     let throws = num_keys as f64 * f64::from(probes);
     // ln_1p keeps the digits that 1 - 1/m loses for a large m. `max(-1.0)` treats zero bits as one
     // bit.
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_fprs_of_tiny_filters_agree_with_counting() {
+    fn classical_fprs_of_tiny_filters_agree_with_counting() {
         // With one key, one probe and m bits, the query hits with probability 1/m. With two probes
         // and m = 2, the key sets one bit or both, with probability 1/2 each. A query of two draws
         // is then covered with probability 1/4 or 1.

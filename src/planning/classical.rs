@@ -210,15 +210,15 @@ pub(crate) fn slices(num_keys: u64, rate: f64) -> Option<(u64, u32, u64)> {
 
 fn partitioned(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let (bits, probes, slice) = slices(num_keys, rate)?;
-    let fill = super::exact_fpr(num_keys, slice, 1);
+    let fill = super::classical_fpr(num_keys, slice, 1);
     Some(scattered(Variant::Partitioned, num_keys, (bits, probes, fill), fill.powi(probes.cast_signed())))
 }
 
 fn counting(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     let shortest = shortest(num_keys, rate)?;
     let Some(memory_bits) = shortest.bits.checked_mul(COUNTER_BITS) else { return Ok(None) };
-    let fill = super::exact_fpr(num_keys.saturating_mul(shortest.probes.into()), shortest.bits, 1);
-    let rate = super::exact_fpr(num_keys, shortest.bits, shortest.probes);
+    let fill = super::classical_fpr(num_keys.saturating_mul(shortest.probes.into()), shortest.bits, 1);
+    let rate = super::classical_fpr(num_keys, shortest.bits, shortest.probes);
     Ok(Some(scattered(Variant::Counting, num_keys, (memory_bits, shortest.probes, fill), rate)))
 }
 
@@ -234,8 +234,8 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let memory_bits = buckets.checked_mul(D_LEFT_TABLES * bucket_bits)?;
     // A bucket may begin at any byte of a cache line.
     let lines = 1.0 + (bucket_bits as f64 / 8.0 - 1.0) / 64.0;
-    // If a present key is equally likely to be in each of the four buckets, its query reads 2.5
-    // buckets on average.
+    // A present key is about equally likely to be in each of the four buckets, so its query reads
+    // about 2.5 buckets.
     let [lines_if_absent, lines_if_present] = [4.0 * lines, 2.5 * lines];
     let expected_fpr = rate_of(remainder_bits);
     let variant = Variant::DLeft;

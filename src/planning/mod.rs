@@ -16,8 +16,8 @@
 //!
 //! Both formulas for `p` lead to an FPR that treats the bits of a query as independent. This FPR is
 //! too low by a relative `O(k²/m)` (Bose et al., 2008). For a megabit, the error is negligible. For
-//! a cache line, it is 1 % at 10 bits per key, and more at higher budgets. [`exact_fpr`] has its
-//! name from the textbooks, but is not exact. For built filters, use [`Plan::expected_fpr`].
+//! a cache line, it is 1 % at 10 bits per key, and more at higher budgets. For built
+//! filters, use [`Plan::expected_fpr`].
 //!
 //! ```
 //! use filterblock::planning;
@@ -38,7 +38,7 @@ pub use classical::{Variant, VariantPlan};
 pub use native::{MAX_KEYS, Plan, lowest_fpr_in};
 
 use crate::error::{Error, Result};
-pub use crate::kinds::math::exact_fpr;
+pub use crate::kinds::math::classical_fpr;
 use crate::kinds::{TOO_LARGE, math};
 use crate::spec::EQUAL_HASHES;
 
@@ -46,7 +46,7 @@ use crate::spec::EQUAL_HASHES;
 /// 2^-100.
 const MAX_TRIED_PROBES: u32 = 100;
 
-/// Returns `(1 - e^(-kn/m))^k`, the limit of [`exact_fpr`] for many bits.
+/// Returns `(1 - e^(-kn/m))^k`, the limit of [`classical_fpr`] for many bits.
 ///
 /// With 0 probes, the result is 1. With 0 keys and some probes, it is 0. With 0 bits, some keys and
 /// some probes, it is 1.
@@ -144,14 +144,14 @@ mod tests {
 
     #[test]
     fn formulas_return_sound_limits_for_zero_arguments() {
-        for rate in [exact_fpr, simplified_fpr] {
+        for rate in [classical_fpr, simplified_fpr] {
             assert_eq!(rate(0, 0, 3), 0.0, "no keys");
             assert_eq!(rate(0, 64, 3), 0.0, "no keys");
             assert_eq!(rate(9, 0, 3), 1.0, "no bits");
             assert_eq!(rate(9, 64, 0), 1.0, "no probes");
         }
-        assert_eq!(exact_fpr(1, 1, 1), 1.0);
-        assert!((exact_fpr(1, 64, 1) - 1.0 / 64.0).abs() < 1e-15);
+        assert_eq!(classical_fpr(1, 1, 1), 1.0);
+        assert!((classical_fpr(1, 64, 1) - 1.0 / 64.0).abs() < 1e-15);
         assert_eq!(best_probes(9, 0), 1);
         assert_eq!(best_probes(0, 9), best_probes(1, 9));
     }

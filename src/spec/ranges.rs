@@ -1,4 +1,4 @@
-//! Specifies range filters.
+//! Sets and checks the range length of a specification, as in `grafite:L=1024:fpr=0.01`.
 
 use super::FilterSpec;
 use crate::error::{Error, Result};

@@ -120,7 +120,7 @@ impl Partitioned {
 
 /// Returns the FPR with `num_keys` keys. It includes absent keys with the hash of a present key.
 fn full_fpr(num_keys: u64, slice_bits: u64, slices: u32) -> f64 {
-    let by_chance = planning::exact_fpr(num_keys, slice_bits, 1).powi(slices.cast_signed());
+    let by_chance = planning::classical_fpr(num_keys, slice_bits, 1).powi(slices.cast_signed());
     math::with_equal_hashes(by_chance, num_keys)
 }
 

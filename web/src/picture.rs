@@ -86,7 +86,8 @@ pub(crate) fn answer(question: &Question) -> Result<Value, String> {
     }))
 }
 
-/// Returns the hash and the probes of a key, and sets its bits if it is added.
+/// Returns the key with its hash, its line and its probes. Sets the bits of the key if `is_added` is
+/// true.
 fn step(question: &Question, key: &str, set: &mut [bool], is_added: bool) -> Value {
     let hash = KeyHasher::xxh3(HashSeed(0)).of(key.as_bytes()).raw();
     let positions = positions(question.kind, hash, question.bits, question.probes);

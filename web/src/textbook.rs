@@ -1,7 +1,7 @@
 //! Solves the formulas of the textbook Bloom filter of `m` bits, `n` keys and `k` probes for its
 //! keys, FPR, memory or probes. Shows the formula with its numbers.
 
-use filterblock::planning::{best_probes, bits_for, exact_fpr, ideal_probes, lowest_fpr, shortest};
+use filterblock::planning::{best_probes, bits_for, classical_fpr, ideal_probes, lowest_fpr, shortest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -12,7 +12,8 @@ const MAX_PROBES: u32 = 100;
 /// The maximum number of probes in the plot.
 const PLOTTED_PROBES: u32 = 24;
 
-/// The known numbers, as text. Without `probes`, the calculator uses the best number of probes.
+/// The number to solve for, and the known numbers as text. Without `probes`, the calculator uses
+/// the best number of probes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Question {
@@ -61,9 +62,9 @@ pub(crate) fn answer(question: &Question) -> Result<Value, String> {
     };
     let Found { keys, bits, probes, text, filled } = found;
     let bits_per_key = bits as f64 / keys as f64;
-    let points = (1..=PLOTTED_PROBES).map(|k| json!([k, exact_fpr(keys, bits, k)]));
+    let points = (1..=PLOTTED_PROBES).map(|k| json!([k, classical_fpr(keys, bits, k)]));
     Ok(json!({
-        "keys": keys, "bits": bits, "probes": probes, "fpr": exact_fpr(keys, bits, probes),
+        "keys": keys, "bits": bits, "probes": probes, "fpr": classical_fpr(keys, bits, probes),
         "bits_per_key": bits_per_key, "ideal_probes": ideal_probes(bits_per_key), "least_fpr": lowest_fpr(bits_per_key),
         "formula": { "text": text, "filled": filled }, "by_probes": points.collect::<Vec<_>>(),
     }))
@@ -99,7 +100,7 @@ fn memory(keys: u64, fpr: f64, probes: Option<u32>) -> Result<Found, String> {
 
 fn fpr_of(keys: u64, bits: u64, probes: Option<u32>) -> Found {
     let probes = probes.unwrap_or_else(|| best_probes(keys, bits).min(MAX_PROBES));
-    let rate = exact_fpr(keys, bits, probes);
+    let rate = classical_fpr(keys, bits, probes);
     let filled = format!("(1 − (1 − 1/{bits})^({probes}·{keys}))^{probes} = {rate:.6e}");
     Found { keys, bits, probes, text: "p = (1 − (1 − 1/m)^(k·n))^k", filled }
 }
@@ -123,7 +124,7 @@ fn most_keys(bits: u64, fpr: f64, probes: Option<u32>) -> Result<Found, String> 
 /// reaches it, returns the number of probes with the lowest FPR.
 fn best(keys: u64, bits: u64, fpr: Option<f64>) -> Found {
     let best = best_probes(keys, bits).min(MAX_PROBES);
-    let reaches = |&probes: &u32| fpr.is_some_and(|fpr| exact_fpr(keys, bits, probes) <= fpr);
+    let reaches = |&probes: &u32| fpr.is_some_and(|fpr| classical_fpr(keys, bits, probes) <= fpr);
     let ideal = ideal_probes(bits as f64 / keys as f64);
     let filled = format!("({bits} / {keys})·ln 2 = {ideal:.4}");
     match ((1..=best).find(reaches), fpr) {

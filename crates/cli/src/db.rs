@@ -169,7 +169,7 @@ pub struct FilterArguments {
     filter: FilterChoice,
     /// The range filters of SST files written from now on: none, grafite:fpr=0.01 (for short
     /// scans), grafite:L=1024:fpr=0.01 (for ranges of 1,024 integers), or above-bottom:SPEC (none
-    /// for bottommost SST files, where a short scan finds its keys)
+    /// for bottommost SST files, where most short scans find their keys)
     ///
     /// A scan skips an SST file if the range filter of the file denies the range of the scan. See
     /// docs/CHOOSING.md.

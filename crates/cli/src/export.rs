@@ -132,15 +132,13 @@ fn choose<'a>(path: &Path, filters: &'a [FilterReport], number: Option<usize>) -
     let path = path.display();
     let len = text::count(filters.len() as u64, "filter");
     match (filters, number) {
-        ([], _) => {
-            Err(Failure::Message(format!("{path}: the file has no filter to export; choose a file with a filter")))
-        }
+        ([], _) => Err(Failure::Message(format!(
+            "{path}: no filter to export is found; choose another --column or --row-group, or another file"
+        ))),
         ([only], None) => Ok(only),
-        (_, None) => {
-            Err(Failure::Message(format!("{path}: the file has {len}; choose one with --number, counted from 0")))
-        }
+        (_, None) => Err(Failure::Message(format!("{path}: {len} found; choose one with --number, counted from 0"))),
         (filters, Some(number)) => filters.get(number).ok_or_else(|| {
-            Failure::Message(format!("{path}: no filter {number}; the file has {len}; give a lower --number, from 0"))
+            Failure::Message(format!("{path}: no filter {number}; {len} found; give a lower --number, from 0"))
         }),
     }
 }

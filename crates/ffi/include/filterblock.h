@@ -1179,8 +1179,9 @@ bool filterblock_set_counts(const struct filterblock_set *set,
  *
  * Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the filter cannot be opened, for example because the
  * trailer is damaged, not as expected or of a newer version. Returns the same answer for a filter
- * in partitions, and for NULL pointers. Count these answers. `filterblock_verified_check` returns
- * the reason. Any number of threads may ask.
+ * in partitions, if `expected` is NULL, or if `data` or `key` is NULL and its length is not 0. The
+ * caller should count these answers, because each costs a read. `filterblock_verified_check`
+ * returns the reason. Any number of threads may ask.
  */
 filterblock_answer filterblock_verified_ask(const void *data,
                                             size_t data_len,
@@ -1255,8 +1256,10 @@ filterblock_code filterblock_verified_check(const void *data,
  * checksum of the whole filter first. The bytes may have any alignment.
  *
  * Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the bytes are damaged, are not in the compact form of
- * this version, or have keys of another hasher. Returns the same answer for NULL pointers. Count
- * these answers. `filterblock_compact_check` returns the reason. Any number of threads may ask.
+ * this version, or have keys of another hasher. Returns the same answer if `hasher` is NULL, or
+ * if `data` or `key` is NULL and its length is not 0. The caller should count these answers,
+ * because each costs a read. `filterblock_compact_check` returns the reason. Any number of threads
+ * may ask.
  */
 filterblock_answer filterblock_compact_ask(const void *data,
                                            size_t data_len,

@@ -57,8 +57,9 @@ unsafe fn open<'a>(
 ///
 /// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the filter cannot be opened, for example because the
 /// trailer is damaged, not as expected or of a newer version. Returns the same answer for a filter
-/// in partitions, and for NULL pointers. Count these answers. `filterblock_verified_check` returns
-/// the reason. Any number of threads may ask.
+/// in partitions, if `expected` is NULL, or if `data` or `key` is NULL and its length is not 0. The
+/// caller should count these answers, because each costs a read. `filterblock_verified_check`
+/// returns the reason. Any number of threads may ask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_verified_ask(
     data: *const c_void,
@@ -175,8 +176,10 @@ pub unsafe extern "C" fn filterblock_verified_check(
 /// checksum of the whole filter first. The bytes may have any alignment.
 ///
 /// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the bytes are damaged, are not in the compact form of
-/// this version, or have keys of another hasher. Returns the same answer for NULL pointers. Count
-/// these answers. `filterblock_compact_check` returns the reason. Any number of threads may ask.
+/// this version, or have keys of another hasher. Returns the same answer if `hasher` is NULL, or
+/// if `data` or `key` is NULL and its length is not 0. The caller should count these answers,
+/// because each costs a read. `filterblock_compact_check` returns the reason. Any number of threads
+/// may ask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_compact_ask(
     data: *const c_void,

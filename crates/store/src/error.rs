@@ -190,7 +190,8 @@ fn next_step(kind: std::io::ErrorKind) -> &'static str {
         Kind::StorageFull | Kind::QuotaExceeded => "free disk space, and try again",
         Kind::FileTooLarge => "raise the limit of the file size, and try again",
         Kind::OutOfMemory => "free memory, and try again",
-        _ => "check the device and its limits, and try again",
+        Kind::ReadOnlyFilesystem => "choose a writable directory",
+        _ => "check the device and the limits of the process, and try again",
     }
 }
 

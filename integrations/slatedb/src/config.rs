@@ -85,7 +85,8 @@ impl Config {
     /// Returns the expectations that a filter of this policy must meet.
     pub(crate) fn expected(&self) -> Expected<'_> {
         if self.ranges.is_some() {
-            // A range filter without keys would deny every range. This expectation excludes it.
+            // A range filter without keys would deny every range. With `u64::MAX` entries, the
+            // filter must have a key, and its number of keys has no upper limit.
             return Expected::of_table(RANGES_TABLE_ID, &self.hasher).with_num_entries(u64::MAX);
         }
         let expected = Expected::of_table(TABLE_ID, &self.hasher);

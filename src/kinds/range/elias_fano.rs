@@ -67,8 +67,8 @@ impl EliasFano {
         (0..=MAX_LOW_BITS).min_by_key(len).unwrap_or_default()
     }
 
-    /// Returns whether a code lies in `from..=to`. Returns `None` if the parts contradict each
-    /// other, or if a byte is missing or not sound.
+    /// Returns whether a code lies in `from..=to`. Returns `None` if a byte is missing or not
+    /// sound, or if the query finds a contradiction between the parts.
     #[inline(always)]
     pub(super) fn any<G: Guard>(&self, simd: impl Simd, bytes: &Bytes<'_, G>, from: u64, to: u64) -> Option<bool> {
         let bucket = from >> self.low_bits;

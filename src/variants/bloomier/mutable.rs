@@ -75,7 +75,8 @@ impl MutableBloomier {
     ) -> Result<Self> {
         // Check the mask first, because the error of `Widths::new` would name a fingerprint.
         if !(2..=32).contains(&mask_bits) {
-            let reason = "expected 2 to 32 bits, as one bit cannot tell three cells apart; try 8";
+            // One bit cannot tell three cells apart.
+            let reason = "expected 2 to 32 bits; try 8";
             return Err(Error::invalid("width of a mask", mask_bits, reason));
         }
         let widths = Widths::new(value_bits, mask_bits)?;

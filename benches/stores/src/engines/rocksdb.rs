@@ -76,7 +76,7 @@ unsafe extern "C" {
     fn rocksdb_free(memory: *mut c_void);
 }
 
-/// Returns a contender for each filter.
+/// Returns RocksDB twice: with its Bloom filter, and with its ribbon filter.
 pub fn contenders() -> Vec<Contender> {
     let contender = |name, open| Contender {
         name,

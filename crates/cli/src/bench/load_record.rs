@@ -91,8 +91,12 @@ impl LoadRecord {
             let Some(first) = group.first() else { continue };
             lines.push(format!("{}: {}.", first.settings.describe(), count(group.len() as u64, "load")));
         }
-        if self.loads.iter().any(|load| !load.versions.is_optimised()) {
-            lines.push("This is not an optimised build: its times are meaningless; build with --release.".into());
+        let unoptimised = self.loads.iter().filter(|load| !load.versions.is_optimised()).count() as u64;
+        if unoptimised > 0 {
+            lines.push(format!(
+                "Measured with an unoptimised build: {}. These times are meaningless; measure with --release.",
+                count(unoptimised, "load")
+            ));
         }
         let total = |count: fn(&Loaded) -> u64| thousands(self.loads.iter().map(|load| count(&load.load)).sum());
         lines.push(format!(

@@ -305,7 +305,9 @@ fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) ->
                 path.display()
             ))
         };
-        let chunk = file.column_chunk(row_group, column).ok_or_else(|| refused("is not readable"))?;
+        let chunk = file
+            .column_chunk(row_group, column)
+            .ok_or_else(|| refused("is missing, or another column has the same path"))?;
         values_seen += chunk.num_values;
         if chunk.num_values == 0 && chunk.filter.is_none() {
             continue;
@@ -318,7 +320,9 @@ fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) ->
             continue;
         }
         if is_empty && chunk.num_values > 0 {
-            return Err(refused("has values, but no bit of its filter is set, so the filter is damaged"));
+            return Err(refused(
+                "has values, but no bit of its filter is set: the filter is damaged, or all values are nulls",
+            ));
         }
         filters.push(filter.bits().to_vec());
     }

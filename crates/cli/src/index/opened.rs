@@ -96,7 +96,7 @@ pub fn report_differences(index: &Path, reader: &IndexReader<File>, differences:
     }
     if !differences.is_empty() {
         message(format_args!(
-            "{}: {} changed, missing or unreadable; every key may be in such a file; add it again (\"filterblock index add\") or remove it (\"filterblock index remove\")",
+            "{}: {} changed, missing or unreadable; any key may be in such a file; check --base, add changed files again (\"filterblock index add\"), and remove deleted ones (\"filterblock index remove\")",
             index.display(),
             text::count(differences.len() as u64, "file"),
         ));

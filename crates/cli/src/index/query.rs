@@ -285,12 +285,18 @@ impl<W: Write> Query<'_, W> {
     fn finish(mut self) -> Outcome {
         self.answer()?;
         let counts = self.index.counts();
-        let doubtful = counts.damaged + counts.unreadable;
-        if doubtful > 0 {
+        let index = self.arguments.index.display();
+        if counts.damaged > 0 {
             message(format_args!(
-                "{}: {} met damaged or unreadable rows, so all files are candidates for them; build the index again",
-                self.arguments.index.display(),
-                text::count(doubtful, "key")
+                "{index}: damaged rows, met in {}: all files are candidates for their keys; build the index again",
+                text::count(counts.damaged, "read")
+            ));
+        }
+        if counts.unreadable > 0 {
+            message(format_args!(
+                "{index}: unreadable rows, met in {}: all files are candidates for their keys; check the device, and \
+                 query again",
+                text::count(counts.unreadable, "read")
             ));
         }
         if self.arguments.count {

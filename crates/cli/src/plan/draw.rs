@@ -5,7 +5,7 @@ use super::super::picture::frame::{Axis, Frame, spread};
 use super::super::picture::{Anchor, Colour, Picture, Stroke, TEXT_SIZE, WIDTH, text_width};
 use super::super::text::{count, percent, thousands, whole};
 use super::table::KINDS;
-use filterblock::planning::{Plan, best_probes, exact_fpr, fpr_exponent, simplified_fpr};
+use filterblock::planning::{Plan, best_probes, classical_fpr, fpr_exponent, simplified_fpr};
 use filterblock::{FilterKind, FilterSpec};
 
 const HEIGHT: f64 = 420.0;
@@ -37,7 +37,7 @@ fn steps() -> impl Iterator<Item = f64> + Clone {
     (0..=POINTS).map(|step| f64::from(step) / f64::from(POINTS))
 }
 
-/// The number of bits of the filter in [`rate_by_probes`]. With so few bits, [`exact_fpr`] and
+/// The number of bits of the filter in [`rate_by_probes`]. With so few bits, [`classical_fpr`] and
 /// [`simplified_fpr`] differ visibly.
 const FEW_BITS: u64 = 20;
 const MOST_PROBES: u32 = 20;
@@ -62,27 +62,27 @@ fn rate_by_probes() -> String {
         "Too few probes and too many",
         &subtitle,
         "False-positive rate of a Bloom filter of 20 bits against the number of probes, for 2, 4 and 8 keys, by the \
-         exact and the simplified formula. The rate falls to a minimum and rises again. Fewer keys need more probes.",
+         classical and the simplified formula. The rate falls to a minimum and rises again. Fewer keys need more probes.",
     );
     frame.draw(&mut picture);
     let mut ends = Vec::new();
     for (keys, colour) in [8, 4, 2].into_iter().zip((0..).map(Colour::Series)) {
-        let exact = |probes| exact_fpr(keys, FEW_BITS, probes);
-        let best = (1..=MOST_PROBES).min_by(|&one, &other| exact(one).total_cmp(&exact(other))).unwrap_or(1);
+        let classical = |probes| classical_fpr(keys, FEW_BITS, probes);
+        let best = (1..=MOST_PROBES).min_by(|&one, &other| classical(one).total_cmp(&classical(other))).unwrap_or(1);
         for probes in 1..=MOST_PROBES {
             let x = f64::from(probes);
             picture.ring(frame.at((x, simplified_fpr(keys, FEW_BITS, probes))), 3.0, colour);
         }
-        picture.ring(frame.at((f64::from(best), exact(best))), 9.0, colour);
+        picture.ring(frame.at((f64::from(best), classical(best))), 9.0, colour);
         for probes in 1..=MOST_PROBES {
-            picture.dot(frame.at((f64::from(probes), exact(probes))), 3.5, colour);
+            picture.dot(frame.at((f64::from(probes), classical(probes))), 3.5, colour);
         }
         let word = if best == 1 { "probe" } else { "probes" };
-        ends.push((exact(MOST_PROBES), format!("n = {keys}: best {best} {word}"), colour));
+        ends.push((classical(MOST_PROBES), format!("n = {keys}: best {best} {word}"), colour));
     }
     label_ends(&frame, &mut picture, &ends);
     let left = frame.right + 18.0;
-    let legend = [("exact:", "(1 - (1 - 1/m)^(kn))^k"), ("simplified:", "(1 - e^(-kn/m))^k")];
+    let legend = [("classical:", "(1 - (1 - 1/m)^(kn))^k"), ("simplified:", "(1 - e^(-kn/m))^k")];
     for (number, ((name, formula), top)) in legend.into_iter().zip([300.0, 342.0]).enumerate() {
         let mark = (left + 4.0, top);
         if number == 0 {

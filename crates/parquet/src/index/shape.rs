@@ -9,7 +9,7 @@
 use super::error::{Error, Result};
 use super::layout::MAX_ROWS;
 
-/// The maximum number of filter sizes from which candidates for the number of rows are computed.
+/// The maximum number of different filter sizes whose parts are candidates for the number of rows.
 const SIZES_MAX: usize = 64;
 /// The maximum mean number of cells per filter in each row, for an index with existing filters.
 /// Each query reads a whole row, so rows must not be too long.

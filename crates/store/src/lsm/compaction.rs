@@ -302,9 +302,9 @@ impl Shared {
             level.num_keys = level.num_keys.saturating_add(num_keys);
             level.num_tables = level.num_tables.saturating_add(num_tables);
             if compaction.to == compaction.level {
-                // A range compaction may rewrite the SSTs of the level one after the other, and
-                // each gets a new filter. Filters that are not replaced yet must not reduce the
-                // memory for the new filter.
+                // A range compaction may rewrite the SSTs of the level one after the other. Old
+                // filters must not reduce the memory for the new filters, so no filter of this
+                // level counts as memory in use.
                 level.filter_bytes = 0;
             }
         }
@@ -346,8 +346,8 @@ impl Shared {
         })
     }
 
-    /// Writes the merged entries to new SSTs for the target level. After an error, gives up these
-    /// SSTs, and fails the store if [`Self::judge`] requires that.
+    /// Writes the merged entries to new SSTs for the target level. After an error, marks
+    /// these SSTs as obsolete, and calls [`Self::judge`], which may fail the store.
     fn merge(&self, compaction: &Compaction) -> Result<Vec<Arc<StoredTable>>> {
         let mut written: Vec<Arc<StoredTable>> = Vec::new();
         let result = self.merge_into(compaction, &mut written);

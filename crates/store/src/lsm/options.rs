@@ -107,8 +107,8 @@ pub struct Options {
     /// Whether to create the store if the directory is missing or empty.
     pub create_if_missing: bool,
     /// Chooses the filter of each new SST ([`filterblock::FilterSpec`], [`ByLevel`],
-    /// [`filterblock::Monkey`], [`filterblock::MemoryBudget`], or your own function). `None` writes
-    /// SSTs without such filters.
+    /// [`filterblock::Monkey`], [`filterblock::MemoryBudget`], or your own function). With `None`,
+    /// new SSTs get no filter of keys.
     pub filter: Option<Arc<dyn FilterPolicy>>,
     /// Chooses the range filter of each new SST, beside its filter: a [`filterblock::FilterSpec`]
     /// such as `grafite:fpr=0.01` or `grafite:L=1024:fpr=0.01`, or your own function. Scans then

@@ -80,8 +80,8 @@ pub struct VersionEdit {
     /// The name of the extractor of the prefixes that new filters hold. If no edit of a manifest
     /// has this field, new filters hold no prefixes.
     pub prefix_extractor: Option<String>,
-    /// The number of the oldest log that may hold writes that are in no SST. It is 0 if there is no
-    /// such log.
+    /// The number of the oldest log that may hold writes that are in no SST. With 0, an open reads
+    /// all logs, if there are any.
     pub log_number: Option<u64>,
     /// The number for the next new file.
     pub next_file_number: Option<u64>,

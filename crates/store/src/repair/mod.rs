@@ -223,8 +223,8 @@ impl Plan {
         let unnamed: BTreeSet<u64> = found.iter().map(|table| table.number).filter(|n| !named.contains(n)).collect();
         let first_logged = logs::first_sequence(storage, dir, &listing.logs)?;
         let has_gap = first_logged.is_some_and(|first| first > evidence.state.last_sequence.saturating_add(1));
-        // `true` if the manifest seems to have lost its last edits. The manifest itself may show no
-        // trace of the loss, but SSTs that it does not name do.
+        // `true` if the manifest seems to have lost edits other than those of the last flushes. The
+        // manifest itself may show no trace of the loss, but SSTs that it does not name do.
         let is_stale = found.iter().filter(|table| unnamed.contains(&table.number)).any(|table| match table.origin() {
             None => evidence.is_torn || has_gap,
             Some(origin) => !evidence.is_before(&origin) && !evidence.is_next(&origin),

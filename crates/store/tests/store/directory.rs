@@ -112,7 +112,6 @@ fn a_store_continues_when_its_path_becomes_a_link() {
     });
 }
 
-/// A renamed store may make a checkpoint at its old path.
 #[test]
 fn a_renamed_store_can_be_copied_to_its_old_path() {
     let temporary = tempfile::tempdir().unwrap();

@@ -121,8 +121,8 @@ async fn changed(store: &Store, change: impl Fn(&[u8], &SsTableHandle) -> Vec<u8
     Arc::new(changed)
 }
 
-/// Returns a copy of the store with a damaged filter in every SST, and with correct checksums of
-/// SlateDB.
+/// Returns a copy of the store in which the filters of every SST are damaged. SlateDB's own
+/// checksums are computed again, so that the damage reaches the policy.
 async fn damaged(store: &Store, damage: Damage) -> Store {
     changed(store, |file, sst| {
         let filters: Vec<_> = filters_of(file, sst).iter().map(|filter| damage.of(filter)).collect();
