@@ -161,7 +161,8 @@ impl ColumnType<'_> {
         Ok(self.len_bytes.map_or(Encoding::Typed(kind), |len| Encoding::Sized(kind, len)))
     }
 
-    /// Returns the type of written keys for a call without `--type`.
+    /// Returns the type of keys in text form if the user gives no `--type`. Returns a message if the
+    /// text does not determine the stored value.
     fn default_type(self) -> Result<ValueType, String> {
         let Some(of_physical) = ValueType::of(self.physical) else {
             return Err("has a type without a text form; give values in plain encoding with --hex".to_owned());

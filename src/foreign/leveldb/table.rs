@@ -401,7 +401,10 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// Returns the number of data blocks.
     fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
         let form = self.readings.first().map(|reading| reading.form).ok_or_else(|| {
-            form_unknown("its filter denies a key of the first data block in every form; open it with open_as()")
+            form_unknown(
+                "its filter denies a key of the first data block, both as a user key and as an internal key, so the \
+                 filter does not fit the table; open it with open_as() to read the keys, and do not use its filter",
+            )
         })?;
         let (mut cursor, mut blocks) = (self.index()?.cursor(), 0);
         while cursor.advance()? {

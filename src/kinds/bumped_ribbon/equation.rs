@@ -24,9 +24,9 @@ impl Equation {
     /// Returns the coefficients of the slots in the block of the start, and in the next block.
     #[inline(always)]
     pub(super) fn split(&self) -> (u64, u64) {
-        // The shift and the rotation count modulo 64. The shift drops the bits that cross into the
-        // next block, and the rotation moves them to the low end. The XOR of both leaves only these
-        // bits.
+        // Both operations use the start modulo 64. The shift drops the bits that cross into the
+        // next block, and the rotation moves them to the low end. The XOR of the two results leaves
+        // only these bits.
         #[expect(clippy::cast_possible_truncation, reason = "only the start modulo 64 counts")]
         let shift = self.start as u32;
         let low = self.coefficients.wrapping_shl(shift);

@@ -25,7 +25,7 @@ pub struct LoadSettings {
     pub seed: u64,
 }
 
-/// Latencies in us of wall time.
+/// The number of operations, and their latencies in microseconds of wall time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Latencies {
     pub count: u64,

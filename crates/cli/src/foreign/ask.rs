@@ -152,13 +152,13 @@ impl<'a> Asked<'a> {
     }
 
     /// Returns a remark for the user if the filters are missing, of an unknown kind or extractor,
-    /// or too short. Then all keys get the same answer. Returns `None` otherwise.
+    /// or too short. Returns `None` otherwise.
     pub fn remark(&self) -> Option<&'static str> {
         const HOLDS_NONE: &str = "the filter is too short to hold keys, or truncated; its engine answers \"absent\" to \
                                   every key, so check the file";
         match self {
             Self::LevelDb(table) if !table.has_known_filters() => {
-                Some("the table has no known filter, so every key may be present")
+                Some("the table has no known filter, so every key up to its last data block may be present")
             }
             Self::RocksDb { table, .. }
                 if !matches!(

@@ -41,10 +41,10 @@ const ENGINE_MAGICS: [(u64, &str); 6] = [
 const CURRENT_PREFIX: &[u8] = b"MANIFEST-";
 
 const TEXT: &str = "a text file";
-const ENGINE_LOG: &str = "a log or manifest of LevelDB or RocksDB";
+const ENGINE_LOG: &str = "a log or manifest in the format of LevelDB and RocksDB";
 const ENGINE_CURRENT: &str = "a CURRENT of LevelDB or RocksDB";
 const LIKE_ENGINE_CURRENT: &str = "a file like the CURRENT of LevelDB or RocksDB";
-const UNKNOWN: &str = "a file of neither filterblock nor a program that filterblock recognizes";
+const UNKNOWN: &str = "a damaged file of filterblock, or a file of an unknown program";
 const BLANK: &str = "a file that is empty, all zeros or cut short, so its content does not show who wrote it";
 
 /// The program that wrote a file.

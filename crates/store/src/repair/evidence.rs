@@ -29,10 +29,10 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Lists the files of a store, except files that certainly belong to another program.
+    /// Lists the files of `dir` that a store may have written.
     ///
     /// # Errors
-    /// Returns [`Error::ForeignFile`] if a file of another program has a number above
+    /// Returns I/O errors. Returns [`Error::ForeignFile`] if a file of another program has a number above
     /// [`MAX_NUMBER`].
     pub(super) fn of(storage: &dyn Storage, dir: &Path, judged: &Ownership) -> Result<Self> {
         let mut listing = Self { next_number: 1, ..Self::default() };

@@ -195,8 +195,8 @@ fn a_crash_at_any_step_of_a_creation_leaves_a_usable_directory() {
     let storage = Memory::new();
     drop(Db::open(DIR, quiet(&storage)).unwrap());
     let dir = Path::new(DIR);
-    // `created` lists the files in the order of their creation. The store exists once `CURRENT`
-    // has its name.
+    // `created` lists the files in the order of their creation. The store exists once
+    // `CURRENT.tmp` is renamed to `CURRENT`.
     for count in 0..=4 {
         let crashed = image(&storage);
         let created = ["LOCK", "MANIFEST-000001", "CURRENT.tmp", "CURRENT", "000002.log"];
