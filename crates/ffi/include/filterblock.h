@@ -384,7 +384,7 @@ typedef struct filterblock_metadata {
     uint64_t block_len_bytes;
     /**
      * The expected share of absent keys for which the filter answers "maybe", from 0 to 1. A range
-     * filter alone counts ranges without a key in place of absent keys, and a filter of prefixes
+     * filter alone counts ranges without a key instead of absent keys, and a filter of prefixes
      * only counts absent prefixes.
      */
     double expected_fpr;
@@ -703,7 +703,7 @@ filterblock_filter *filterblock_filter_open_copied(const void *data,
 
 /**
  * Opens a filter in a memory map: `data_len` bytes of the file `path`, from `offset` on. The
- * function uses `offset` in place of `expected.offset`. With `FILTERBLOCK_VERIFY_AT_OPEN`, opening
+ * function uses `offset` instead of `expected.offset`. With `FILTERBLOCK_VERIFY_AT_OPEN`, opening
  * reads the whole filter.
  *
  * The file must not change or shrink before you free the filter and every set that has it. Reading

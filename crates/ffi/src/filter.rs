@@ -80,7 +80,7 @@ pub unsafe extern "C" fn filterblock_filter_open_copied(
 }
 
 /// Opens a filter in a memory map: `data_len` bytes of the file `path`, from `offset` on. The
-/// function uses `offset` in place of `expected.offset`. With `FILTERBLOCK_VERIFY_AT_OPEN`, opening
+/// function uses `offset` instead of `expected.offset`. With `FILTERBLOCK_VERIFY_AT_OPEN`, opening
 /// reads the whole filter.
 ///
 /// The file must not change or shrink before you free the filter and every set that has it. Reading

@@ -133,7 +133,7 @@ pub struct MetadataInfo {
     /// The length of the whole block in bytes.
     pub block_len_bytes: u64,
     /// The expected share of absent keys for which the filter answers "maybe", from 0 to 1. A range
-    /// filter alone counts ranges without a key in place of absent keys, and a filter of prefixes
+    /// filter alone counts ranges without a key instead of absent keys, and a filter of prefixes
     /// only counts absent prefixes.
     pub expected_fpr: f64,
     /// The seed of the hasher.

@@ -90,8 +90,8 @@ impl Table {
     /// Plans a filter of each kind in [`KINDS`] and of every classical variant.
     ///
     /// # Errors
-    /// Returns a message for the user if the number of keys or the budget is out of range, or if no
-    /// kind of filter block fits the budget.
+    /// Returns a message for the user if the number of keys or the budget is out of range. Also
+    /// returns a message if no kind of filter block fits the budget.
     pub fn new(keys: u64, budget: Budget) -> Outcome<Self> {
         let refuse = |why: String| Err(Failure::Message(why));
         if keys == 0 {

@@ -71,7 +71,7 @@ fn the_commands_of_the_demo_work_when_typed() {
     }
 }
 
-/// Returns the words of a text, with `#` in place of numbers and checksums. A store draws a random
+/// Returns the words of a text, with `#` instead of numbers and checksums. A store draws a random
 /// seed, so its checksums and its few false positives differ.
 fn stable(text: &str) -> Vec<&str> {
     let is_number = |word: &str| {
