@@ -141,6 +141,13 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         self.0.verify_pages()
     }
 
+    /// Returns the reason why the range filter beside the filter cannot be used: see
+    /// [`FilterBlock::ranges_error`].
+    #[must_use]
+    pub fn ranges_error(&self) -> Option<&Error> {
+        self.0.ranges_error()
+    }
+
     /// Returns the bytes of the whole block.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

@@ -97,7 +97,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         BlockFile::Sound(filter) => {
             // An open accepts a block whose range filter is damaged, because the other filter is
             // usable.
-            report.damage = filter.verify_pages().err().map(|error| error.in_file(path).to_string());
+            report.damage = filter.ranges_error().map(|error| error.duplicate().in_file(path).to_string());
             report.sound = report.damage.is_none();
             if let (true, Some(keys)) = (report.sound, &arguments.against) {
                 let filter = block_file::unlock(path, filter, &arguments.secret)?;
