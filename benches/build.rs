@@ -24,8 +24,6 @@ fn build(c: &mut Criterion) {
             for (name, check) in [("checked", SelfCheck::On), ("unchecked", SelfCheck::Off)] {
                 let mut full = FilterBuilder::new(spec(text), HashSeed(1)).with_self_check(check);
                 hashes.iter().for_each(|&hash| full.add_hash(hash));
-                // The time covers sizing, setting bits, counting distinct hashes, checksums and,
-                // for "checked", the self-check of every key.
                 group.bench_function(BenchmarkId::new(format!("{text}/{name}"), n), |b| {
                     b.iter_batched(|| full.clone(), |full| black_box(full.finish()), BatchSize::LargeInput);
                 });

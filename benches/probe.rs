@@ -62,9 +62,7 @@ fn probe(c: &mut Criterion) {
 }
 
 /// Measures the cost of an unaligned slice: queries of the same filter at several offsets from the
-/// start of a cache line. With 10,000 keys, the filter fits in the caches. With 10,000,000 keys, it
-/// is larger than the second-level cache of most processors. The function also measures queries
-/// that open the filter each time.
+/// start of a cache line. Also measures queries that open the filter each time.
 ///
 /// ```text
 /// cargo bench --bench probe -- unaligned --warm-up-time 1 --measurement-time 2

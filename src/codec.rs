@@ -1,5 +1,5 @@
 //! Encodes and decodes integers and byte strings. Integers are little-endian or varints. Only
-//! [`u64_big_at`] is big-endian, because keys sort like big-endian integers.
+//! [`u64_big_at`] is big-endian.
 
 use byteorder::{BigEndian, ByteOrder, LittleEndian};
 

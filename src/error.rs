@@ -39,11 +39,10 @@ pub enum Error {
         /// The offset of the covered bytes, from the start of the block or file. For
         /// [`Field::Checksum`], the offset of the checksum itself.
         offset: u64,
-        /// The stored checksum. For [`Field::Partition`], the partition index stores it. For
-        /// [`Field::Ranges`], the extension of the filter beside the range filter stores it.
+        /// The stored checksum.
         stored: u32,
-        /// The checksum computed over the bytes. For [`Field::Partition`] and [`Field::Ranges`],
-        /// the checksum in the trailer of the partition or the range filter.
+        /// The checksum of the bytes. For [`Field::Partition`] and [`Field::Ranges`], the checksum
+        /// in the trailer of the partition or the range filter.
         computed: u32,
     },
     /// The bytes are of a newer version, or use a feature that this build does not read. An unknown
@@ -90,7 +89,7 @@ pub enum Error {
         what: &'static str,
     },
     /// A newly built filter denies keys that were added to it, for example because of broken
-    /// memory. Nothing was written.
+    /// memory.
     SelfCheckFailed {
         /// The number of hashes of added keys that the filter denies. For a range filter, the
         /// number of denied keys.
@@ -99,8 +98,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns an [`Error::Invalid`]. `reason` says why the value is refused and, after a
-    /// semicolon, what to do next.
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
         let reason = reason.into();
         #[cfg(test)]
@@ -211,6 +208,10 @@ impl fmt::Display for Error {
                 "wrong {field} at offset {offset}: the bytes are not the expected filter or partition, or they are \
                  damaged; check which file and offset they were read from, or build the filter again"
             ),
+            Self::Corrupt { field: Field::Magic, offset } => {
+                let next = "check which file and offset it was read from, or build the filter again from its keys";
+                message::wrong_magic(f, "a filter block", *offset, next)
+            }
             Self::Corrupt { field, offset } => message::corrupt(f, field, *offset, REBUILD),
             Self::ChecksumMismatch { field: Field::Checksum, offset, stored, computed } => {
                 message::checksum_mismatch(f, "trailer", *offset, (*stored, *computed), REBUILD)
@@ -266,7 +267,6 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes an [`Error::Unexpected`]. What to do next depends on the field.
 fn write_unexpected(f: &mut fmt::Formatter<'_>, field: Field, found: &str, expected: &str) -> fmt::Result {
     match field {
         Field::HashId | Field::Seed => write!(
@@ -276,7 +276,7 @@ fn write_unexpected(f: &mut fmt::Formatter<'_>, field: Field, found: &str, expec
         ),
         Field::Flags => write!(
             f,
-            "the filter holds {found}, but {expected} is expected; answer without the filter, or build it again with \
+            "the filter holds {found}, but {expected} are expected; answer without the filter, or build it again with \
              the expected keys or prefixes"
         ),
         Field::Extension => write!(
@@ -286,8 +286,8 @@ fn write_unexpected(f: &mut fmt::Formatter<'_>, field: Field, found: &str, expec
         ),
         Field::Kind => write!(
             f,
-            "{field} is {found}, but {expected} is expected; open a partition index with PartitionIndex, and any other \
-             block with FilterBlock"
+            "{field} is {found}, but {expected} is expected; check which file and offset the block was read from, or \
+             open it as the kind that it is"
         ),
         _ => write!(
             f,
@@ -324,7 +324,6 @@ pub(crate) mod message {
     use std::fmt::{Display, Formatter, Result};
     use std::io;
 
-    /// Writes the text of an I/O error, and what to do next.
     pub(crate) fn io(f: &mut Formatter<'_>, error: &io::Error) -> Result {
         use io::ErrorKind as Kind;
         let next = match error.kind() {
@@ -346,6 +345,10 @@ pub(crate) mod message {
         write!(f, "damaged: invalid {field} at offset {offset}; {next}")
     }
 
+    pub(crate) fn wrong_magic(f: &mut Formatter<'_>, what: &str, offset: u64, next: &str) -> Result {
+        write!(f, "not {what}, or damaged: invalid magic at offset {offset}; {next}")
+    }
+
     pub(crate) fn checksum_mismatch(
         f: &mut Formatter<'_>,
         field: impl Display,
@@ -360,8 +363,6 @@ pub(crate) mod message {
         )
     }
 
-    /// Writes that an argument is refused. `reason` says why, and after a semicolon what to do
-    /// next.
     pub(crate) fn invalid(f: &mut Formatter<'_>, what: &str, given: &str, reason: &str) -> Result {
         write!(f, "invalid {what} {given:?}: {reason}")
     }

@@ -54,8 +54,8 @@ impl fmt::Display for HashKind {
     }
 }
 
-/// An identifier of a secret that does not reveal the secret. The fingerprint of a secret differs
-/// for each hash function and seed.
+/// An identifier of a secret that does not reveal the secret. It also depends on the hash function
+/// and the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; FINGERPRINT_LEN_BYTES]);
 

@@ -95,9 +95,8 @@ impl FilterSpec {
     /// Returns the specification of the smallest filter with an expected FPR of at most `rate`. The
     /// exact formula of the kind for many keys gives the expected FPR.
     ///
-    /// A Bloom filter of a few keys may exceed `rate`, because its bits are not independent.
-    /// [`Plan::expected_fpr`](crate::planning::Plan::expected_fpr) returns the expected FPR for a
-    /// number of keys.
+    /// A filter of a few keys may exceed `rate`. To compute the expected FPR for a number of keys,
+    /// use [`Plan::expected_fpr`](crate::planning::Plan::expected_fpr).
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the kind takes no budget, if `rate` is not above 0 and below
@@ -125,8 +124,8 @@ impl FilterSpec {
         Err(Error::invalid("filter", format!("{self} for {num_keys} keys"), EQUAL_HASHES))
     }
 
-    /// Returns the specification with `:compact`. With 50,000 keys or more, the filter takes about
-    /// 0.1 % less space. The build takes more time and memory, and queries take slightly more time.
+    /// Returns the specification with `:compact`. A filter of many keys takes slightly less space
+    /// (under 0.1 %). The build takes more time and memory, and queries take slightly more time.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the kind is not a bumped ribbon.
@@ -190,7 +189,7 @@ pub(crate) fn no_memory(spec: FilterSpec) -> Error {
     Error::invalid(
         "filter",
         spec,
-        "too large for this machine's memory; try fewer bits per key, or filters of fewer keys",
+        "too large for this machine's memory; use fewer bits per key or a higher FPR, or filters of fewer keys",
     )
 }
 

@@ -14,8 +14,7 @@ use allocation::{LIVE, PEAK};
 use filterblock::{FilterBuilder, HashSeed, KeyHash};
 use support::{SplitMix, spec};
 
-/// The lock that lets only one test run at a time. The counters cover all threads, because a build
-/// may use several threads. The test harness itself allocates a few hundred bytes.
+/// The lock that lets only one test run at a time, because the counters cover all threads.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// The length of a hash in bytes. In debug builds, each hash also has a tag of its hasher. So the
@@ -102,8 +101,8 @@ fn each_added_thread_takes_only_the_rows_of_its_shard() {
 #[test]
 fn builds_of_other_kinds_stay_within_their_memory_bounds() {
     let _turn = TURN.lock();
-    // All kinds need memory for the hashes and the block. A standard ribbon and a binary fuse
-    // filter also take memory for each slot.
+    // Each of these kinds needs memory for the hashes and the block. A standard ribbon and a binary
+    // fuse filter also take memory for each slot.
     let specs = ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "ribbon:8", "binary-fuse:8"];
     for (spec, most) in specs.into_iter().zip([9.4, 9.4, 9.4, 9.4, 31.0, 25.0]) {
         let cost = build(spec, 1_000_000, 1, true);

@@ -1,5 +1,5 @@
-//! Sets the soname of the shared library on ELF systems. The soname contains the ABI version, so
-//! the dynamic loader never loads a library of another ABI version for a program.
+//! Sets the soname of the shared library on ELF systems. The soname ends in the ABI version, so
+//! that a program does not load a library of another ABI version.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -7,7 +7,7 @@ use crate::Input;
 pub enum Edit {
     Xor(usize, u8),
     Set(usize, u8),
-    /// Sets a byte. The offset counts from the end of the bytes, where lengths and counts lie.
+    /// Sets a byte. The offset counts from the end of the bytes.
     SetFromEnd(usize, u8),
     Insert(usize, Vec<u8>),
     Remove(usize, usize),

@@ -12,7 +12,7 @@ use crate::bytes::Edit;
 #[allow(clippy::indexing_slicing, missing_docs)]
 mod formulas;
 
-/// An upper limit for the number of keys in a filter. More keys only make a run slower.
+/// An upper limit for the number of keys in a filter.
 const MAX_KEYS: usize = 2_000;
 const MAX_EDITS: usize = 4;
 

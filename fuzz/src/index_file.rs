@@ -27,7 +27,7 @@ pub fn index_file(data: &[u8]) {
             let _ = check(input.0, &Model::new());
         }
         1 => {
-            // Edits under valid checksums may change what the index says, so only panics count.
+            // Edits under valid checksums may change what the index says, so no key is checked.
             let (mut bytes, _) = built(&mut input);
             edits(&mut input, &mut bytes, Edit::take);
             repair(&mut bytes);
@@ -102,7 +102,7 @@ fn edits(input: &mut Input<'_>, bytes: &mut Vec<u8>, take: fn(&mut Input<'_>) ->
     }
 }
 
-/// Writes valid checksums of the file table and the header, as far as the table length allows.
+/// Writes valid checksums of the header and, if the table length is valid, of the file table.
 fn repair(bytes: &mut [u8]) {
     let Some(header) = bytes.first_chunk::<HEADER_LEN_BYTES>() else { return };
     let len = u64::from_le_bytes(header[28..36].try_into().unwrap());

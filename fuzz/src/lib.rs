@@ -145,8 +145,8 @@ fn query(block: &FilterBlock<&[u8]>) -> Vec<bool> {
     answers
 }
 
-/// Checks the expected FPR, the fill ratio and the length of a block. [`query`] does not call this
-/// function, because computing the expected FPR is slow.
+/// Checks the expected FPR, the fill ratio and the length of a block. Computing the expected FPR is
+/// slow.
 fn check_info(block: &FilterBlock<&[u8]>) {
     let (info, found) = (block.metadata(), block.statistics());
     assert!((0.0..=1.0).contains(&block.expected_fpr()), "{info:?}");

@@ -211,7 +211,6 @@ fn edit(files: &mut Files, input: &mut Input<'_>, marks: &mut Marks) {
         }
         6 => {
             let bytes = files.remove(&name).unwrap_or_default();
-            // Removes the file, or moves it over another file.
             if action >= 128 {
                 let place = input.below(files.len());
                 let other = files.keys().nth(place).cloned().unwrap_or(name);
@@ -249,8 +248,7 @@ fn options(storage: &Memory, recovery: LogRecovery, compacts: bool) -> Options {
 fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
     for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
         let storage = storage_of(files, DIR);
-        // If `CURRENT` and all other files except the manifest are missing, an open could create a
-        // new store.
+        // If files are missing, an open could create a new store.
         let options = Options { create_if_missing: false, ..options(&storage, recovery, false) };
         let db = match Db::open(DIR, options) {
             Ok(db) => db,

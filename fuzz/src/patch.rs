@@ -12,7 +12,7 @@ pub(crate) mod block_support;
 
 use block_support::{SEED, TABLE, field, key, put_number, repair_pages, repair_trailer};
 
-/// The maximum number of edits. More edits only make a run slower.
+/// The maximum number of edits.
 const MAX_EDITS: usize = 8;
 /// An upper limit for the number of keys. At 100 bits each, so many keys fill two pages. Some
 /// bumped ribbons have up to eight times as many keys.

@@ -9,7 +9,7 @@ use crate::Input;
 use crate::hosts::is_reversed;
 use crate::patch::edit;
 
-/// An upper limit for the number of keys. More keys only make a run slower.
+/// An upper limit for the number of keys.
 const MAX_KEYS: usize = 120;
 const MAX_BOUNDS: usize = 40;
 const MAX_EDITS: usize = 4;
@@ -61,7 +61,7 @@ fn spec(input: &mut Input<'_>) -> FilterSpec {
     text.parse().unwrap()
 }
 
-/// Reads strings. Most of them share leading bytes with the string before them.
+/// Reads strings. A string may begin with the leading bytes of the string before it.
 fn strings(input: &mut Input<'_>, most: usize) -> Vec<Vec<u8>> {
     let mut strings: Vec<Vec<u8>> = Vec::new();
     for _ in 0..input.below(most) {

@@ -83,8 +83,7 @@ fn assert_holds(block: &[u8], hasher: &KeyHasher, keys: &[Vec<u8>], hashes: &[Ke
     }
 }
 
-/// Returns sorted keys: keys spelled out in the input, and up to 599 counted keys. At 100 bits
-/// each, the counted keys fill two pages.
+/// Returns sorted keys: keys spelled out in the input, and up to 599 counted keys.
 fn keys(input: &mut Input<'_>) -> Vec<Vec<u8>> {
     let counted = if input.byte().is_multiple_of(4) { input.number(2) % 600 } else { 0 };
     let mut keys: Vec<Vec<u8>> = (0..counted).map(|i| format!("counted-{i}").into_bytes()).collect();

@@ -303,8 +303,8 @@ impl Run {
         }
     }
 
-    /// Heals the file system if reads may return wrong bytes. A recovery would take wrong bytes for
-    /// a torn log. docs/STORE_FORMAT.md describes this case.
+    /// Heals the file system if reads may return wrong bytes. A recovery could take wrong bytes for
+    /// a torn log.
     fn heal_silent(&mut self) {
         if self.is_silent {
             self.storage.heal();
@@ -392,7 +392,7 @@ fn key(input: &mut Input<'_>) -> Vec<u8> {
     numbered(input.byte())
 }
 
-/// Reads a value. All its bytes are equal. Different bytes distinguish one write from another.
+/// Reads a value, whose bytes are all equal.
 fn value(input: &mut Input<'_>) -> Vec<u8> {
     let (len, fill) = (input.byte(), input.byte());
     vec![fill; if len >= 250 { 700 } else { usize::from(len % 80) }]

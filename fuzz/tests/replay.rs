@@ -1,4 +1,4 @@
-//! Runs the fuzz targets on every file of the seed corpora and on 108,000 fixed mutations.
+//! Runs the fuzz targets on every file of the seed corpora and on fixed mutations of these files.
 //!
 //! `FILTERBLOCK_FUZZ_ROUNDS` multiplies the number of mutations. No input may make its thread
 //! allocate more memory at once than a bound that follows from the input's length.
@@ -42,8 +42,8 @@ unsafe impl GlobalAlloc for Watching {
 #[global_allocator]
 static ALLOCATOR: Watching = Watching;
 
-/// The limit of a single allocation for an input of no bytes, for example for the buffer of a
-/// writer. Each byte of an input raises the limit by [`MAX_EXPANSION`] bytes.
+/// The limit of a single allocation for an input of no bytes. Each byte of an input raises the
+/// limit by [`MAX_EXPANSION`] bytes.
 const ALWAYS_BYTES: usize = 1 << 20;
 
 /// The limit that replaces [`ALWAYS_BYTES`] for the target `parquet_add`. The reader accepts pages

@@ -105,7 +105,7 @@ fn seeds_of_c_abi() {
     let ribbon: &[u8] = &[42, 0, 1, 8, 0x29, 0x23, 1];
     let without_id: &[u8] = &[42, 0, 193, 3, 0x29, 0x23, 1];
     let with_ranges: &[u8] = &[42, 0, 7, 3, 0x29, 0x23, 1];
-    // The steps that the seeds combine: add keys or prefixes, finish, open, ask, use a set.
+    // The steps that the seeds combine.
     let keys: &[u8] = b"\x00\x02\x05apple\x00\x02\x04pear\x00\x01\x05lemon\x03\x03\x02ab\x02cd\x02ef\x40";
     let keys_in_full: &[u8] = b"\x00\x02\x05apple\x00\x02\x04pear\x03\x03\x02ab\x02cd\x02ef\x40";
     let prefixes: &[u8] = b"\x04\x03\x01\x00\x00\x03app\x00\x00\x03pea";
@@ -226,7 +226,7 @@ fn seeds_of_log_and_manifest() {
 #[ignore = "writes seed files to fuzz/corpus"]
 fn seeds_of_store_ops() {
     for number in 0..16u8 {
-        // These bytes choose durability, filter, compression, sizes and background work.
+        // These bytes choose the options of the store.
         let config = [number.wrapping_mul(37), number.wrapping_mul(101), number.wrapping_mul(59)];
         write("store_ops", &format!("chance-{number:02}"), &[&config, &random(number.into(), 400)]);
     }

@@ -96,13 +96,13 @@ impl Filter {
     /// Build a filter of keys. `keys` is any iterable of keys, or a NumPy or Arrow array. With
     /// `width`, it is bytes with keys that have `width` bytes each.
     ///
-    /// The same keys and arguments give the same bytes; `threads` does not change them. With a
-    /// secret of 16 or 32 random bytes, only someone who knows the secret can find keys that
-    /// collide. `ranges` adds a range filter, such as "grafite:fpr=0.01", for `may_contain_range`.
-    /// Keys of a range filter are bytes or str, not int. Raises the exceptions of `key_bytes` for a
-    /// value that is not a key, ValueError for an invalid argument, and ValueError or MemoryError
-    /// if there is too little memory. Raises Error if the new filter denies one of its keys, for
-    /// example because of broken memory.
+    /// The same keys and arguments give the same bytes; `threads` does not change them. A secret of
+    /// 16 or 32 random bytes protects against attackers who choose keys that collide. `ranges` adds
+    /// a range filter, such as "grafite:fpr=0.01", for `may_contain_range`. Keys of a range filter
+    /// are bytes or str, not int. Raises the exceptions of `key_bytes` for a value that is not a
+    /// key, ValueError for an invalid argument, and ValueError or MemoryError if there is too
+    /// little memory. Raises Error if the new filter denies one of its keys, for example because of
+    /// broken memory.
     #[staticmethod]
     #[pyo3(signature = (keys, spec="blocked-bloom:10", *, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
@@ -243,7 +243,7 @@ impl Filter {
     ///
     /// Bounds are compared as bytes. Integers raise TypeError, because the order of their bytes
     /// differs from the order of the numbers. Raises ValueError if `low` is above `high`. Without a
-    /// range filter the answer is True, unless the filter has no keys.
+    /// range filter the answer is True.
     #[pyo3(signature = (low=None, high=None))]
     fn may_contain_range(&self, low: Option<&Bound<'_, PyAny>>, high: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let bound = |bound: Option<&Bound<'_, PyAny>>| match bound {

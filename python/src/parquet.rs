@@ -86,7 +86,7 @@ impl ParquetFile {
 
     /// Read the header of every filter, and return the number of filters. Raises DamagedError if a
     /// header is damaged, or UnsupportedError for another algorithm, hash or compression. Filters
-    /// of Parquet have no checksums. `check` with values=True finds bits that were cleared.
+    /// of Parquet have no checksums. `parquet.check` with values=True finds bits that were cleared.
     fn verify(&self, py: Python<'_>) -> PyResult<u64> {
         py.detach(|| self.file.verify()).map_err(|error| of_foreign(error.in_file(&self.path)))
     }
@@ -145,9 +145,15 @@ fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Ve
             one(value.cast::<PyString>()?.to_str()?.as_bytes().to_vec())
         }
         _ => {
+            let has_text = logical.starts_with("uint") || ["string", "enum", "json", "uuid"].contains(&logical);
+            let next = match is_plain || has_text {
+                true => "give a value of its type, or its stored bytes",
+                // The number of a date, time or decimal does not tell its unit.
+                false => "give its stored bytes",
+            };
             let logical = if is_plain { String::new() } else { format!(" ({logical})") };
             Err(PyTypeError::new_err(format!(
-                "a value of a column of type {}{logical} is not {}; give a value of its type, or its stored bytes",
+                "a column of type {}{logical} cannot be asked for a value of type {}; {next}",
                 physical_type.name(),
                 value.get_type().name()?
             )))

@@ -1,6 +1,6 @@
 //! Plans filters before they are built, and names the kinds and the instruction set.
 
-use filterblock::{FilterKind, planning};
+use filterblock::{FilterKind, FilterSpec, planning};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -25,8 +25,7 @@ impl Plan {
         self.0.num_keys()
     }
 
-    /// The length of the payload in bytes. The block also has 4 bytes of checksum for each 4,096
-    /// bytes of payload, a trailer of 60 bytes, and for some kinds a short extension.
+    /// The length of the payload in bytes. The block also has checksums and a trailer.
     #[getter]
     fn payload_len_bytes(&self) -> u64 {
         self.0.payload_len_bytes()
@@ -81,7 +80,10 @@ pub fn plan(spec: &str, num_keys: u64) -> PyResult<Plan> {
 #[pyfunction]
 pub fn plan_largest(kind: &str, num_keys: u64, max_len_bytes: u64) -> PyResult<Option<Plan>> {
     let found = FilterKind::from_name(kind).ok_or_else(|| {
-        PyValueError::new_err(format!("there is no kind {kind:?}; choose one of {}", kinds().join(", ")))
+        // The kinds without a budget have no largest filter.
+        let kinds = FilterKind::ALL.into_iter().filter(|&kind| FilterSpec::of_lowest_fpr(kind).is_some());
+        let kinds: Vec<_> = kinds.map(FilterKind::name).collect();
+        PyValueError::new_err(format!("there is no kind {kind:?}; choose one of {}", kinds.join(", ")))
     })?;
     planning::Plan::largest(found, num_keys, max_len_bytes).map(|plan| plan.map(Plan)).map_err(of_block)
 }

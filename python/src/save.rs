@@ -21,7 +21,8 @@ impl NewFile {
     /// mode follows the umask.
     ///
     /// # Errors
-    /// Returns `AlreadyExists` if `path` exists and `overwrites` is `false`.
+    /// Returns an error if `path` exists and is not a regular file, or if it exists and
+    /// `overwrites` is `false`.
     pub fn beside(path: &Path, overwrites: bool) -> io::Result<Self> {
         let path = if path.is_symlink() { path.canonicalize()? } else { path.to_path_buf() };
         let found = path.metadata().ok();

@@ -150,13 +150,13 @@ impl<'a> Expected<'a> {
         {
             return unexpected(Field::Checksum, format!("{:#010x}", found.checksum), format!("{expected:#010x}"));
         }
-        let added = || format!("{:?}", found.added);
+        let added = || found.added.described().to_owned();
         match self.prefixes_by {
             None if found.added == Added::Prefixes => {
-                return unexpected(Field::Flags, added(), "WholeKeys or Both".to_owned());
+                return unexpected(Field::Flags, added(), "whole keys".to_owned());
             }
             Some(_) if !found.added.prefixes() => {
-                return unexpected(Field::Flags, added(), "Prefixes or Both".to_owned());
+                return unexpected(Field::Flags, added(), "prefixes of keys".to_owned());
             }
             Some(extractor) if found.extractor != Some(extractor) => {
                 let found = found.extractor.unwrap_or_default().to_owned();

@@ -136,6 +136,16 @@ impl Added {
         matches!(self, Self::Prefixes | Self::Both)
     }
 
+    /// Returns the words of messages for the content of the filter.
+    pub(crate) fn described(self) -> &'static str {
+        match self {
+            Self::WholeKeys => "only whole keys",
+            Self::Prefixes => "only prefixes of keys",
+            Self::Both => "whole keys with prefixes",
+            Self::Ranges => "only keys for queries of ranges",
+        }
+    }
+
     fn flags(self) -> u8 {
         match self {
             Self::WholeKeys => FLAG_WHOLE_KEYS,

@@ -210,8 +210,9 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     /// describes.
     pub fn open_partition<P: AsRef<[u8]>>(&self, number: u32, bytes: P, verify: Verify) -> Result<Partition<P>> {
         let Some(entry) = self.get(number) else {
+            let noun = if self.len == 1 { "partition" } else { "partitions" };
             let reason = format!(
-                "the index has {} partitions, numbered from 0; get the number from PartitionIndex::find",
+                "the index has {} {noun}, numbered from 0; ask the index for the number of a key's partition",
                 self.len
             );
             return Err(Error::invalid("partition number", number, reason));

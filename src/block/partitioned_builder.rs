@@ -355,17 +355,14 @@ impl PartitionedBuilder {
     pub fn finish(mut self) -> Result<Vec<u8>> {
         self.check_sound()?;
         if self.is_table_late {
-            let reason = "keys were added already; call with_table_id before the first key";
+            let reason = "keys were added already; set the table id before the first key";
             return Err(Error::invalid("table id", "set after the first key", reason));
         }
         if !self.current.is_empty() {
             self.close_partition()?;
         }
         let too_long = |_| {
-            partition_size(
-                self.partition_keys,
-                "the partition index would take 4 GiB or more; try more keys per partition",
-            )
+            partition_size(self.partition_keys, "the partition index would take 4 GiB or more; use larger partitions")
         };
         u32::try_from(self.index.len()).map_err(too_long)?;
         let trailer = self.current.trailer(self.num_keys, self.index.len() as u64, Content::PartitionIndex);
@@ -378,10 +375,7 @@ impl PartitionedBuilder {
 
     fn close_partition(&mut self) -> Result<()> {
         self.num_partitions = self.num_partitions.checked_add(1).ok_or_else(|| {
-            partition_size(
-                self.partition_keys,
-                "the filter would have 2^32 partitions or more; try more keys per partition",
-            )
+            partition_size(self.partition_keys, "the filter would have 2^32 partitions or more; use larger partitions")
         })?;
         self.reserved = self.reserved.saturating_sub(self.current.len());
         let next = self.current.without_keys();

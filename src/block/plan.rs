@@ -4,7 +4,7 @@
 use super::layout::block_len_bytes;
 use crate::error::{Error, Result};
 use crate::kinds::FilterKind;
-use crate::planning::{MAX_KEYS, Plan, Variant, VariantPlan};
+use crate::planning::{MAX_KEYS, Plan, TOO_MANY_KEYS, Variant, VariantPlan};
 use crate::spec::FilterSpec;
 
 /// The goal of a planned filter.
@@ -155,7 +155,8 @@ impl VariantPlan {
             Goal::LenBytes(len) => u128::from(len) * 8,
         };
         let found = Self::largest(variant, num_keys, u64::try_from(max_bits).unwrap_or(u64::MAX))?;
-        found.ok_or_else(|| refused(variant, num_keys, SMALLEST_IS_LARGER))
+        let reason = if num_keys > MAX_KEYS { TOO_MANY_KEYS } else { SMALLEST_IS_LARGER };
+        found.ok_or_else(|| refused(variant, num_keys, reason))
     }
 }
 

@@ -236,7 +236,7 @@ impl VerifiedTrailer {
     fn read_here(bytes: &[u8], expected: &Expected<'_>) -> Result<Self> {
         let (trailer, payload_len) = read_trailer(bytes, expected)?;
         if !trailer.added.whole_keys() {
-            let (found, expected) = (format!("{:?}", trailer.added), "WholeKeys or Both".to_owned());
+            let (found, expected) = (trailer.added.described().to_owned(), "whole keys for queries by hash".to_owned());
             return Err(Error::Unexpected { field: Field::Flags, found, expected });
         }
         let shape = trailer.shape(trailer.kind.ok_or_else(partition_index)?);

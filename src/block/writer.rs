@@ -148,10 +148,13 @@ impl FilterBuilder {
     /// * if a key or prefix was added before: the filter would deny the prefixes of earlier keys.
     pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
         if !(1..=MAX_EXTRACTOR_LEN_BYTES).contains(&extractor.len()) {
-            let reason = format!("expected a name of 1 to {MAX_EXTRACTOR_LEN_BYTES} bytes; try fixed:8");
+            let reason = format!("expected a name of 1 to {MAX_EXTRACTOR_LEN_BYTES} bytes; give the extractor's name");
             return Err(Error::invalid("extractor name", extractor, reason));
         }
-        if self.spec.is_for_ranges() || self.keys.is_some() && !whole_keys_too {
+        if self.spec.is_for_ranges() {
+            return Err(Error::invalid("prefixes", extractor, ONLY_RANGES));
+        }
+        if self.keys.is_some() && !whole_keys_too {
             return Err(Error::invalid("prefixes", extractor, NO_PREFIXES));
         }
         if !self.is_empty() {
@@ -200,13 +203,13 @@ impl FilterBuilder {
             return invalid("this kind does not answer for ranges; try grafite:fpr=0.01");
         }
         if self.spec.is_for_ranges() {
-            return invalid("the filter answers for ranges already; leave out with_ranges");
+            return invalid("the filter is a range filter already; do not add another");
         }
         if !self.added.whole_keys() {
             return invalid(NO_PREFIXES);
         }
         if !self.is_empty() {
-            return invalid("keys were added already; call with_ranges before the first key");
+            return invalid("keys were added already; add the range filter before the first key");
         }
         self.ranges = Some(ranges);
         self.keys = Some(Box::new(RangeKeys::new()));
@@ -436,8 +439,8 @@ impl FilterBuilder {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
         self.has_hash_alone |= self.needs_bytes() && !hashes.is_empty();
         if self.has_hash_alone {
-            let reason = "a range filter or an extractor needs the bytes of the keys; add keys with add or \
-                          add_hashed, and only prefixes of the last key with add_prefix";
+            let reason = "a range filter or an extractor needs the bytes of each key; add keys by their bytes, and \
+                          each prefix after a key that begins with it";
             return Err(Error::invalid("keys", "added by their hashes alone", reason));
         }
         if self.takes_prefixes && self.taker.is_none() {
@@ -471,7 +474,8 @@ impl FilterBuilder {
     /// no compact form, or if the builder has an extractor or a range filter.
     pub fn finish_compact(mut self) -> Result<Vec<u8>> {
         if self.keys.is_some() {
-            return Err(Error::invalid("filter", self.ranges.unwrap_or(self.spec), NO_COMPACT_FORM));
+            let reason = "the compact form has no range filter; leave out the range filter, or call finish";
+            return Err(Error::invalid("range filter", self.ranges.unwrap_or(self.spec), reason));
         }
         // The compact form cannot record that whole keys are missing, so a reader would deny them.
         if let Some(extractor) = &self.extractor {
@@ -566,10 +570,10 @@ impl FilterBuilder {
     }
 }
 
-const NO_COMPACT_FORM: &str =
-    "finish_compact builds only the kinds bloom, blocked-bloom and always-maybe; try bloom:10";
+const NO_COMPACT_FORM: &str = "only the kinds bloom, blocked-bloom and always-maybe have a compact form; try bloom:10";
 const LATE_PREFIXES: &str = "keys or prefixes were added already; declare the extractor before the first one";
 const NO_PREFIXES: &str = "a range filter holds whole keys; add whole keys beside the prefixes, or build two filters";
+const ONLY_RANGES: &str = "this kind holds whole keys only; build a second filter for the prefixes, such as bloom:10";
 
 /// A payload and the fields that its trailer needs.
 struct Encoded {

@@ -66,6 +66,11 @@ fn of_special_fields() -> Vec<ErrorAndMessage> {
     let unexpected = |field| Error::Unexpected { field, found: "7".into(), expected: "8".into() };
     vec![
         (
+            Error::Corrupt { field: Field::Magic, offset: 116 },
+            "not a filter block, or damaged: invalid magic at offset 116; check which file and offset it was read \
+             from, or build the filter again from its keys",
+        ),
+        (
             Error::Corrupt { field: Field::PartitionNumber, offset: 52 },
             "wrong partition number at offset 52: the bytes are not the expected filter or partition, or they are \
              damaged; check which file and offset they were read from, or build the filter again",
@@ -77,13 +82,13 @@ fn of_special_fields() -> Vec<ErrorAndMessage> {
         ),
         (
             unexpected(Field::Flags),
-            "the filter holds 7, but 8 is expected; answer without the filter, or build it again with the expected \
+            "the filter holds 7, but 8 are expected; answer without the filter, or build it again with the expected \
              keys or prefixes",
         ),
         (
             unexpected(Field::Kind),
-            "filter kind is 7, but 8 is expected; open a partition index with PartitionIndex, and any other block \
-             with FilterBlock",
+            "filter kind is 7, but 8 is expected; check which file and offset the block was read from, or open it as \
+             the kind that it is",
         ),
     ]
 }

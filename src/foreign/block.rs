@@ -9,9 +9,9 @@
 //!
 //! A handle is the offset and the length of a block in the file. A value of an index block is a
 //! handle, and the first key of the handle's block may follow. From format version 4 on, RocksDB's
-//! index blocks can store the values without their length. If `shared` is not 0, the value then has
-//! only the length of its block minus the length of the previous entry's block, in place of the
-//! handle. The block begins after the trailer of the previous block.
+//! index blocks can leave out the value length. If `shared` is not 0, a difference then replaces
+//! the handle: the length of the block minus the length of the previous entry's block. The block
+//! begins after the trailer of the previous entry's block.
 //!
 //! RocksDB keeps flags in the high bits of the number of restarts. This reader skips a hash index,
 //! which lies between the restart offsets and their number, and ignores the flag for uniform keys.
@@ -95,7 +95,7 @@ impl<'a> Block<'a> {
     }
 
     /// Returns a cursor at the first entry whose key is not before the target, or `None` if there
-    /// is no such entry. `is_before` says whether a key is before the target.
+    /// is no such entry. `is_before` says whether a key is before the target. The keys must ascend.
     pub(crate) fn seek(self, is_before: impl Fn(&[u8]) -> Result<bool>) -> Result<Option<BlockCursor<'a>>> {
         let mut cursor = self.cursor();
         let (mut low, mut high) = (0, self.restarts.len() / 4);
@@ -129,8 +129,7 @@ impl<'a> Block<'a> {
         if shared == 0 { Ok(cursor.take(unshared, Field::Key)?) } else { Err(corrupt()) }
     }
 
-    /// Checks every entry and restart point of the block, and calls `each` at every entry. After a
-    /// successful check, no search finds an invalid entry.
+    /// Checks every entry and restart point of the block, and calls `each` at every entry.
     pub(crate) fn check(self, mut each: impl FnMut(&BlockCursor<'a>) -> Result<()>) -> Result<()> {
         let (mut cursor, mut restart) = (self.cursor(), 0);
         loop {
@@ -344,7 +343,7 @@ impl BlockBuilder {
 
 fn too_long() -> Error {
     let reason = "a data block exceeds 4 GiB, the limit of its 32-bit offsets; use smaller values or a smaller \
-                  block_size_bytes";
+                  size of data blocks";
     Error::invalid("table", "LevelDB", reason)
 }
 

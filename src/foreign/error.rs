@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::codec;
 use crate::error::{fields, message};
 
-/// The result of every fallible call on files and filters of other engines.
+/// The result of a call that may fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a file or a filter of another engine.
@@ -27,8 +27,7 @@ pub enum Error {
     Corrupt {
         /// The field that is not valid.
         field: Field,
-        /// An offset near the fault, in bytes from the start of the filter or file. For an entry of
-        /// a block, this is where the block begins.
+        /// An offset near the fault, in bytes from the start of the filter or file.
         offset: u64,
     },
     /// A stored checksum differs from the one computed over the bytes.
@@ -44,13 +43,13 @@ pub enum Error {
     },
     /// The bytes are of a newer version, or use a feature that this build cannot read.
     Unsupported {
-        /// The field that holds the unknown value.
+        /// The field that cannot be read.
         field: Field,
-        /// The unknown value.
+        /// The value of the field. A known compression means that its dictionary is not supported.
         found: u64,
     },
     /// The caller gave a value that is out of its documented range, or a file or table does not
-    /// allow the call. Nothing was changed, unless the function documents an exception.
+    /// allow the call.
     Invalid {
         /// The name of the argument, or the kind of file.
         what: &'static str,
@@ -137,6 +136,9 @@ impl fmt::Display for Error {
         match self {
             Self::Io(error) => message::io(f, error),
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Corrupt { field: Field::Magic, offset } => {
+                message::wrong_magic(f, "a file of this engine", *offset, "check the path, or restore the file")
+            }
             Self::Corrupt { field, offset } => message::corrupt(f, field, *offset, RESTORE),
             Self::ChecksumMismatch { field, offset, stored, computed } => {
                 message::checksum_mismatch(f, field, *offset, (*stored, *computed), RESTORE)

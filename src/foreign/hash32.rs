@@ -49,7 +49,7 @@ fn hash(bytes: &[u8], seed: u32, widen: impl Fn(u8) -> u32) -> u32 {
 }
 
 /// Returns one number for each probe of a key: `hash + i * step` for probe `i`, where `step` is the
-/// rotated hash. The caller reduces each number to a bit position.
+/// rotated hash.
 #[inline]
 pub(super) fn probe_sequence(hash: u32, probes: u32) -> impl Iterator<Item = u32> {
     let step = hash.rotate_right(STEP_ROTATION);

@@ -1,5 +1,4 @@
-//! Contains the code that the readers of LevelDB's and RocksDB's tables share: the forms of keys,
-//! and the check of an index.
+//! Contains the code that the readers of LevelDB's and RocksDB's tables share.
 
 use std::cmp::Ordering;
 
@@ -60,7 +59,7 @@ impl KeyForm {
 pub(crate) struct IndexCheck {
     /// The number of blocks that the index lists.
     pub(crate) len: u64,
-    /// Whether the user keys are in ascending byte order, so that the index can be searched.
+    /// Whether no user key is before the previous one in byte order.
     pub(crate) is_ascending: bool,
     /// The file offset of the last block, or 0 if there is none.
     pub(crate) last_offset: u64,

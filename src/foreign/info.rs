@@ -34,10 +34,9 @@ pub struct ForeignFilterInfo {
     /// The fill ratio: the share of bits that are set. It is `None` for ribbon filters, for
     /// always-maybe filters and for filters without payload.
     pub fill: Option<f64>,
-    /// The estimated number of distinct keys. It follows from the set bits or, for a RocksDB ribbon
-    /// filter, from the size. A filter block of this crate stores the number. The estimate is
-    /// infinite if all bits are set, and `None` for an always-maybe filter that is not a filter
-    /// block.
+    /// The number of distinct keys. A filter block of this crate stores it. For a RocksDB ribbon
+    /// filter, it is estimated from the size, and for other filters from the set bits. The estimate
+    /// is infinite if all bits are set, and `None` for an always-maybe filter.
     pub estimated_keys: Option<f64>,
     /// The expected false-positive rate (FPR) for absent keys with random hashes. LevelDB's hashes
     /// are not random for keys that differ in few places.

@@ -254,7 +254,11 @@ impl HashIdentity {
     /// Returns [`Error::Secret`] if the secret is missing or wrong, and [`Error::Invalid`] if a
     /// secret is given and the function takes none.
     pub fn hasher(&self, secret: Option<&Secret>) -> Result<KeyHasher> {
-        let hasher = KeyHasher::new(self.kind, self.seed, secret)?;
+        let hasher = KeyHasher::new(self.kind, self.seed, secret).map_err(|error| match error {
+            // The keys exist, so the error names the fingerprint of their secret.
+            Error::Secret { hash, given, .. } => Error::Secret { hash, stored: self.fingerprint, given },
+            other => other,
+        })?;
         self.check(&hasher).map(|()| hasher)
     }
 

@@ -6,8 +6,8 @@
 //!      ──fold────▶ 32 bits f ──× MULTIPLIERS[i]──▶ top 9 bits: 4 choose a word of the line, 5 a bit of the word
 //! ```
 //! A line is sixteen little-endian 32-bit words. At 10 bits per key and with many keys, the FPR is
-//! 0.966 %. If the bits of a key were spread over the whole filter, the FPR would be 0.819 %
-//! ([`super::bloom`]). The difference is the cost of the single line.
+//! 0.966 %. The FPR of [`super::bloom`], which spreads a key's bits over the whole filter, is 0.819
+//! %.
 
 use super::Columns;
 use super::blank::{Blank, SetBits};
@@ -143,8 +143,7 @@ pub(super) const MULTIPLIERS: [u32; 16] = [
     0xa9ee_fdb7,
 ];
 
-/// Returns the 32 bits that select the bits within a line. The high bits of the hash select the
-/// line.
+/// Returns the 32 bits that select the bits within a line or block.
 #[inline]
 pub(super) fn fold(hash: KeyHash) -> u32 {
     (hash.raw().wrapping_mul(FOLD) >> 32) as u32
@@ -163,8 +162,8 @@ pub(super) fn line_offset<const LEN: usize>(len: usize, hash: KeyHash) -> usize 
     line_number(len / LEN, hash) * LEN
 }
 
-/// Returns the line of a key. The payload is the first `len` bytes of `padded`. Returns `None` only
-/// if the payload is shorter than a line.
+/// Returns the line of a key. The payload is the first `len` bytes of `padded`. Returns `None` if
+/// `padded` ends before the line does.
 #[inline]
 pub(super) fn line_within<const LEN: usize>(padded: &[u8], len: usize, hash: KeyHash) -> Option<&[u8; LEN]> {
     // With the bound counted in lines, the bounds check is one comparison.

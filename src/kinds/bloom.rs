@@ -41,8 +41,7 @@ impl Kind for Bloom {
 
     fn rate_of_many(millibits: u32) -> f64 {
         let bits = MANY_KEYS / 1000 * u64::from(millibits);
-        // Only this kind adds the FPR of equal hashes here. For every other kind with a budget,
-        // equal hashes add less than the FPR that the kind has without them.
+        // At a high budget, equal hashes dominate the FPR of a standard Bloom filter.
         math::with_equal_hashes(math::bloom_rate(MANY_KEYS, bits, math::bloom_probes(millibits.into())), MANY_KEYS)
     }
 
@@ -87,9 +86,9 @@ impl Query for Bloom {
         prefetch(padded, (reduce(hash.raw(), len as u64 * 8) / 8) as usize);
     }
 
-    /// Answers for a payload that is not completely verified. A single zero bit in a sound byte
-    /// proves that the key is absent, even if other bytes are damaged. So the query asks the guard
-    /// about each byte with a zero bit, until one of these bytes is sound.
+    /// A single zero bit in a sound byte proves that the key is absent, even if other bytes are
+    /// damaged. So the query asks the guard about each byte with a zero bit, until one of these
+    /// bytes is sound.
     #[inline]
     fn may_contain_guarded(
         _: impl FnOnce() -> bool,

@@ -1,5 +1,4 @@
-//! Pins the bytes of ribbon, bumped ribbon and binary fuse filters by checksums. The numbers of
-//! keys lie on both sides of the thresholds at which a builder decides differently.
+//! Pins the bytes of ribbon, bumped ribbon and binary fuse filters by checksums.
 #![allow(clippy::cast_possible_truncation, reason = "the tests use the low bits of random numbers")]
 
 use std::num::NonZeroUsize;
@@ -87,7 +86,7 @@ fn bumped_ribbon_bytes_stay_the_same() {
     }
 }
 
-/// With these numbers of keys, most builds make all four tries with different numbers of blocks.
+/// Covers builds that try several numbers of blocks.
 #[test]
 fn bumped_ribbon_bytes_of_a_few_thousand_keys_stay_the_same() {
     let sets = (2_561..4_096).step_by(47).map(|n| random_hashes(n, n as u64));
@@ -102,7 +101,7 @@ fn bumped_ribbon_bytes_of_crowded_hashes_stay_the_same() {
         random_hashes(n, 5).into_iter().chain(crowd).collect::<Vec<_>>()
     };
     let sets = [
-        // The crowd lies around the end of the first of two shards.
+        // The crowd lies near the end of the first of two shards.
         crowded(68_500, 1_500, 1 << 63, 1 << 46),
         // All crowded keys have the same start, so most of them are bumped to another layer.
         crowded(4_500, 5_500, 1 << 62, 1 << 20),

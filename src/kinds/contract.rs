@@ -105,8 +105,8 @@ pub(super) trait Kind {
 
     /// The budgets that the kind accepts.
     const BUDGETS: Budgets;
-    /// The reason in the error for a requested FPR that is too low. It states the lowest FPR of the
-    /// kind and what to use instead. For a kind without a budget, the reason says so.
+    /// The reason in the error for a requested FPR that is too low. For a kind without a budget,
+    /// every FPR gets this error.
     const LOWEST_RATE: &'static str;
     /// Whether the kind has a slower build that takes less space.
     const HAS_COMPACT: bool;
@@ -116,25 +116,17 @@ pub(super) trait Kind {
     /// alone. For a range filter, the result is the upper bound for scans.
     fn rate_of_many(millibits: u32) -> f64;
 
-    /// Plans the filter that `budget` gives to `num_keys` keys. There is at least one key.
-    ///
-    /// # Errors
-    /// Returns the reason why there is no such filter.
+    /// Plans the filter that `budget` gives to `num_keys` keys. There is at least one key. The
+    /// error is the reason why there is no such filter.
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str>;
 
     /// Builds the filter over `hashes`. The hashes are distinct and sorted, and there is at least
     /// one. The same set gives the same bytes. The function may reorder the hashes. It returns
     /// `None` if the kind has no filter for these hashes; the caller then builds the fallback.
-    ///
-    /// # Errors
-    /// Returns [`NoMemory`] if there is no memory for the payload or for the build.
     fn build(budget: Budget, hashes: &mut [KeyHash], effort: Effort) -> std::result::Result<Option<Built>, NoMemory>;
 
     /// Returns the filter without keys into which [`super::fill`] sets the bits of `num_keys` keys.
     /// Returns `None` for a kind that is not built by setting bits.
-    ///
-    /// # Errors
-    /// Returns [`NoMemory`] if the payload does not fit in memory.
     fn blank(_budget: Budget, _num_keys: u64, _rounding: Rounding) -> std::result::Result<Option<Blank>, NoMemory> {
         Ok(None)
     }
@@ -145,9 +137,5 @@ pub(super) trait Kind {
     fn fallback_rate(budget: Budget) -> Option<f64>;
 
     /// Reads a shape and checks that a payload of `len_bytes` with `num_keys` keys can have it.
-    ///
-    /// # Errors
-    /// Returns [`Error::Corrupt`](crate::Error::Corrupt) that names the invalid field. The offset
-    /// is 0, or an offset in the record of a ribbon.
     fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self::Geometry>;
 }

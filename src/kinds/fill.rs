@@ -20,9 +20,6 @@ pub(crate) struct Filled {
 /// Builds the filter of at least one hash. The hashes may come in any order and with repetitions.
 /// Returns `None` if the kind is not built by setting bits, or if a sort is the better way to count
 /// the distinct hashes. Also returns `None` if there is no memory for the count.
-///
-/// # Errors
-/// Returns [`NoMemory`] if the payload does not fit in memory.
 pub(crate) fn fill(
     kind: FilterKind,
     budget: Budget,

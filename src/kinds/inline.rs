@@ -14,7 +14,7 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::simd::Portable;
 
-/// The geometry of a filter in borrowed bytes. It gives the same answers as a [`Geometry`].
+/// The geometry of a filter in borrowed bytes. It answers like the [`Geometry`] of the same shape.
 #[derive(Debug, Clone)]
 pub(crate) enum InlineGeometry<'a> {
     /// A kind whose geometry is a few numbers.
@@ -27,11 +27,8 @@ pub(crate) enum InlineGeometry<'a> {
 }
 
 impl<'a> InlineGeometry<'a> {
-    /// Reads the parts of a shape: see [`Geometry::new`].
-    ///
-    /// # Errors
-    /// Returns the errors of [`Geometry::new`]. A bumped ribbon gives no error here, because each
-    /// query reads its record.
+    /// Reads the parts of a shape: see [`Geometry::new`]. For a bumped ribbon, this function checks
+    /// nothing.
     #[inline]
     pub(crate) fn new(
         kind: FilterKind,

@@ -41,12 +41,11 @@ macro_rules! kinds {
                 "one linear equation per key; bumped keys are in further layers";
             /// A binary fuse filter with fingerprints of 8, 12 or 16 bits. A query reads three
             /// slots, each of which may be a cache miss. A filter of a million keys usually takes
-            /// 14 % more bits than its fingerprints. From ten thousand keys on, this overhead is
-            /// usually at most 35 %, and it can be larger for fewer keys.
+            /// 14 % more bits than its fingerprints. With fewer keys, this overhead is usually
+            /// larger.
             8 BinaryFuse "binary-fuse" binary_fuse::BinaryFuse, "a fingerprint that is the XOR of three slots";
-            /// A Bloom filter of 512-bit blocks with eight lanes. Compared with
-            /// [`FilterKind::BlockedBloom`], its FPR is at most 3 % higher from 12 to 14 bits per
-            /// key, 9 % higher at 10 bits and 31 % higher at 20 bits.
+            /// A Bloom filter of 512-bit blocks with eight lanes. Its FPR is higher than that of
+            /// [`FilterKind::BlockedBloom`]: by 9 % at 10 bits per key, and by 31 % at 20 bits.
             10 SplitBlock512 "split-block-512" split_block::SplitBlock512, "one bit of a key in each 64-bit lane of a 512-bit cache line";
             /// A range filter. It answers whether a key lies between two bounds. Its FPR has an
             /// upper bound for any data and queries. It takes about 12.7 bits per key at an FPR of

@@ -13,8 +13,8 @@ pub(crate) struct Shape {
     pub(crate) kind: FilterKind,
     /// The parameters of the kind. For a Bloom filter, the first is the number of probes.
     pub(crate) params: [u8; 3],
-    /// The record: the parameters that do not fit in `params`. It is empty for most kinds. The
-    /// extension stores it. It has at most [`MAX_LAYERS_LEN_BYTES`].
+    /// The record: the parameters that do not fit in `params`. It is empty for most kinds. It has
+    /// at most [`MAX_LAYERS_LEN_BYTES`].
     pub(crate) layers: Vec<u8>,
 }
 

@@ -1,5 +1,5 @@
-//! Shrinks filters: drops columns, so that queries read fewer bytes. Only bumped ribbons have
-//! columns that can be dropped. Each dropped column that all blocks have doubles the FPR.
+//! Shrinks filters by dropping columns. Only bumped ribbons have columns that can be dropped. Each
+//! dropped column that all blocks have doubles the FPR.
 
 use super::bumped_ribbon;
 use super::geometry::Geometry;
@@ -44,10 +44,6 @@ impl Geometry {
 
     /// Returns the shape and the payload of the first columns alone. `shape` and `payload` belong
     /// to this geometry, and `to` is the result of [`Geometry::with_columns`].
-    ///
-    /// # Errors
-    /// Returns [`Error::TooLarge`] if there is no memory. Returns [`Error::Corrupt`] if the payload
-    /// is too short, or if one of the two geometries is not a bumped ribbon.
     pub(crate) fn copy_columns(&self, shape: &Shape, payload: &[u8], to: &Self) -> Result<(Shape, Vec<u8>)> {
         let wrong = Error::Corrupt { field: Field::Params, offset: 0 };
         let (Some(from), Some(to)) = (self.ribbon(), to.ribbon()) else { return Err(wrong) };

@@ -111,14 +111,13 @@ pub struct VariantPlan {
 }
 
 impl VariantPlan {
-    /// Plans the smallest filter of a variant whose FPR is at most `rate` by the formula of the
-    /// variant. [`expected_fpr`](Self::expected_fpr) may be higher, for example because keys may
-    /// have equal hashes.
+    /// Plans a filter of a variant for an FPR of `rate`, by the formula of the variant.
+    /// [`expected_fpr`](Self::expected_fpr) may be higher, for example because keys may have equal
+    /// hashes.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`], if `rate` is not
-    /// above 0 and below 1, or if the filter would be too large. Returns the same error if the
-    /// variant cannot reach `rate`. No filter reaches a rate below `num_keys / 2^64`.
+    /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`], or if the variant
+    /// cannot have this FPR with this number of keys.
     pub fn new(variant: Variant, num_keys: u64, rate: f64) -> Result<Self> {
         let invalid = |reason| Error::invalid("filter", format!("{variant}:fpr={rate} for {num_keys} keys"), reason);
         check_keys_and_rate(num_keys, rate).map_err(invalid)?;

@@ -16,8 +16,7 @@
 //!
 //! Both formulas for `p` lead to an FPR that treats the bits of a query as independent. This FPR is
 //! too low by a relative `O(k²/m)` (Bose et al., 2008). For a megabit, the error is negligible. For
-//! a cache line, it is 1 % at 10 bits per key, and more at higher budgets. For built
-//! filters, use [`Plan::expected_fpr`].
+//! a cache line, it is 1 % at 10 bits per key. For built filters, use [`Plan::expected_fpr`].
 //!
 //! ```
 //! use filterblock::planning;
@@ -35,6 +34,7 @@ mod native;
 #[cfg(feature = "variants")]
 pub(crate) use classical::slices;
 pub use classical::{Variant, VariantPlan};
+pub(crate) use native::TOO_MANY_KEYS;
 pub use native::{MAX_KEYS, Plan, lowest_fpr_in};
 
 use crate::error::{Error, Result};

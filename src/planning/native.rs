@@ -9,7 +9,7 @@ use crate::spec::FilterSpec;
 pub const MAX_KEYS: u64 = 1 << 56;
 
 /// The reason for refusing a plan of more than [`MAX_KEYS`] keys.
-pub(super) const TOO_MANY_KEYS: &str = "a plan takes at most 2^56 keys; plan for fewer keys";
+pub(crate) const TOO_MANY_KEYS: &str = "a plan takes at most 2^56 keys; plan for fewer keys";
 
 /// The planned size, FPR and query cost of a filter.
 ///
@@ -62,8 +62,10 @@ impl Plan {
                 return Ok(plans.into_iter().rfind(fits));
             }
             Budgets::UpTo(most) => most,
-            // Planning the smallest budget returns the error.
-            Budgets::None => *MILLIBITS.start(),
+            Budgets::None => {
+                let reason = "this kind takes no budget, so it has no largest filter; try blocked-bloom";
+                return Err(Error::invalid("filter kind", kind, reason));
+            }
         };
         let of_millibits = |millibits: u32| plan(f64::from(millibits) / 1000.0);
         let (mut low, mut high) = (*MILLIBITS.start(), most);
@@ -95,9 +97,9 @@ impl Plan {
 
     /// Returns the length of the payload in bytes, without checksums and trailer.
     ///
-    /// The number is exact for Bloom filters. The sizes of all other filters also depend on the
-    /// values of the keys, so the number is an estimate. For a range filter, the plan omits the
-    /// mapping, which usually takes at most a few hundred bytes.
+    /// The number is exact for Bloom filters. It is an estimate for ribbons, binary fuse filters
+    /// and range filters, because their sizes also depend on the values of the keys. For a range
+    /// filter, the plan omits the mapping, which usually takes at most a few hundred bytes.
     #[must_use]
     pub fn payload_len_bytes(&self) -> u64 {
         self.planned.len_bytes

@@ -23,10 +23,9 @@ const MAX_BITS_PER_KEY: f64 = 20.0;
 /// A policy that keeps the total size of all filters of the store near a limit. It spreads the
 /// bytes over the levels as [`Monkey`](super::Monkey) does.
 ///
-/// The more keys the store has, the fewer bits each key gets. The policy gives at most 20 bits per
-/// key on average. It computes the share of a new SST from the size of the store at that time. An
-/// SST keeps its filter until a compaction rewrites the SST. So the filter of an SST that was
-/// written into a smaller store takes more than its present share. The consequences are:
+/// The policy gives at most 20 bits per key on average. It computes the share of a new SST from the
+/// size of the store at that time. An SST keeps its filter until a compaction rewrites the SST. The
+/// consequences are:
 ///
 /// - After a full compaction of the store, the filters take about the budget or less. The budget
 ///   must allow at least 128 bytes per SST. Binary fuse filters of fewer than ten thousand keys may
@@ -63,8 +62,7 @@ impl MemoryBudget {
         Ok(Self { kinds: Kinds::new(kind, kind)?, total_bytes })
     }
 
-    /// Sets another kind for the deepest level, for example a small kind where all other levels
-    /// have a fast kind.
+    /// Sets another kind for the deepest level that has keys.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget or is a range

@@ -24,12 +24,13 @@ use crate::spec::FilterSpec;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableShape {
-    /// An upper bound on the number of keys of the SST. If one compaction writes several SSTs, it
-    /// is an upper bound on the number of keys of all of them together.
+    /// The number of keys of the SST, usually an upper bound. If one compaction writes several
+    /// SSTs, it counts the keys of all of them together.
     pub num_keys: u64,
     /// The level that the SST is written to. Memtables are flushed to level 0.
     pub level: usize,
-    /// Whether no deeper level holds keys in the range of this SST.
+    /// Whether no deeper level holds keys in the range of this SST. It may be `false` if the store
+    /// did not check.
     pub bottommost: bool,
     /// The levels of the store after the new SST has replaced its inputs, from level 0 on. The list
     /// is empty if the levels are not known.
@@ -113,8 +114,8 @@ impl LevelShape {
 /// because its filter block describes itself. An SST keeps its filter until a compaction rewrites
 /// the SST.
 ///
-/// In `filterblock-store`, the threads that write SSTs call the policy. If a policy panics, the
-/// store refuses writes until it is opened again.
+/// If a policy panics while `filterblock-store` writes an SST, the store refuses writes until it is
+/// opened again.
 ///
 /// ```
 /// use filterblock::{FilterPolicy, FilterSpec, TableShape};
@@ -200,10 +201,10 @@ impl FilterPolicy for ByLevel {
 /// A policy with one filter for all SSTs that are not bottommost, and without a filter for
 /// bottommost SSTs. It is meant for range filters.
 ///
-/// At a size ratio of ten, the deepest level holds nine tenths of the keys. A scan that finds keys
-/// usually finds them there and nothing in the SSTs above. For such a scan, range filters save the
-/// reads of the SSTs above. The filters of these SSTs take a tenth of the memory of filters for all
-/// SSTs. If many scans find nothing at all, use range filters for all SSTs.
+/// At a size ratio of ten, the deepest level holds about nine tenths of the keys. A scan that finds
+/// keys usually finds them there and nothing in the SSTs above. For such a scan, range filters save
+/// most reads of the SSTs above, and take about a tenth of the memory of filters for all SSTs. If
+/// many scans find nothing at all, use range filters for all SSTs.
 ///
 /// ```
 /// use filterblock::{AboveBottom, FilterPolicy, TableShape};

@@ -11,8 +11,7 @@
 //! key-value store", 2017).
 //!
 //! The code finds `lambda` for the given memory by bisection, with the `bits(p)` of the kind. If
-//! `p_i` would exceed one, the run gets an always-maybe filter, which takes no memory. So there is
-//! more memory for the other runs, which are smaller.
+//! `p_i` would exceed one, the run gets an always-maybe filter, which takes no memory.
 
 use super::curve::{Curve, LEAST_LN_RATE};
 use super::{FilterPolicy, LevelShape, TableShape};
@@ -38,8 +37,10 @@ impl Kinds {
                 let reason = "a policy spreads memory for point reads, and a range filter answers no query by hash; try bumped-ribbon";
                 return Err(Error::invalid("filter kind", kind, reason));
             }
-            // This only checks that the kind takes a budget, so any FPR is good enough.
-            FilterSpec::false_positive_rate(kind, 0.01)?;
+            if !kind.takes_budget() {
+                let reason = "a policy gives each filter a budget, and this kind takes none; try blocked-bloom";
+                return Err(Error::invalid("filter kind", kind, reason));
+            }
         }
         Ok(Self { upper, bottom })
     }
@@ -133,9 +134,8 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
 /// all levels cause fewer block reads, it chooses these. In both cases, it gives at most
 /// `bits_per_key` bits per key on average over the whole store.
 ///
-/// The policy computes the bits of an SST from the levels at the time when the SST is written. The
-/// average counts the bits of the filters alone, without checksums and trailers. Filters that an
-/// earlier policy chose do not count.
+/// The policy computes the bits of an SST from the levels at the time when the SST is written. It
+/// counts no checksums and trailers, and ignores the filters that the store already has.
 ///
 /// ```
 /// use filterblock::{FilterKind, LevelShape, Monkey};
@@ -164,8 +164,7 @@ impl Monkey {
         Ok(Self { kinds: Kinds::new(kind, kind)?, bits_per_key })
     }
 
-    /// Sets another kind for the deepest level, for example a small kind where all other levels
-    /// have a fast kind.
+    /// Sets another kind for the deepest level that has keys.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget or is a range

@@ -105,8 +105,6 @@ fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count:
 }
 
 /// Returns whether the first `count` of eight bits are set. A `count` above 8 means all eight bits.
-/// The top four bits of each product select one of the line's sixteen words, and the next five bits
-/// select a bit of that word. One instruction tests all eight bits.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn eight_set(low: __m256i, high: __m256i, products: __m256i, count: u32) -> bool {
@@ -261,8 +259,6 @@ fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
     _mm256_movemask_ps(_mm256_castsi256_ps(in_order)).cast_unsigned()
 }
 
-/// Returns the position of the 1 bit that has `rank` 1 bits below it, or 64 if there is no such
-/// bit.
 #[inline]
 #[target_feature(enable = "bmi1,bmi2")]
 pub(super) fn select(word: u64, rank: u32) -> u32 {

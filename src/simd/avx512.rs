@@ -102,9 +102,8 @@ impl Simd for Avx512 {
     }
 }
 
-/// Tests up to sixteen bits of a line at once. A permutation selects a word of the line by the top
-/// four bits of each product. A rotation counts modulo 32, so the bits above the bit number need no
-/// mask.
+/// Tests up to sixteen bits of a line at once. A rotation counts modulo 32, so the bits above the
+/// bit number need no mask.
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
 fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {

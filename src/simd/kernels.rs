@@ -10,9 +10,9 @@
 ///     fn may_contain(line: &[u8; 64], hash: u64) -> bool { K::may_contain(simd, line, hash) }
 /// }
 /// ```
-/// - `Kernels::new::<K>(isa)`, a private function, returns the table of an instruction set. After
-///   that, no call checks the instruction set again. A match over instruction sets in front of each
-///   query would take a noticeable share of a query's time.
+/// - `Kernels::new::<K>(isa)`, a private function, returns the table of an instruction set. Calls
+///   do not check the instruction set again, because a check in front of each query would cost
+///   time.
 /// - `kernels.may_contain(line, hash)` is one indirect call. Keep a table by value: behind a
 ///   reference, each call would load one pointer more.
 ///

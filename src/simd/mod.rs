@@ -33,8 +33,8 @@ use crate::codec::u64_from;
 /// The vector primitives of one instruction set.
 ///
 /// One type per instruction set implements this trait. A value of the type proves that the
-/// processor has the instructions. Every implementation returns the results of [`Portable`]. All
-/// words in memory are little-endian.
+/// processor has the instructions. Every implementation returns the results of [`Portable`]. Words
+/// in byte arrays are little-endian.
 ///
 /// The methods are `#[inline(always)]`. A generic function that calls them should be
 /// `#[inline(always)]` too. Then the vector code is inlined into the function that [`kernels!`]

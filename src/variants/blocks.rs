@@ -67,8 +67,8 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
         Difference::between("fingerprint of the secret", secret(l.fingerprint), secret(r.fingerprint)),
         Difference::between(
             "kind of added keys",
-            format!("{:?}", left.metadata().added),
-            format!("{:?}", right.metadata().added),
+            left.metadata().added.described(),
+            right.metadata().added.described(),
         ),
         Difference::between(
             "prefix extractor",
@@ -166,7 +166,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
 }
 
 fn partitioned() -> Error {
-    Error::invalid("block", "a partitioned filter", "expected a whole filter; pass its partitions one by one")
+    Error::invalid("block", "a partitioned filter", "expected a filter in one piece; build it without partitions")
 }
 
 fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
@@ -181,8 +181,8 @@ fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
         FilterKind::SplitBlock => lanes(32),
         FilterKind::SplitBlock512 => lanes(64),
         kind @ (FilterKind::Empty | FilterKind::AlwaysMaybe) => {
-            let reason =
-                "blocks of this kind have no bits to compare; build them as bloom, blocked-bloom or split-block";
+            let reason = "blocks of this kind have no bits to compare; compare blocks with keys, of the kind bloom, \
+                          blocked-bloom or split-block";
             return Err(Error::invalid("filter kind", kind, reason));
         }
         kind @ (FilterKind::Ribbon | FilterKind::BumpedRibbon | FilterKind::BinaryFuse | FilterKind::Grafite) => {

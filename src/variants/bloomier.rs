@@ -29,6 +29,8 @@ use crate::kinds::{MAX_RETRIEVED_BITS, Retrieval};
 use crate::variants::error::{Error, Result};
 
 const WHAT: &str = "a Bloomier filter";
+/// The message if every attempt to build a filter failed.
+const NO_SOLUTION: &str = "no attempt to build the Bloomier filter succeeded; build it again with another seed";
 
 /// A multiplier that derives a key's fingerprint from its hash: output 40 of the generator that
 /// [`crate::kinds::bloom`] names, made odd.
@@ -73,7 +75,7 @@ impl Bloomier {
             let part = |hash: KeyHash, value: u64| low_bits(widths.word(hash, value) >> first, width);
             Retrieval::new(width, entries.iter().map(|&(hash, value)| (hash, part(hash, value))))
                 .map_err(NoMemory::of(WHAT))?
-                .ok_or(Error::TooLarge { what: WHAT })
+                .ok_or(Error::TooLarge { what: NO_SOLUTION })
         });
         let columns = columns.collect::<Result<_>>()?;
         Ok(Self { columns, widths, len: entries.len() as u64, seed })
@@ -133,12 +135,12 @@ struct Widths {
 
 impl Widths {
     fn new(value: u32, fingerprint: u32) -> Result<Self> {
-        let invalid = |what, most, given| Err(Error::invalid(what, given, format!("expected 1 to {most} bits; try 8")));
+        let invalid = |what, given, reason: &'static str| Err(Error::invalid(what, given, reason));
         if !(1..=64).contains(&value) {
-            return invalid("width of a value", 64, value);
+            return invalid("width of a value", value, "expected 1 to 64 bits; give the width of the largest value");
         }
         if !(1..=32).contains(&fingerprint) {
-            return invalid("width of a fingerprint", 32, fingerprint);
+            return invalid("width of a fingerprint", fingerprint, "expected 1 to 32 bits; try 8");
         }
         Ok(Self { value, fingerprint })
     }

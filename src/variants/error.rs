@@ -95,7 +95,7 @@ pub enum Error {
         /// The change to the file, in the words of the message.
         reason: &'static str,
     },
-    /// The filter refuses writes after an earlier failure. To write again, drop the filter and open
+    /// The filter refuses writes after an earlier failure. To write again, close the filter and open
     /// its file again. The file may lack keys that were inserted since the last sync.
     Poisoned {
         /// The earlier failure.
@@ -175,6 +175,10 @@ impl fmt::Display for Error {
         match self {
             Self::Io(error) => message::io(f, error),
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Corrupt { field: Field::Magic, offset } => {
+                let next = "check where the bytes come from, restore a copy, or build the filter again from its keys";
+                message::wrong_magic(f, "a filter of this type", *offset, next)
+            }
             Self::Corrupt { field, offset } => message::corrupt(f, field, *offset, REBUILD),
             Self::ChecksumMismatch { field, offset, stored, computed } => {
                 message::checksum_mismatch(f, field, *offset, (*stored, *computed), REBUILD)
@@ -199,13 +203,13 @@ impl fmt::Display for Error {
             ),
             Self::Unlike { what, left, right } => write!(
                 f,
-                "the filters do not match: {what} is {left} in the first and {right} in the second; create both with \
-                 the same settings"
+                "the filters do not match: {what} is {left} in one filter and {right} in the other; create both with \
+                 the same size and settings"
             ),
             Self::ReadOnly => f.write_str("the filter was opened for reading only; open it for writing to change it"),
             Self::Locked => f.write_str(
-                "the filter is already open for writing, in this process or another; close it there, or open it for \
-                 reading only",
+                "the filter is or may be open for writing, in this process or another; close it there and try again, \
+                 or open it for reading only",
             ),
             Self::Displaced { reason } => write!(
                 f,
@@ -214,8 +218,8 @@ impl fmt::Display for Error {
             ),
             Self::Poisoned { reason } => write!(
                 f,
-                "the filter refuses writes after an earlier failure ({reason}); drop the filter, open its file again, \
-                 and insert the keys since the last sync"
+                "the filter refuses writes after an earlier failure ({reason}); close the filter, open its file again, \
+                 and insert again the keys that were inserted since the last sync"
             ),
             Self::LengthUnknown { reason } => {
                 write!(

@@ -109,7 +109,8 @@ pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
     if rate >= lowest {
         return Ok(());
     }
-    let reason = format!("the lowest FPR for {capacity} keys with 64-bit hashes is {lowest:e}; try {lowest:e}");
+    let reason =
+        format!("with 64-bit hashes, the lowest FPR for a capacity of {capacity} is {lowest:e}; try {lowest:e}");
     Err(Error::invalid("false-positive rate", rate, reason))
 }
 

@@ -7,7 +7,7 @@ use filterblock::{
     Verify,
 };
 
-/// The seed of all hashers. The attacker knows the seed, because every block contains it.
+/// The seed of all hashers. The attacker knows it.
 const SEED: HashSeed = HashSeed(0x0bad_5eed_0bad_5eed);
 const SPECS: [&str; 6] =
     ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "bumped-ribbon:7", "binary-fuse:8"];

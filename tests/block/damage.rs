@@ -86,7 +86,6 @@ fn every_flipped_bit_of_64_kib_blocks_is_detected() {
     }
 }
 
-/// With `OnFirstTouch`, a filter verifies all pages that an answer "absent" depends on.
 #[test]
 fn damage_of_any_page_never_denies_a_present_key() {
     let n = 12_000;

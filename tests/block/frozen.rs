@@ -1,7 +1,4 @@
 //! Checks that format version 1 stays frozen: its golden files never change.
-//!
-//! A change of the format needs a new format version with its own golden files, and a reader that
-//! still reads version 1.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -60,7 +60,8 @@ fn prefixes_are_found_at_every_partition_size() {
                         assert!(block.may_contain_hashed_prefix("first-7", HASHER.of(prefix)), "{what}: {prefix:?}");
                     }
                 }
-                // Every partition answers "maybe" for the prefixes of all present keys.
+                // No partition denies a present key or its prefixes, not even a key of another
+                // partition.
                 for number in 0..index.len() as u32 {
                     let range = index.get(number).unwrap().byte_range;
                     let part = &bytes[range.start as usize..range.end as usize];

@@ -101,8 +101,8 @@ fn partitions_of_different_kinds_answer_together() {
 #[test]
 fn the_last_partition_answers_for_keys_beyond_its_range() {
     let block = FilterBlock::open_any(partitioned("blocked-bloom:12", 1_000, 100), Verify::AtOpen).unwrap();
-    // Only the last partition holds this hash. At least one of the partitions of the keys 899 and 0
-    // denies the hash, unless both give a false positive.
+    // Only the last partition holds this hash. The partitions of the keys 899 and 0 do not both
+    // give a false positive.
     let hash = KeyHash::from_raw(support::hash(999).raw());
     assert!(block.may_contain_hashed_key(b"z", hash));
     assert!(block.may_contain_hashed_key(&key(999), hash));

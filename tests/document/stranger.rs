@@ -88,7 +88,7 @@ struct System {
     fewer: u64,
     /// The offset of each group of columns in the payload, in bytes.
     groups: Vec<u64>,
-    /// The offset of a layer's bump bits in the payload, in bytes. It is 0 for the single system.
+    /// The offset of a layer's bump bits in the payload, in bytes. The single system has none.
     bumps: u64,
 }
 

@@ -180,7 +180,7 @@ fn handles_outside_overlapping_or_descending_are_errors() {
 }
 
 /// Returns a table with two data blocks: the first has the keys `z` and `a` and the compression
-/// byte `first`, the second has `q`. Only the index of the table is in byte order.
+/// byte `first`, the second has `q`. The index is in byte order, and the first block is not.
 fn table_in_an_order_of_its_own(first: u8) -> Vec<u8> {
     let mut forge = Forge::default();
     let data = forge.block(&block(&[(internal(b"z", 1), b""), (internal(b"a", 1), b"")]), first);
@@ -201,7 +201,6 @@ fn keys_in_an_unknown_order_are_asked_of_all_filters() {
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(keys.iter().all(|key| table.may_contain(key)));
     assert!(!table.may_contain(b"zebra"), "the filter must still deny absent keys");
-    // The index is in byte order, and the first block is not.
     let bytes = table_in_an_order_of_its_own(0);
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!([b"z", b"a", b"q"].iter().all(|key| table.may_contain(&key[..])));

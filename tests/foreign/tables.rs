@@ -25,7 +25,6 @@ fn answers_of_absent_keys_agree(case: &Case, answers: &[u8], may_contain: impl F
     }
 }
 
-/// Returns all keys of a table.
 fn keys_of(visit: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     visit(&mut |key| {
@@ -208,7 +207,6 @@ fn rocksdb_filters_have_the_locations_that_the_table_lists() {
             _ => rocksdb::RocksDbFilterKind::FastLocalBloom,
         };
         assert_eq!(kinds, [expected], "{}", case.name());
-        // Partitions follow each other, and each key is in the partition of its range.
         let keys = case.keys();
         for pair in filters.windows(2) {
             assert!(pair[0].offset + pair[0].len_bytes < pair[1].offset && pair[0].up_to < pair[1].up_to);

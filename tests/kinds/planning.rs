@@ -31,9 +31,9 @@ fn agrees(value: f64, printed: &str) -> bool {
     off > -0.5 * unit - 1e-12 && off < unit
 }
 
-/// Asserts that [`simplified_fpr`] and [`classical_fpr`] agree with a row of a published table. `row`
-/// has the printed FPRs at `bits` bits per key, for `first_probes` probes and for each following
-/// number of probes.
+/// Asserts that [`simplified_fpr`] and [`classical_fpr`] agree with a row of a published table.
+/// `row` has the printed FPRs at `bits` bits per key, for `first_probes` probes and for each
+/// following number of probes.
 fn assert_row(bits: u64, first_probes: u32, row: &str) {
     for (probes, printed) in (first_probes..).zip(row.split_whitespace()) {
         for rate in [simplified_fpr, classical_fpr] {

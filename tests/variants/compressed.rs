@@ -1,5 +1,5 @@
 //! Compares compressed Bloom filters with the numbers that Mitzenmacher published: bits in memory,
-//! probes, FPR and bits sent. Real filters and the coder must reach these numbers.
+//! probes, FPR and bits sent.
 
 use filterblock::HashSeed;
 use filterblock::variants::{Bloom, Membership};

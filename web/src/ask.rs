@@ -62,7 +62,8 @@ pub(crate) fn answer(opened: &Opened, question: &Question) -> Result<Value, Stri
             "a type does not apply to keys in hexadecimal digits; omit the type, or write the keys as text".to_owned()
         );
     }
-    let (ask, remark) = asker(opened, question)?;
+    let (ask, remark) = asker(opened, question).map_err(in_page)?;
+    let ask = |key: &[u8]| ask(key).map_err(in_page);
     let answers = question.keys.iter().map(|written| match bytes_of(written, question.hex).and_then(|key| ask(&key)) {
         Ok(found) => json!({
             "key": written,
@@ -73,6 +74,12 @@ pub(crate) fn answer(opened: &Opened, question: &Question) -> Result<Value, Stri
         Err(why) => json!({ "key": written, "error": why }),
     });
     Ok(json!({ "answers": answers.collect::<Vec<_>>(), "remark": remark }))
+}
+
+/// Replaces the options of the command in a message by words for the fields of the page.
+fn in_page(why: String) -> String {
+    let why = why.replace("with --hex", "in hexadecimal digits").replace("with --type", "as type");
+    why.replace("omit --type", "omit the type").replace("--type", "the type")
 }
 
 fn bytes_of(written: &str, hex: bool) -> Result<Vec<u8>, String> {
@@ -86,7 +93,7 @@ fn bytes_of(written: &str, hex: bool) -> Result<Vec<u8>, String> {
 
 const HOLDS_NONE: &str =
     "the filter is too short to hold keys, or truncated; its engine answers \"absent\" to every key, so check the file";
-const NO_FILTER: &str = "the table has no known filter, so every key may be present";
+const NO_FILTER: &str = "the table has no filter that the page knows, so every answer is \"maybe\"";
 
 /// Returns a function that asks the file for a key, and a remark for the user.
 fn asker<'a>(opened: &'a Opened, question: &Question) -> Result<(Ask<'a>, Option<String>), String> {
@@ -108,7 +115,7 @@ fn asker<'a>(opened: &'a Opened, question: &Question) -> Result<(Ask<'a>, Option
         _ => false,
     };
     if prefixes && !has_prefixes {
-        return Err("this filter holds no prefixes; ask for whole keys".to_owned());
+        return Err("the file has no filter of prefixes that the page can ask; ask for whole keys".to_owned());
     }
     Ok(match &opened.content {
         Content::Block(block) => of_block(block, prefixes)?,
@@ -150,9 +157,11 @@ fn of_rocksdb<'a>(table: &'a RocksDbTable<Vec<u8>>, prefixes: bool) -> (Ask<'a>,
     let is_known = matches!(table.filter_layout(), RocksDbFilterLayout::Full | RocksDbFilterLayout::Partitioned(1..));
     let remark = match (is_known, table.properties().knows_no_entry(), table.native_hash()) {
         (false, ..) => Some(NO_FILTER),
-        (_, true, _) => Some("the filters hold prefixes of an unknown extractor, so every key may be present"),
+        (_, true, _) => {
+            Some("the filters hold neither whole keys nor prefixes of a known extractor, so every answer is \"maybe\"")
+        }
         (_, _, Some(hash)) if hash.fingerprint.is_some() => {
-            Some("the keys were hashed with a secret, which the page does not take, so every key may be present")
+            Some("the keys were hashed with a secret, which the page does not take, so every answer is \"maybe\"")
         }
         _ => None,
     };
@@ -167,8 +176,7 @@ fn of_block(block: &Block, prefixes: bool) -> Result<(Ask<'_>, Option<String>), 
     let filter = match &block.asked {
         Ok(filter) => filter,
         Err(why) => {
-            let remark = format!("{why}; the page takes no secret, so every key may be present");
-            return Ok((Box::new(|_| Ok(Found::new(true))), Some(remark)));
+            return Ok((Box::new(|_| Ok(Found::new(true))), Some(why.clone())));
         }
     };
     let found = filter.metadata();
@@ -214,7 +222,10 @@ fn of_column<'a>(
             ColumnType { physical, len_bytes, logical }.encoding(question.hex, value_type).map_err(refused)?
         }
         None if question.hex => Encoding::Plain(None),
-        None => return Err(refused("has an unknown type; give values in plain encoding".to_owned())),
+        None => {
+            let why = "has an unknown type; give values in plain encoding, in hexadecimal digits";
+            return Err(refused(why.to_owned()));
+        }
     };
     let filters: Vec<Chunk> = chunks.iter().map(|chunk| (chunk.row_group, file.filter(chunk))).collect();
     let remark = filters.iter().find_map(|(_, filter)| match filter {

@@ -17,6 +17,8 @@ use filterblock_parquet::Footer;
 use filterblock_parquet::index::{IndexReader, ReadAt};
 use serde::Deserialize;
 
+use crate::text::count;
+
 /// The maximum length of a file that is read whole. A tab has at most 4 GiB of memory.
 const WHOLE_LEN_BYTES_MAX: u64 = 1 << 30;
 /// The number of first bytes and of last bytes that decide the type of a file.
@@ -170,8 +172,9 @@ impl Opened {
                 Parquet::open(source, len, &head, &tail).map(|file| Content::Parquet(file.into()))
             }
             None => Err(format!(
-                "neither a filter block nor a known file of another engine ({len} bytes); it may be truncated, or a bare \
-                 filter, whose format must be chosen"
+                "neither a filter block nor a known file of another engine ({}); it may be truncated, or a bare \
+                 filter, whose format must be chosen",
+                count(len, "byte")
             )),
         }
     }
@@ -229,7 +232,12 @@ fn key_form(options: &Options) -> Result<Option<KeyForm>, String> {
 fn block(bytes: Rc<[u8]>) -> Result<Content, String> {
     let open = || LockedBlock::open(Rc::clone(&bytes), Verify::AtOpen).map_err(|error| error.to_string());
     let locked = open()?;
-    let asked = open()?.unlock(None).map_err(|error| error.to_string());
+    let asked = open()?.unlock(None).map_err(|error| {
+        // The text after the last "; " is advice that the page cannot take.
+        let why = error.to_string();
+        let problem = why.rsplit_once("; ").map_or(why.as_str(), |(problem, _)| problem);
+        format!("{problem}, and the page takes no secret, so every answer is \"maybe\"")
+    });
     Ok(Content::Block(Box::new(Block { locked, asked })))
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn answer(question: &Question) -> Result<Value, String> {
 /// Returns the message for a goal that no kind of filter can reach.
 fn refusal_of_all(goal: Goal) -> String {
     match goal {
-        Goal::FalsePositiveRate(_) => "no kind of filter reaches this FPR; try 0.01",
+        Goal::FalsePositiveRate(_) => "no kind of filter reaches this FPR with this number of keys; try 0.01",
         Goal::BitsPerKey(_) => "too few bits for every kind of filter; try 10",
         Goal::LenBytes(_) => {
             "too little memory for this number of keys: a block needs at least 1 bit per key, checksums and a trailer; \

@@ -115,8 +115,8 @@ fn of_foreign(opened: &Opened) -> Value {
 fn unusable_filters(table: &LevelDbTable<Vec<u8>>) -> Option<String> {
     let (all, unusable @ 1..) = table.count_unusable_filters() else { return None };
     Some(format!(
-        "{} of {} cannot be used, and answer \"maybe\": the filters are damaged, or of another seed, hash function or \
-         secret, which the page does not take",
+        "{} of {} cannot be used, so the answer is \"maybe\": damage, or another seed, hash function or secret, which \
+         the page does not take",
         thousands(unusable),
         count(all, "filter"),
     ))
@@ -173,7 +173,7 @@ pub(crate) fn verify(opened: &Opened) -> Value {
         },
         Content::LevelDb(table) => walked(table.verify()),
         Content::RocksDb(table) => walked(table.verify()),
-        Content::Raw(..) => sound(json!({ "note": "a bare filter has no checksums, so its bytes were not verified" })),
+        Content::Raw(..) => sound(json!({ "note": "a bare filter has no checksums, so its bits were not verified" })),
         Content::Parquet(file) => {
             let mut filters = 0;
             for chunk in file.metadata.column_chunks() {
@@ -194,7 +194,7 @@ pub(crate) fn verify(opened: &Opened) -> Value {
             });
             match first {
                 None => sound(json!({ "rows": index.rows() })),
-                Some(first) => damaged(format!("{} damaged: {first}", count(rows, "row"))),
+                Some(first) => damaged(format!("{} damaged or unreadable: {first}", count(rows, "row"))),
             }
         }
     }

@@ -13,8 +13,7 @@ pub fn thread_time() -> Duration {
     time(ClockId::ThreadCPUTime)
 }
 
-/// Returns the CPU time of all threads of the process. Builds are timed with it, because some
-/// builders start threads.
+/// Returns the CPU time of all threads of the process.
 #[must_use]
 pub fn process_time() -> Duration {
     time(ClockId::ProcessCPUTime)

@@ -113,7 +113,7 @@ pub trait Group {
     fn build(&mut self, input: Input<'_>) -> Result<f64, String>;
 
     /// Returns how many keys of `input` the newest filter denies. `input` is the input of its
-    /// build, so a correct filter denies none.
+    /// build.
     fn denied(&self, input: Input<'_>) -> usize;
 
     /// Returns two sizes of all filters together in bits: with and without their trailers of fixed

@@ -28,7 +28,7 @@ impl Recorder {
         Ok(Self { out: Some((path.to_path_buf(), csv::Writer::from_writer(file))) })
     }
 
-    /// Continues a file that has a comment and rows of the type `R`.
+    /// Continues a file that has rows of the type `R`.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or opened, has no rows, or has a row of another
@@ -70,8 +70,7 @@ fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> String {
 /// Reads the comment and the rows of a file. The comment is empty if the file has none.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read. If a line is not a row of the type `R`, the error
-/// names the line.
+/// Returns an error if the file cannot be read, or if a line is not a row of the type `R`.
 pub fn read<R: DeserializeOwned>(path: &Path) -> Result<(String, Vec<R>), String> {
     let failed = |error: &dyn std::fmt::Display| {
         format!("{}: cannot read the CSV: {error}; check the path, or measure again with --out", path.display())

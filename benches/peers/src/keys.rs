@@ -126,7 +126,7 @@ impl Ranges {
     }
 
     /// Returns `count` questions, each with a random filter and the number of a key. Absent keys
-    /// have the numbers from `ABSENT + first` on, so that two calls can ask for different keys.
+    /// have the numbers from `ABSENT + first` on.
     #[must_use]
     pub fn questions(&self, mix: Mix, count: usize, first: u64) -> Vec<(u32, u64)> {
         let mut random = Random::new(mix as u64 + 1 + (first << 2));

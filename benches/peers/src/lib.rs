@@ -1,5 +1,6 @@
 //! Measures the filters of filterblock and of other crates in turn, in one process on one core.
-//! Queries are timed in CPU time of the thread, and builds in CPU time of the process.
+//! Queries are timed in CPU time of the thread, and builds in CPU time of the process, because some
+//! builders start threads.
 //!
 //! `measure` measures filters that are built once, `variants` filters that take keys one by one,
 //! and `ranges` range filters. `report` makes tables and pictures of docs from their CSV files.

@@ -32,7 +32,6 @@ pub fn load() -> String {
 }
 
 /// Returns the value of the first line that begins with `name`, in a file of `name : value` lines.
-/// Returns `None` if there is no such line, or if the file cannot be read.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;

@@ -13,8 +13,7 @@ use filterblock::{
 use crate::clock::{process_time, thread_time};
 use crate::contender::{Asked, BATCH, Contender, Group, Input, Mode, Probe, chain, single};
 
-/// The specifications that are measured. The program reports and skips specifications that this
-/// version of filterblock does not know.
+/// The specifications that are measured.
 const SPECS: [&str; 13] = [
     "bloom:10",
     "blocked-bloom:10",
@@ -89,7 +88,7 @@ fn known(specs: &[&'static str]) -> impl Iterator<Item = (&'static str, FilterSp
 }
 
 /// Returns a contender for each specification that this version of filterblock knows. The bytes are
-/// aligned. The self-check is off, because no other crate has one.
+/// aligned, and the self-check is off.
 #[must_use]
 pub fn all() -> Vec<Contender> {
     let contender = |(text, spec)| {
@@ -103,8 +102,7 @@ pub fn all() -> Vec<Contender> {
 /// The start of the names of filters that are asked through a [`FilterSet`].
 const SET_OF: &str = "set of ";
 
-/// Returns contenders that ask many filters through a [`FilterSet`]. They also ask batches of pairs
-/// of a slot and a hash.
+/// Returns contenders that ask many filters through a [`FilterSet`].
 #[must_use]
 pub fn sets() -> Vec<Contender> {
     let contender = |(text, spec)| Contender {
@@ -194,7 +192,7 @@ pub fn extras() -> Vec<Contender> {
     known(&EXTRA_SPECS).flat_map(contenders).collect()
 }
 
-/// Returns whether a filter is one of [`extras`]. Only the table of extras shows these filters.
+/// Returns whether a filter is one of [`extras`].
 #[must_use]
 pub fn is_extra(filter: &str) -> bool {
     filter.ends_with(SELF_CHECK) || filter.ends_with(UNALIGNED)

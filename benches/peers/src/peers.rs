@@ -75,8 +75,7 @@ pub fn all() -> Vec<Contender> {
     found
 }
 
-/// Returns a fastbloom with `bits` bits per key and `probes` probes. It is compared with a filter
-/// of about the same FPR.
+/// Returns a fastbloom with `bits` bits per key and `probes` probes.
 #[must_use]
 pub fn fastbloom(name: String, bits: f64, probes: u32) -> Contender {
     Contender::new(name, "fastbloom", move |input| Ok(fastbloom_of(input, bits, probes)))

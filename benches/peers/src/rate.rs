@@ -39,8 +39,8 @@ impl Rate {
     }
 }
 
-/// Measures the FPR of every contender with the same `count` absent keys, spread over its filters.
-/// Contenders that hash keys themselves are slow, so they get only one chunk in eight.
+/// Measures the FPR of every contender with `count` absent keys, spread over its filters. Slow
+/// contenders, which hash keys themselves, get only one chunk in eight.
 #[must_use]
 pub fn measure(contenders: &[Contender], ranges: &Ranges, count: usize) -> Vec<Rate> {
     let mut counted = vec![(0u64, 0u64); contenders.len()];

@@ -31,9 +31,8 @@ pub const SAME_RATE: &str = "fastbloom at the rate of ";
 /// CSV.
 ///
 /// # Errors
-/// Returns an error if the thread cannot be pinned to a core, or if the CSV cannot be written, or
-/// cannot be continued by `--append`. Returns an error if no filter is selected or can be built, or
-/// if a filter denies one of its keys.
+/// Returns an error if the thread cannot be pinned to a core, if no filter can be measured, if a
+/// filter denies one of its keys, or if the CSV cannot be written.
 pub fn measure(args: Measure) -> Result<(), String> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
@@ -122,7 +121,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Adds a fastbloom of about the same measured FPR for each contender of [`ours::all`].
+    /// Adds a fastbloom of about the same measured FPR for each contender with the flag `ours`.
     /// [`rate::bloom_for`] gives a first size. The measured FPR of the first fastbloom then
     /// corrects the size.
     fn add_rivals(&mut self) -> Result<(), String> {

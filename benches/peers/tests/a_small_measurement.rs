@@ -11,8 +11,7 @@ use filterblock_peers::csv_file;
 use filterblock_peers::record::Row;
 use filterblock_peers::{ranges, report, run, variants};
 
-/// The arguments of a small measurement, which takes a few seconds. Every crate can build filters
-/// of so few keys.
+/// The arguments of a small measurement.
 const ARGS: [&str; 15] = [
     "peers",
     "measure",
@@ -113,7 +112,6 @@ fn variants_are_filled_queried_and_half_emptied() {
     for row in &rows {
         assert!(row.keys == 2_000 && row.passes == 2 && !row.version.is_empty(), "{row:?}");
         assert!(row.insert_ns > 0.0 && row.present_ns > 0.0 && row.absent_ns > 0.0, "{row:?}");
-        // The smallest filter has cells of one bit. The largest has counters of 32 bits.
         assert!((2_000..80_000).contains(&row.bytes), "{row:?}");
         assert!(row.rate < 0.1 && row.rate_low <= row.rate && row.rate <= row.rate_high, "{row:?}");
         assert_eq!(row.remove_ns.is_some(), row.denied_after_removals.is_some(), "{row:?}");

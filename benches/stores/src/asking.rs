@@ -24,7 +24,7 @@ pub trait Store {
     /// Writes the memtable to a file, as [`Engine::flush`] does.
     fn flush(&mut self) -> Outcome<()>;
 
-    /// Compacts the whole store. An engine with runs then has one run.
+    /// Compacts the whole store.
     fn compact(&mut self) -> Outcome<()>;
 
     /// Gets every `step`-th of the keys 0 to `n` - 1, and as many absent keys. Compares whole

@@ -48,8 +48,7 @@ pub trait Engine {
     fn get<R>(&mut self, key: &Key, answer: impl FnOnce(Option<&[u8]>) -> R) -> Outcome<R>;
 
     /// Gets several keys with one call. Calls `answer` for each key with its position in `keys` and
-    /// its value, or `None`. The benchmark calls this function only for engines with
-    /// [`Contender::batched`].
+    /// its value, or `None`.
     fn multi_get(&mut self, _keys: &[Key], _answer: impl FnMut(usize, Option<&[u8]>)) -> Outcome<()> {
         Err("this engine has no batches".into())
     }

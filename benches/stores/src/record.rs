@@ -47,8 +47,8 @@ pub const BATCH: &str = "batch";
 pub const COLD: &str = "cold";
 /// Puts per second of wall time. The time includes the flushes between runs.
 pub const LOAD: &str = "load";
-/// Seconds from the last put until the layout is reached, and the store is reopened once, idle and
-/// closed. The idle checks do not count.
+/// Seconds from the last put until the layout is reached and the store was reopened once. The
+/// minimum time of the two idle checks does not count.
 pub const SETTLE: &str = "settle";
 /// The wall time to open a closed store and to answer the first get, in ms. The files are in the
 /// page cache.

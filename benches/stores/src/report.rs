@@ -31,8 +31,8 @@ const DRAWN: [&str; 2] = ["compacted", "runs-5"];
 /// same folder.
 ///
 /// # Errors
-/// Returns an error if a file cannot be read or written, or if the CSV has no measurements. Returns
-/// an error if a marker of the page is unknown or incomplete, or has no end.
+/// Returns an error if a file cannot be read or written, if the CSV has no measurements, or if the
+/// page has a wrong marker.
 pub fn write(args: &Report) -> Outcome<()> {
     let (machine, rows) = csv_file::read::<Row>(&args.csv)?;
     if rows.is_empty() {

@@ -39,9 +39,8 @@ const SETTINGS: [(Mix, Spread); 6] = [
 /// Measures all stores and layouts of the options, prints the results, and writes them to the CSV.
 ///
 /// # Errors
-/// Returns the error of an engine or of the operating system. Returns an error if `--stores`
-/// selects no store, if an answer is wrong, or if the process does not become idle. Returns an
-/// error if the CSV cannot be written, or cannot be continued by `--append`.
+/// Returns an error if no store is selected, if a store fails or gives a wrong answer, or if the
+/// CSV cannot be written.
 pub fn measure(args: &Measure) -> Outcome<()> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
@@ -250,8 +249,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Measures the time to open every store and to answer the first get after a clean close. The
-    /// files are in the page cache. Then waits until the process is idle.
+    /// Measures the time to open every store and to answer the first get after a clean close. Then
+    /// waits until the process is idle.
     fn reopen(&mut self) -> Outcome<()> {
         let times = self.rounds("reopening", |session, i| {
             session.close(i)?;

@@ -6,7 +6,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::failure::{Failure, Outcome};
-use super::foreign::{FileArguments, Foreign};
+use super::foreign::{FileArguments, Foreign, ValueType};
 use super::secret::SecretArguments;
 use super::text;
 use filterblock::AlignedBytes;
@@ -83,8 +83,9 @@ fn check_foreign(path: &Path, arguments: &FileArguments, len_bytes: u64) -> Outc
         Ok(None) => {
             let (path, len) = (path.display(), text::count(len_bytes, "byte"));
             Ok(BlockFile::Damaged(format!(
-                "{path}: neither a filter block nor a known file of another engine ({len}); it may be truncated, or a bare \
-                 filter, which only inspect, query, verify and export read (with --format)"
+                "{path}: neither a filter block nor a known file of another engine ({len}); it may be truncated, a file \
+                 of a store (see filterblock db), an index (see filterblock index), or a bare filter, which only \
+                 inspect, query, verify and export read (with --format)"
             )))
         }
         Err(error) if error.is_damage() => Ok(BlockFile::Damaged(error.to_string())),
@@ -111,17 +112,29 @@ pub fn unlock(
     filter.unlock(key.as_ref()).map_err(|error| secret.explain(error.in_file(path)))
 }
 
+/// Returns an error if --type is given. Call it for a filter block.
+pub fn refuse_type(path: &Path, value_type: Option<ValueType>) -> Outcome<()> {
+    match value_type {
+        None => Ok(()),
+        Some(_) => Err(Failure::Message(format!(
+            "{}: --type is for Parquet values, and this is a filter block; omit --type",
+            path.display()
+        ))),
+    }
+}
+
 /// Returns an error if the filter cannot answer range queries.
 pub fn check_ranges(path: &Path, filter: &FilterBlock<AlignedBytes>) -> Outcome<()> {
     let path = path.display();
     if let Some(error) = filter.ranges_error() {
-        return Err(Failure::Message(format!("{path}: the range filter cannot be used: {error}; build the file anew")));
+        return Err(Failure::Message(format!("{path}: the range filter cannot be used: {error}")));
     }
     if filter.has_ranges() {
         return Ok(());
     }
     Err(Failure::Message(format!(
-        "{path}: this filter cannot answer range queries; build one with --filter grafite:fpr=0.01, or omit --ranges"
+        "{path}: this filter cannot answer range queries; query keys without --ranges, or build a range filter with \
+         \"filterblock build --filter grafite:fpr=0.01\""
     )))
 }
 
@@ -131,10 +144,10 @@ pub fn check_question(path: &Path, filter: &FilterBlock<AlignedBytes>, prefixes:
     let path = path.display();
     match (prefixes, filter.metadata().added) {
         (false, Added::Prefixes) => Err(Failure::Message(format!(
-            "{path}: this filter holds prefixes of keys only; query prefixes and add --prefixes"
+            "{path}: this filter holds prefixes of keys only; give prefixes, and add --prefixes"
         ))),
         (true, Added::WholeKeys | Added::Ranges) => Err(Failure::Message(format!(
-            "{path}: this filter holds whole keys only; query whole keys without --prefixes"
+            "{path}: this filter holds whole keys only; give whole keys, and omit --prefixes"
         ))),
         _ => Ok(()),
     }

@@ -20,11 +20,11 @@ Examples:
 Keys:
   The order and the repetition of keys do not change the block. A key has at most 16 MiB.
   The build keeps a hash of 8 bytes per key in memory, and needs room for the finished block. Ribbons and binary fuse \
-filters need more.
+filters need more. A range filter keeps the keys themselves.
 
 Replacing a file (--force):
-  The new file replaces OUT in one step. It keeps the mode, the owner and, on Linux, the access list (ACL) of OUT, but no other \
-extended attributes. A symbolic link is followed and stays.
+  The new file replaces OUT in one step. On Unix it keeps the mode and the owner of OUT, and on Linux also the access \
+list (ACL), but no other extended attributes. A symbolic link is followed and stays.
   The command does not replace a directory, a device, a pipe, an input file, a file with several names (hard links), or \
 a file whose owner it cannot keep.
   It replaces OUT with an empty filter only if --allow-empty is given, because an input that failed often looks empty.

@@ -49,11 +49,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let foreign = FileArguments { key_form: arguments.key_form, ..FileArguments::default() };
     let table = match block_file::open(path, &foreign)? {
         FilterFile::Native(_) => {
-            return refused("a filter block stores no keys; convert the SST file that it belongs to");
+            return refused(
+                "a filter block stores no keys; give a table of LevelDB or RocksDB, or use filterblock build with a list of keys",
+            );
         }
         // Only --format makes a file a bare filter, and this command has no such option.
         FilterFile::Foreign(Foreign::Raw(..)) => {
-            return refused("a bare filter stores no keys; convert the SST file that it belongs to");
+            return refused("a bare filter stores no keys; give a table of LevelDB or RocksDB");
         }
         FilterFile::Foreign(Foreign::Parquet(_)) => {
             return refused("a Parquet file cannot be converted; write its values to a file and use filterblock build");

@@ -29,7 +29,7 @@ Examples:
   filterblock db verify store/ || filterblock db repair store/
 
 A key has at most 65,536 bytes. Only put and load create a store, in a missing or empty directory. A store created with --secret-file needs that file for \
-every command.
+every command. A store keeps the hash function with which it was created.
 
 Opening a store replays its write-ahead log (WAL) and may write a new SST file. So even a command that only reads needs \
 write permission for the directory. Only one process at a time can open a store.
@@ -123,7 +123,7 @@ pub struct StoreArguments {
     /// The directory of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Open a store whose write-ahead log is damaged: keep the sound records, skip the others and
+    /// Open a store whose write-ahead log is damaged: keep the sound records, drop the others and
     /// report them
     #[arg(long)]
     salvage: bool,
@@ -150,7 +150,7 @@ pub struct Notation {
 /// The options to write a store.
 #[derive(Debug, clap::Args)]
 pub struct WriteArguments {
-    /// Sync the write-ahead log to the device after each write
+    /// Sync the write-ahead log to the device after each write (load: after each batch)
     #[arg(long)]
     sync: bool,
     #[command(flatten)]
@@ -162,14 +162,14 @@ pub struct WriteArguments {
 /// The options for the filters of SST files.
 #[derive(Debug, clap::Args)]
 pub struct FilterArguments {
-    /// The filters of SST files written from now on: by-level, a filter such as blocked-bloom:10,
-    /// monkey:10 (a mean of 10 bits per key, spent where they save the most reads), or budget:64MiB
-    /// (an approximate limit for all filters together)
+    /// The filters of the SST files that this command writes: by-level, a filter such as
+    /// blocked-bloom:10, monkey:10 (a mean of 10 bits per key, spent where they save the most
+    /// reads), or budget:64MiB (an approximate limit for all filters together)
     #[arg(long, value_name = "SPEC", default_value_t)]
     filter: FilterChoice,
-    /// The range filters of SST files written from now on: none, grafite:fpr=0.01 (for short
-    /// scans), grafite:L=1024:fpr=0.01 (for ranges of 1,024 integers), or above-bottom:SPEC (none
-    /// for bottommost SST files, where most short scans find their keys)
+    /// The range filters of the SST files that this command writes: none, grafite:fpr=0.01 (for
+    /// short scans), grafite:L=1024:fpr=0.01 (for ranges of up to 1,024 integers), or
+    /// above-bottom:SPEC (none for bottommost SST files, where most short scans find their keys)
     ///
     /// A scan skips an SST file if the range filter of the file denies the range of the scan. See
     /// docs/CHOOSING.md.
@@ -256,9 +256,9 @@ impl StoreArguments {
         let opened = Db::open(&self.dir, Options { recovery, secret, prefix_extractor, ..options });
         opened.map_err(|error| match error.in_file(&self.dir) {
             error if is_missing(&error) => self.explain_missing(&error),
-            error if !self.salvage && is_log_damage(&error) => Failure::Damage(format!(
-                "{error}; --salvage opens the store with the sound log records and reports the others"
-            )),
+            error if !self.salvage && is_log_damage(&error) => {
+                Failure::Damage(format!("{error}; --salvage opens the store, but drops the writes that it cannot read"))
+            }
             error => explain_hash(&self.dir, self.secret.explain(error)),
         })
     }
@@ -270,7 +270,8 @@ impl StoreArguments {
             Error::InFile { path, .. } if *path != self.dir => {
                 let path = path.display();
                 Failure::Damage(format!(
-                    "{path}: this file of the store is missing; run \"filterblock db repair {dir}\""
+                    "{path}: this file of the store is missing; restore it from a backup, or run \
+                     \"filterblock db repair {dir}\""
                 ))
             }
             _ => no_store(&self.dir),

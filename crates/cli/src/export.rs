@@ -1,7 +1,7 @@
 //! `filterblock export`: writes the bytes of one filter to a file, and its parameters as JSON to
 //! stdout.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -29,7 +29,10 @@ OUT gets the bytes of one filter in the format of its engine:
   filterblock       the payload
 
 Standard output gets the parameters of the filter as JSON. Filters are numbered from 0, in the order of `inspect --json`.
-To query an exported filter of another engine, pass the \"format\" of the JSON to `filterblock query --format`.
+To query the exported filter of a LevelDB or RocksDB table or a Parquet file, pass the \"format\" of the JSON to \
+`filterblock query --format`. A filter of a part of the file denies the keys of the other parts.
+If a RocksDB table has filters of filterblock, OUT is a whole filter block: query it without --format.
+If a LevelDB table has them, the format is filterblock-compact. Such a filter can be queried only in its table.
 
 See `filterblock build --help` for --force.
 
@@ -107,7 +110,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 fn export_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
     let path = &arguments.file;
     let report = inspect::report(path, file, &arguments.foreign)?;
-    let filter = choose(path, report.filters(), arguments.number)?;
+    let filter = choose(arguments, report.filters())?;
     let bytes = slice(file.as_bytes(), filter.offset, filter.len_bytes).ok_or_else(|| {
         Failure::Message(format!(
             "{}: the filter at offset {} lies outside the file; the file is damaged, so restore it or let its engine write it again",
@@ -128,13 +131,15 @@ fn export_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
 
 /// Returns the filter with the given number. Without a number, returns the only filter of the file.
 /// Returns an error if there is no such filter, or if the number is missing and there are several.
-fn choose<'a>(path: &Path, filters: &'a [FilterReport], number: Option<usize>) -> Outcome<&'a FilterReport> {
-    let path = path.display();
+fn choose<'a>(arguments: &Arguments, filters: &'a [FilterReport]) -> Outcome<&'a FilterReport> {
+    let path = arguments.file.display();
     let len = text::count(filters.len() as u64, "filter");
-    match (filters, number) {
-        ([], _) => Err(Failure::Message(format!(
-            "{path}: no filter to export is found; choose another --column or --row-group, or another file"
-        ))),
+    match (filters, arguments.number) {
+        ([], _) => {
+            let is_part = arguments.foreign.column.is_some() || arguments.foreign.row_group.is_some();
+            let next = if is_part { "choose another --column or --row-group" } else { "give a file with filters" };
+            Err(Failure::Message(format!("{path}: no filter to export is found; {next}")))
+        }
         ([only], None) => Ok(only),
         (_, None) => Err(Failure::Message(format!("{path}: {len} found; choose one with --number, counted from 0"))),
         (filters, Some(number)) => filters.get(number).ok_or_else(|| {

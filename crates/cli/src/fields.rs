@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::text::{self, count, thousands};
+use super::text::{self, count};
 use filterblock::HashIdentity;
 use filterblock::layout::{FIELDS, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
 use filterblock::{Added, LockedBlock, Metadata};
@@ -51,22 +51,27 @@ fn explain<D: AsRef<[u8]>>(
     Ok(match field {
         Field::TableId if raw.iter().all(|&byte| byte == 0) => "the writer named no SST file".into(),
         Field::TableId => "the SST file that the filter belongs to".into(),
-        Field::Seed => format!("keys are hashed with seed {value}"),
-        Field::NumKeys => format!("{} distinct {}", thousands(value), if value == 1 { "key" } else { "keys" }),
+        Field::Seed => format!("seed {value} of the hash function"),
+        // After a merge, a key that several blocks had counts several times.
+        Field::NumKeys => count(value, "key"),
         Field::PayloadLen => {
             let (len, pages) = (count(value, "byte"), count(value.div_ceil(PAGE_LEN_BYTES as u64), "page"));
             format!("{len} of filter in {pages}; each page has a checksum of {PAGE_CHECKSUM_LEN_BYTES} bytes")
         }
         Field::PageChecksums => "CRC-32 of all page checksums".into(),
-        Field::PartitionNumber if value == 0 => "the whole filter of its SST file".into(),
-        Field::PartitionNumber => format!("partition {value} of the filter of its SST file"),
+        Field::PartitionNumber if block.parameters().is_none() => "a partition index".into(),
+        Field::PartitionNumber => match value.checked_sub(1) {
+            None => "a whole filter".into(),
+            Some(number) => format!("partition {number} of a filter (counted from 0)"),
+        },
         Field::Params => block.parameters().unwrap_or_else(|| "none: this is a partition index".into()),
         Field::ExtensionLen if value == 0 => "no extension".into(),
         Field::ExtensionLen => {
             let records = [
                 block.metadata().hash.fingerprint.map(|_| "; the fingerprint of the secret".to_owned()),
                 block.metadata().extractor.map(|name| format!("; prefix extractor {name}")),
-                block.has_layers().then(|| "; the layers of the filter".to_owned()),
+                block.has_layers().then(|| "; parameters of the filter".to_owned()),
+                (info.ranges_len_bytes > 0).then(|| "; the range filter in front of the payload".to_owned()),
             ];
             format!("{} of extension{}", count(value, "byte"), records.into_iter().flatten().collect::<String>())
         }

@@ -13,7 +13,7 @@ const BY_LEVEL: &str = "by-level";
 const MONKEY: &str = "monkey:";
 const BUDGET: &str = "budget:";
 const BY_LEVEL_EXPECTED: &str =
-    "expected by-level or by-level:FAST/SMALL; try by-level:blocked-bloom:10/bumped-ribbon:8";
+    "expected by-level or by-level:FAST/SMALL with two valid filters; try by-level:blocked-bloom:10/bumped-ribbon:8";
 const MONKEY_EXPECTED: &str =
     "expected monkey:BITS or monkey:KIND:BITS, with 1 to 100 bits per key; try monkey:10 or monkey:bloom:10";
 const BUDGET_EXPECTED: &str = "expected budget:BYTES or budget:KIND:BYTES, with KiB, MiB, GiB, TiB or no unit; try budget:64MiB or budget:bloom:64MiB";

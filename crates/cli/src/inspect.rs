@@ -38,9 +38,10 @@ File of another engine (LevelDB or RocksDB table, Parquet file, or a bare filter
 --what-if compares the sizes of filters:
   The filters that the file's own engine can write come first: RocksDB and LevelDB filters with other bits per key,
   Parquet filters with other FPRs.
-  For each kind of filterblock it builds a block for the same number of keys at the same FPR, or 1 % if the file has no filter.
+  For each kind of filterblock that can reach the FPR of the file, the command builds a block for the same number of keys.
+  Range filters are left out. If the file has no filter, the FPR is 1 %.
   A block for more than 262,144 keys is not built: its size is scaled up from a block of 262,144 keys.
-  All filters of a table become one block; each Parquet column chunk gets its own block.
+  All filters of a table become one block; each filter of a Parquet file becomes its own block.
 
 --html writes one page with plots and sortable tables. The page loads nothing from elsewhere.
 
@@ -53,7 +54,8 @@ pub struct Arguments {
     /// The filter block file, or a file of another engine
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Also compare the size of each of filterblock's kinds of filter for the same keys and FPR
+    /// Also compare the filter with other kinds of filter for the same number of keys and the same
+    /// FPR
     #[arg(long)]
     what_if: bool,
     /// Print as JSON
@@ -88,6 +90,9 @@ struct Report {
     secret_fingerprint: Option<String>,
     table_id: String,
     fields: Vec<FieldReport>,
+    /// Whether the block has a damaged or unknown range filter beside a sound filter.
+    #[serde(skip)]
+    lacks_ranges: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     what_if: Option<WhatIf>,
 }
@@ -131,21 +136,22 @@ fn inspect_foreign(arguments: &Arguments, file: &Foreign, page: Option<NewFile>)
     publish(arguments, &report, page, || report.describe())
 }
 
-/// Makes the comparison of `--what-if`. Prints a message and returns `None` if the filter is empty
-/// or answers "maybe" to every key. `present` is `None` if the number of keys is unknown, which is
-/// an error.
+/// Makes the comparison of `--what-if`. Prints a message and returns `None` if there are no keys,
+/// or if the filter gives every key the same answer. `present` is `None` if the number of keys is
+/// unknown, which is an error.
 fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<WhatIf>> {
     let Some(present) = present else {
         let path = arguments.file.display();
         return Err(Failure::Message(format!(
-            "{path}: --what-if needs the number of keys, and this file does not hold it; use filterblock plan --keys N"
+            "{path}: --what-if needs the number of keys, and this file does not hold it; use \
+             \"filterblock plan --keys N --fpr RATE\""
         )));
     };
     let found = WhatIf::new(&present)?;
     if found.is_none() {
         let path = arguments.file.display();
         output::message(format_args!(
-            "{path}: no comparison: the filter is empty, or it answers \"maybe\" to every key"
+            "{path}: no comparison: there are no keys, or the filter gives every key the same answer"
         ));
     }
     Ok(found)
@@ -182,6 +188,7 @@ fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>, page:
         secret_fingerprint: hash.fingerprint.map(|fingerprint| fingerprint.to_string()),
         table_id: text::hex(&info.table_id),
         fields: fields(block, &info).map_err(in_file)?,
+        lacks_ranges: block.ranges_error().is_some(),
         what_if,
     };
     publish(arguments, &report, page, || describe(&report))
@@ -198,19 +205,26 @@ fn describe(report: &Report) -> String {
     for column in table.column_iter_mut().take(2) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+    let probes = match report.probes {
+        0 => String::new(),
+        probes => format!(", {} tested per query", count(probes.into(), "bit")),
+    };
+    let estimated = match report.estimated_keys {
+        Some(keys) if keys.is_finite() => format!("; {} estimated from the fill ratio", significant(keys)),
+        _ => String::new(),
+    };
     let mut text = format!(
-        "{file}: sound, {bytes}\n\n{table}\n\n\
-         filter           {kind}, {probes} probed per query\n\
-         keys             {keys}; {estimated} estimated from the fill ratio\n\
+        "{file}: {state}, {bytes}\n\n{table}\n\n\
+         filter           {kind}{probes}\n\
+         keys             {keys}{estimated}\n\
          bits per key     {bits} (whole block)\n\
          fill ratio       {fill}\n\
          expected FPR     {rate}\n",
         file = report.file,
+        state = if report.lacks_ranges { "the range filter cannot be used (see filterblock verify)" } else { "sound" },
         bytes = count(report.block_len_bytes, "byte"),
         kind = report.kind,
-        probes = count(report.probes.into(), "bit"),
         keys = thousands(report.keys),
-        estimated = report.estimated_keys.map_or_else(|| "unknown".to_owned(), significant),
         bits = significant(report.bits_per_key),
         fill = percent(report.fill),
         rate = percent(report.expected_false_positive_rate),

@@ -39,13 +39,13 @@ mod unix {
             if found.nlink() > 1 {
                 let (path, names) = (path.display(), found.nlink());
                 return Err(Failure::Message(format!(
-                    "{path}: the file has {names} names (hard links), and only this one would be replaced; remove this \
-                     name first, or choose another output file"
+                    "{path}: the file has {names} names (hard links), and only this one would be replaced; first replace \
+                     this name by a copy of the file"
                 )));
             }
             let access_list = access_list::of(target).map_err(|error| {
                 Failure::Message(format!(
-                    "{}: cannot read the access list: {error}; choose another output file",
+                    "{}: cannot read the access list: {error}; choose another output file, or use a copy of this file",
                     path.display()
                 ))
             })?;
@@ -59,7 +59,7 @@ mod unix {
             let refused = |what: &str, error: io::Error| {
                 let path = path.display();
                 Failure::Message(format!(
-                    "{path}: the new file cannot get {what}: {error}; remove the old file first, or choose another output file"
+                    "{path}: the new file cannot get {what}: {error}; choose another output file, or use a copy of this file"
                 ))
             };
             let in_place = |error| refused("the same mode", error);

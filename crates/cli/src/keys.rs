@@ -12,14 +12,13 @@ use super::output::message;
 use super::{streams, text};
 use filterblock::Error;
 
-/// The maximum length of a key for a filter block. Filters keep hashes, so this limit only bounds
-/// the reader's memory.
+/// The maximum length of a key for a filter block. The limit bounds the reader's memory.
 pub const MAX_FILTER_KEY_LEN_BYTES: usize = 16 << 20;
 
 const BUFFER_LEN_BYTES: usize = 1 << 16;
 
 /// The error message for a bad or missing hexadecimal digit.
-pub const NO_PAIR: &str = "not a pair of hexadecimal digits; with --hex, write the key abc as 616263";
+pub const NO_PAIR: &str = "not a pair of hexadecimal digits; with --hex, write abc as 616263";
 
 /// The delimiter between two keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -133,8 +132,13 @@ impl KeyReader {
     /// Opens a file of lines for a command without the options of [`KeyFormat`]; `-` is stdin. A
     /// line has at most `max_len_bytes` bytes.
     pub fn open_lines(path: &Path, max_len_bytes: usize) -> Outcome<Self> {
-        let reader = Self::open(path, KeyFormat::default(), max_len_bytes)?;
-        Ok(Self { has_options: false, ..reader })
+        Ok(Self::open(path, KeyFormat::default(), max_len_bytes)?.without_options())
+    }
+
+    /// Returns the reader for a command without --delimiter and --keep-empty. Its messages do not
+    /// name these options.
+    pub fn without_options(self) -> Self {
+        Self { has_options: false, ..self }
     }
 
     fn new(input: Box<dyn BufRead>, name: String, format: KeyFormat, max_len_bytes: usize) -> Self {
@@ -200,10 +204,13 @@ impl KeyReader {
             self.line.pop_if(|last| *last == b'\r');
         }
         if self.line.len() > max_written {
-            let (place, max) = (self.place(), text::thousands(self.max_len_bytes as u64));
+            let (place, bytes) = (self.place(), |len: usize| text::thousands(len as u64));
             let why = match self.has_options {
-                true => format!("the key is longer than the maximum of {max} bytes; shorten it, or check --delimiter"),
-                false => format!("the line is longer than the maximum of {max} bytes; shorten it"),
+                true => format!(
+                    "the key is longer than the maximum of {} bytes; shorten it, or check --delimiter",
+                    bytes(self.max_len_bytes)
+                ),
+                false => format!("the line is longer than the maximum of {} bytes; shorten it", bytes(max_written)),
             };
             return Err(Failure::Message(format!("{place}: {why}")));
         }
@@ -217,9 +224,9 @@ impl KeyReader {
             n if !self.has_options => {
                 message(format_args!("{}: skipped {}", self.name, text::count(n, &format!("empty {unit}"))));
             }
-            1 => message(format_args!("{}: skipped 1 empty {unit}; to add it as a key, use --keep-empty", self.name)),
+            1 => message(format_args!("{}: skipped 1 empty {unit}; to take it as a key, use --keep-empty", self.name)),
             n => message(format_args!(
-                "{}: skipped {} empty {unit}s; to add them as keys, use --keep-empty",
+                "{}: skipped {} empty {unit}s; to take them as keys, use --keep-empty",
                 self.name,
                 text::thousands(n)
             )),

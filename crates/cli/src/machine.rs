@@ -4,6 +4,8 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+use super::text::count;
+
 /// The machine of a benchmark: the properties that affect its times.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Machine {
@@ -37,7 +39,7 @@ impl Machine {
     pub fn short(&self) -> String {
         // Only Linux reports its kernel.
         let system = if self.kernel == unknown() { self.os.clone() } else { format!("Linux {}", self.kernel) };
-        format!("{}, {} cores, {} probes, {system}", self.cpu, self.cores, self.instruction_set)
+        format!("{}, {}, {} probes, {system}", self.cpu, count(self.cores as u64, "core"), self.instruction_set)
     }
 
     /// Formats the machine as one line.
@@ -45,13 +47,17 @@ impl Machine {
         let memory =
             self.memory_bytes.map_or_else(unknown, |bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30)));
         format!(
-            "{} ({} cores, {} probes), {memory}, {}, kernel {}",
-            self.cpu, self.cores, self.instruction_set, self.os, self.kernel
+            "{} ({}, {} probes), {memory}, {}, kernel {}",
+            self.cpu,
+            count(self.cores as u64, "core"),
+            self.instruction_set,
+            self.os,
+            self.kernel
         )
     }
 }
 
-/// The version of this build, and whether it is optimised, so that a measurement can be repeated.
+/// The version of this build, and whether it is optimised.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Versions {
     filterblock: String,

@@ -10,7 +10,7 @@ use super::foreign::FileArguments;
 use super::new_file::NewFile;
 use super::{output, text};
 use filterblock::variants::{Error, differences, merge_blocks};
-use filterblock::{LockedBlock, Verify};
+use filterblock::{FilterKind, LockedBlock, Verify};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,7 +26,7 @@ merged with blocks of any of these kinds and sizes.
 
 Result:
   The new block has the same bits as one filter of this shape built from all keys. Its number of keys is the sum of \
-the inputs' numbers, but at most the number of bits. If the sum does not exceed the number of bits, the sum and the \
+the inputs' numbers. A Bloom filter of any layout records at most its number of bits. Up to this limit, the sum and the \
 printed FPR are upper bounds, because some keys may be in several blocks.
 
 See `filterblock build --help` for --force and --allow-empty.
@@ -113,9 +113,19 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Adds the names of two files to an error about blocks that differ.
+/// Adds the names of two files to an error about blocks that differ. Adds the name of the first
+/// file with keys to an error about a block that cannot be merged.
 fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[LockedBlock<D>]) -> Failure {
-    let Error::Unlike { what, left, right } = &error else { return error.into() };
+    let Error::Unlike { what, left, right } = &error else {
+        let has_keys = |block: &LockedBlock<D>| block.metadata().kind != FilterKind::Empty;
+        let refused = blocks.iter().zip(&arguments.files).find(|(block, _)| has_keys(block));
+        return match refused {
+            Some((_, path)) if matches!(error, Error::Invalid { .. }) => {
+                Failure::Message(format!("{}: {error}", path.display()))
+            }
+            _ => error.into(),
+        };
+    };
     // The error does not say which two blocks differ, so the message names the first two files
     // with this difference.
     let named = |block: &LockedBlock<D>, other: &LockedBlock<D>| {
@@ -129,19 +139,18 @@ fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[Locked
     });
     match pair {
         Some((first, second)) => Failure::Message(format!(
-            "{first} and {second} cannot be merged: {what} is {left} in the first and {right} in the second; rebuild one of them with the same {what}"
+            "{first} and {second} cannot be merged: {what} is {left} in the first and {right} in the second; build one filter from the keys of both instead"
         )),
         None => error.into(),
     }
 }
 
 fn summary(report: &Report) -> String {
-    let keys = text::thousands(report.keys);
+    let keys = text::count(report.keys, "key");
     let (keys, fpr) = match report.is_capped {
-        true => (format!("{keys} keys or more"), "unknown".to_owned()),
-        false => {
-            (format!("at most {keys} keys"), format!("at most {}", text::percent(report.expected_false_positive_rate)))
-        }
+        // The sum counts a key in several inputs several times, so it says little about the union.
+        true => (format!("number of keys unknown ({keys} recorded)"), "unknown".to_owned()),
+        false => (format!("at most {keys}"), format!("at most {}", text::percent(report.expected_false_positive_rate))),
     };
     format!(
         "{}: {} merged; {}, {keys}, fill ratio {}, expected FPR {fpr}",

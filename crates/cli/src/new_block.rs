@@ -24,9 +24,10 @@ pub struct BlockArguments {
     ///
     /// The forms are KIND:BITS with 1 to 100 bits per key, and KIND:fpr=RATE with a false-positive
     /// rate (FPR) between 0 and 1. KIND is bloom, blocked-bloom, split-block, split-block-512,
-    /// bumped-ribbon, ribbon (at most 32 bits) or binary-fuse (8, 12 or 16 bits). A bumped-ribbon
-    /// with `:compact` at its end is smaller and slower to build. The kind always-maybe has no
-    /// budget. Use grafite, such as grafite:fpr=0.01, to answer range queries.
+    /// bumped-ribbon (uses at most about 32 bits), ribbon (at most 32 bits) or binary-fuse (8, 12
+    /// or 16 bits). A bumped-ribbon with `:compact` at its end is smaller and slower to build. The
+    /// kind always-maybe has no budget. Use grafite (at most 50 bits), such as grafite:fpr=0.01, to
+    /// answer range queries.
     #[arg(long, value_name = "SPEC", default_value = "blocked-bloom:10")]
     filter: FilterSpec,
     /// The seed of the key hash; it is stored in the block

@@ -19,8 +19,8 @@ const LINKS_MAX: usize = 40;
 /// could exceed the length limit of the file system.
 const PREFIX: &str = ".filterblock.";
 
-/// An output file. It appears complete or not at all. A command that ends early removes its
-/// temporary file, but SIGKILL or a crash may leave it.
+/// An output file. A command that ends early removes its temporary file, but SIGKILL or a crash may
+/// leave it.
 #[derive(Debug)]
 pub struct NewFile {
     /// The path as the user gave it.
@@ -69,9 +69,9 @@ impl NewFile {
         &self.path
     }
 
-    /// Decides whether a filter without keys may be written. Usually, its input has failed. Returns
-    /// an error if the filter would replace an existing file and `is_allowed` is false: the new
-    /// filter could deny every key of the old one. Otherwise prints a message that contains `why`.
+    /// Decides whether a filter without keys may be written. Returns an error if the filter would
+    /// replace an existing file and `is_allowed` is false: the new filter could deny every key of
+    /// the old one. Otherwise prints a message that contains `why`.
     pub fn judge_empty(&self, why: &str, is_allowed: bool) -> Outcome<()> {
         let path = self.path.display();
         if self.replaced().is_some() && !is_allowed {
@@ -113,7 +113,7 @@ impl NewFile {
         match inputs.into_iter().find(is_target) {
             Some(_) => {
                 let path = self.path.display();
-                Err(Failure::Message(format!("{path}: this file is also an input; choose another output file")))
+                Err(Failure::Message(format!("{path}: this file is also an input; give two different files")))
             }
             None => Ok(()),
         }
@@ -139,7 +139,10 @@ impl NewFile {
             builder.permissions(fs::Permissions::from_mode(if kept.is_some() { 0o600 } else { 0o666 }));
         }
         let temporary = Temporary::make(|| builder.tempfile_in(parent(path)));
-        let temporary = temporary.map_err(|error| Failure::file(path, without_path(error)))?;
+        let temporary = temporary.map_err(|error| {
+            let (path, error) = (path.display(), Error::from(without_path(error)));
+            Failure::Message(format!("{path}: cannot make a temporary file in the directory of this file: {error}"))
+        })?;
         if let Some(kept) = kept {
             kept.give(&self.path, temporary.as_file())?;
         }

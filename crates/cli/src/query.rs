@@ -49,12 +49,14 @@ Filters of prefixes:
 Ranges:
   With --ranges, each KEY is a range: `LOWER..UPPER`, or `LOWER..=UPPER` to include UPPER. A range without LOWER \
 or UPPER is unbounded on that side.
-  Bounds are bytes, in byte order; with --hex, each bound is in hexadecimal. Only a range filter can answer `absent`.
+  Bounds are bytes, in byte order; with --hex, each bound is in hexadecimal. The filter must be a range filter.
 
 Files of other engines (docs/FOREIGN.md):
-  A LevelDB or RocksDB table gives the answers of its engine. Without a filter, it answers `maybe` to every key. With \
---prefixes, a RocksDB table answers like an iterator that stays within the prefix of each key.
-  Parquet values are written in the type of their column (numbers in decimal, bytes unchanged) or in the type of --type.
+  A LevelDB or RocksDB table gives the answers of its engine. Without a filter, a RocksDB table answers `maybe` to \
+every key, and a LevelDB table to every key up to its last data block. With --prefixes, a RocksDB table answers like an \
+iterator that stays within the prefix of each key.
+  Parquet values are written in the type of their column (numbers in decimal, UUIDs in hexadecimal, bytes unchanged) or \
+in the type of --type.
   With --hex they are the plain encoding, without the length of a byte array.
   Without --row-group, the answer is `maybe` if any row group answers `maybe`.
   A table with filters of filterblock may need --secret-file; a LevelDB table also --seed and --hash.
@@ -106,12 +108,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let path = &arguments.file;
     match block_file::open(path, &arguments.foreign)? {
         FilterFile::Native(filter) => {
-            if arguments.value_type.is_some() {
-                return Err(Failure::Message(format!(
-                    "{}: --type is for Parquet values, and this is a filter block; omit --type",
-                    path.display()
-                )));
-            }
+            block_file::refuse_type(path, arguments.value_type)?;
             let filter = block_file::unlock(path, filter, &arguments.secret)?;
             if arguments.ranges {
                 block_file::check_ranges(path, &filter)?;
@@ -121,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             ask_all(arguments, Target::Native(filter))
         }
         FilterFile::Foreign(_) if arguments.ranges => Err(Failure::Message(format!(
-            "{}: filters of other engines cannot answer range queries; omit --ranges",
+            "{}: --ranges is for filter blocks, and this is a file of another engine; query keys without --ranges",
             path.display()
         ))),
         FilterFile::Foreign(mut file) => {

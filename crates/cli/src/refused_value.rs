@@ -46,9 +46,9 @@ pub fn line(refused: &clap::Error) -> Option<String> {
         }
         ErrorKind::ValueValidation | ErrorKind::InvalidValue => wrong_value(refused),
         // clap does not name the argument.
-        ErrorKind::InvalidUtf8 => {
-            Some("an argument is not UTF-8; write it in UTF-8 (only keys and paths may have other bytes)".into())
-        }
+        ErrorKind::InvalidUtf8 => Some(
+            "an argument is not UTF-8; write it in UTF-8 (only keys, values and paths may have other bytes)".into(),
+        ),
         ErrorKind::UnknownArgument => unknown(refused, ContextKind::InvalidArg, ContextKind::SuggestedArg, "option"),
         ErrorKind::InvalidSubcommand => {
             unknown(refused, ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand, "command")

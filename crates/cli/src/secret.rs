@@ -10,8 +10,8 @@ use super::text;
 use filterblock::Error;
 use filterblock::{HashKind, HashSeed, KeyHasher, Secret};
 
-/// The maximum number of bytes that are read from a secret file: enough for the longest secret and
-/// some white space around it. A large file given by mistake is not read to its end.
+/// The maximum length of a secret file: enough for the longest secret and some white space around
+/// it. A longer file is refused, and not read to its end.
 const MAX_FILE_LEN_BYTES: u64 = 1 << 10;
 
 /// The option for the secret file.
@@ -45,17 +45,18 @@ impl SecretArguments {
                 path.display()
             )));
         }
-        File::open(path).map_err(in_file)?.take(MAX_FILE_LEN_BYTES).read_to_end(&mut written).map_err(in_file)?;
+        File::open(path).map_err(in_file)?.take(MAX_FILE_LEN_BYTES + 1).read_to_end(&mut written).map_err(in_file)?;
         let mut bytes = Vec::new();
-        let is_hex = text::unhex(written.trim_ascii(), &mut bytes).is_ok();
+        let is_whole = written.len() as u64 <= MAX_FILE_LEN_BYTES;
+        let is_hex = is_whole && text::unhex(written.trim_ascii(), &mut bytes).is_ok();
         // The message must not show the content of the file.
         match Secret::new(&bytes) {
             Ok(secret) if is_hex => Ok(Some(secret)),
             _ => {
                 let path = path.display();
                 Err(Failure::Message(format!(
-                    "--secret-file {path}: not a secret; the file must hold 32 or 64 hexadecimal digits; make one with \
-                     openssl rand -hex 16"
+                    "--secret-file {path}: not a secret; the file must hold 32 or 64 hexadecimal digits, as \"openssl \
+                     rand -hex 16\" prints them"
                 )))
             }
         }
@@ -66,16 +67,14 @@ impl SecretArguments {
         self.secret_file.as_deref()
     }
 
-    /// Returns an error if --secret-file is given. Call it for a file whose keys are hashed without
-    /// a secret.
+    /// Returns an error if --secret-file is given. Call it for a file without filters that need a
+    /// secret.
     pub fn refuse(&self, path: &Path) -> Outcome<()> {
         match &self.secret_file {
             None => Ok(()),
             Some(_) => {
                 let path = path.display();
-                Err(Failure::Message(format!(
-                    "{path}: the keys of this file are hashed without a secret; omit --secret-file"
-                )))
+                Err(Failure::Message(format!("{path}: no filter of this file needs a secret; omit --secret-file")))
             }
         }
     }

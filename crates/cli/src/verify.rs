@@ -38,7 +38,7 @@ damaged (status 1). Otherwise the block has a newer format or more damage (statu
 File of another engine:
   For a LevelDB or RocksDB table, the command checks the checksums of all blocks and looks up each key in the table's filter.
   If the table has filters of filterblock, it needs their secret, and for LevelDB their --seed and --hash.
-  Parquet files and bare filters have no checksums. The command checks their shape; --against checks more.
+  Filters of Parquet files and bare filters have no checksums. The command checks only headers; --against checks more.
 
 Exit status: 0 sound; 1 damaged, or false negatives found; 2 an error, such as an unreadable file or a newer format.";
 
@@ -97,12 +97,20 @@ pub fn run(arguments: &Arguments) -> Outcome {
         BlockFile::Sound(filter) => {
             // An open accepts a block whose range filter is damaged, because the other filter is
             // usable.
-            report.damage = filter.ranges_error().map(|error| error.duplicate().in_file(path).to_string());
+            let unusable =
+                |error: &filterblock::Error| format!("{}: the range filter cannot be used: {error}", path.display());
+            report.damage = filter.ranges_error().map(unusable);
             report.sound = report.damage.is_none();
+            block_file::refuse_type(path, arguments.value_type)?;
             if let (true, Some(keys)) = (report.sound, &arguments.against) {
                 let filter = block_file::unlock(path, filter, &arguments.secret)?;
                 block_file::check_question(path, &filter, arguments.prefixes)?;
-                report.ask_every_key(keys, arguments.format, |key| Ok(filter.may_contain(key)))?;
+                let extractor = filter.metadata().extractor.filter(|_| arguments.prefixes);
+                let ask = |key: &[u8]| match extractor {
+                    Some(name) => filter.may_contain_prefix(name, key),
+                    None => filter.may_contain(key),
+                };
+                report.ask_every_key(keys, arguments.format, |key| Ok(ask(key)))?;
             }
         }
         BlockFile::Foreign(mut file) => {
@@ -174,7 +182,7 @@ impl Report {
         }
         bar.finish_and_clear();
         if lost > NAMED_MAX {
-            message(format_args!("and {} more false negatives", text::thousands(lost - NAMED_MAX)));
+            message(format_args!("and {}", text::count(lost - NAMED_MAX, "more false negative")));
         }
         self.keys_asked = Some(asked);
         self.false_negatives = Some(lost);

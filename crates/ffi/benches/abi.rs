@@ -32,8 +32,7 @@ unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Compiles and loads benches/loop.c, and returns its function `ask_each`. Returns `None` if `cc`
-/// is missing or fails, or if the path of the library is not UTF-8. Panics if loading fails.
+/// Compiles and loads benches/loop.c, and returns its function `ask_each`.
 fn loop_in_c(folder: &Path) -> Option<AskEach> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/loop.c");
     let library = folder.join("loop.so");

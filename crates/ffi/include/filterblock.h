@@ -90,8 +90,7 @@ typedef struct filterblock_filter filterblock_filter;
  * query of this hash answers "maybe" or `FILTERBLOCK_ANSWER_UNFILTERED`. If this hash is added to
  * a builder, finishing fails.
  *
- * A key has this hash with a probability of 2^-64. If such a key is added by its hash, finishing
- * fails, and the SST has no filter.
+ * A key has this hash with a probability of 2^-64.
  */
 #define FILTERBLOCK_NO_HASH 0
 
@@ -211,8 +210,7 @@ typedef uint8_t filterblock_answer;
 /**
  * Collects keys, and encodes a filter of these keys.
  *
- * Only one thread at a time may use a builder. For a filter of keys or prefixes, the builder keeps
- * their hashes, and not their bytes. For a range filter, it keeps bytes of the keys.
+ * Only one thread at a time may use a builder.
  *
  * If a key cannot be added, finishing fails, because a filter of the other keys would deny that
  * key. So the functions that add keys return no error.
@@ -249,9 +247,9 @@ typedef struct filterblock_partitioned filterblock_partitioned;
  * The filters of many SSTs under one hasher. One call asks many filters for one key, one filter
  * for many keys, or many pairs of a filter and a key.
  *
- * One thread fills the set. Then any number of threads may ask it. Do not insert into a set while
- * other threads ask it. For each new version of the store, make a new set and publish it. Free the
- * old set after its last query has returned. The old and the new set share the filters.
+ * Any number of threads may ask a set, but not while a filter is inserted. For each new version of
+ * the store, make a new set that shares the filters. Free the old set after its last query has
+ * returned.
  */
 typedef struct filterblock_set filterblock_set;
 
@@ -267,8 +265,8 @@ typedef struct filterblock_error {
     filterblock_code code;
     /**
      * 1 if the function failed because the caller's hasher is not the hasher of the filter's keys:
-     * the function, the seed or the secret differs. 0 for any other error. The value 1 does not
-     * mean damage. For the compact form, which does not record the hasher, the value is always 0.
+     * the function, the seed or the secret differs. Otherwise 0. For the compact form, which does
+     * not record the hasher, the value is always 0.
      */
     uint32_t is_hasher_mismatch;
     /**
@@ -347,8 +345,8 @@ typedef struct filterblock_plan_info {
     double bits_per_key;
     /**
      * The share of absent keys for which the filter answers "maybe", from 0 to 1. For a range
-     * filter, it is an upper bound on this share, for ranges of the planned length that have no
-     * key.
+     * filter, it is an upper bound on the share of ranges without a key, for ranges of the planned
+     * length.
      */
     double expected_fpr;
     /**
@@ -383,9 +381,9 @@ typedef struct filterblock_metadata {
      */
     uint64_t block_len_bytes;
     /**
-     * The expected share of absent keys for which the filter answers "maybe", from 0 to 1. A range
-     * filter alone counts ranges without a key instead of absent keys, and a filter of prefixes
-     * only counts absent prefixes.
+     * The expected share of absent keys for which the filter answers "maybe", from 0 to 1. For a
+     * range filter alone, it is the share of ranges without a key. For a filter with only
+     * prefixes, it is the share of absent prefixes.
      */
     double expected_fpr;
     /**
@@ -470,8 +468,7 @@ typedef struct filterblock_set_counts_info {
     uint64_t damaged_pages;
     /**
      * The number of answers `FILTERBLOCK_ANSWER_UNFILTERED` since the set was made. Queries with a
-     * NULL pointer or an empty range do not count, and queries of `FILTERBLOCK_NO_HASH` may not
-     * count.
+     * NULL pointer, an empty range or `FILTERBLOCK_NO_HASH` may be missing in this number.
      */
     uint64_t unfiltered_answers;
     /**
@@ -529,12 +526,10 @@ filterblock_code filterblock_builder_set_prefixes(struct filterblock_builder *bu
 
 /**
  * Adds a range filter of the same keys, for `filterblock_filter_may_contain_range`. `spec`
- * describes the range filter, such as `"grafite:fpr=0.01"`. If the spec of the builder already
- * describes a range filter, do not call this function.
+ * describes the range filter, such as `"grafite:fpr=0.01"`.
  *
  * Call this function before you add the first key. Add keys by their bytes, with
- * `filterblock_builder_add` or `filterblock_builder_add_keys`. If a key is added by its hash,
- * finishing will fail.
+ * `filterblock_builder_add` or `filterblock_builder_add_keys`.
  *
  * Returns `INVALID` in these cases, and leaves the builder as it was:
  *
@@ -614,8 +609,7 @@ void filterblock_builder_add_prefix(struct filterblock_builder *builder,
 
 /**
  * Returns the number of keys and prefixes added so far, or 0 if `builder` is NULL. If the same key
- * or prefix is added several times in a row, it counts once. With a range filter, returns the
- * larger of two numbers: the keys in the range filter, and the keys and prefixes in the filter.
+ * or prefix is added several times in a row, it counts once.
  */
 size_t filterblock_builder_len(const struct filterblock_builder *builder);
 
@@ -635,9 +629,8 @@ void filterblock_builder_clear(struct filterblock_builder *builder);
  * SST without a filter. The errors are:
  *
  * - `NULL_ARGUMENT`: `builder` was NULL, or an added key, prefix, hash or array was not valid.
- * - `INVALID`: no filter of these keys is possible, or an earlier call with this builder was not
- *   allowed. The message says which.
- * - `INVALID`: the keys or the filter do not fit in memory.
+ * - `INVALID`: no filter of these keys is possible, the keys or the filter do not fit in memory,
+ *   or an earlier call with this builder was not allowed. The message says which.
  * - `SELF_CHECK_FAILED`: the new filter denied at least one of its keys.
  * - `PANIC`: the library panicked in this call or in an earlier call with this builder.
  */
@@ -729,8 +722,8 @@ void filterblock_filter_free(filterblock_filter *filter);
  * Returns `false` if the SST certainly does not contain the key, and `true` if it may. The
  * function hashes the key. To ask many filters, hash the key once with `filterblock_hasher_hash`.
  *
- * Returns `true` if `filter` is NULL, or if `key` is NULL and `key_len` is not 0. Also returns
- * `true` if the filter has only prefixes, or if a page that the query needs is damaged.
+ * Returns `true` if the filter has only prefixes, and after an error, for example a NULL pointer
+ * or a damaged page.
  */
 bool filterblock_filter_may_contain(const filterblock_filter *filter,
                                     const void *key,
@@ -749,8 +742,7 @@ bool filterblock_filter_may_contain_hash(const filterblock_filter *filter, uint6
 /**
  * Answers like `filterblock_filter_may_contain` for a key and its hash, which must come from a
  * hasher that equals the filter's hasher. If the filter has partitions, the function asks only the
- * partition of the key. A range filter alone is asked by the bytes of the key. Other filters
- * without partitions do not read the bytes.
+ * partition of the key. A range filter alone is asked by the bytes of the key.
  *
  * Returns `true` for `FILTERBLOCK_NO_HASH`.
  */
@@ -763,10 +755,8 @@ bool filterblock_filter_may_contain_hashed_key(const filterblock_filter *filter,
  * Returns `false` if no key of the SST has this prefix, and `true` if a key may have it.
  * `extractor` is the name of the function that took the prefix from a key.
  *
- * Returns `true` if the filter has no prefixes, or prefixes of another extractor. Returns `true`
- * if `filter` or `extractor` is NULL, if `extractor` is not UTF-8, or if `prefix` is NULL and
- * `prefix_len` is not 0. Also returns `true` if a page that the query needs is damaged, or if keys
- * of several partitions may begin with the prefix.
+ * Returns `true` if the filter has no prefixes, or prefixes of another extractor. Also returns
+ * `true` if keys of several partitions may begin with the prefix, and after an error.
  */
 bool filterblock_filter_may_contain_prefix(const filterblock_filter *filter,
                                            const char *extractor,
@@ -778,10 +768,9 @@ bool filterblock_filter_may_contain_prefix(const filterblock_filter *filter,
  * `true` if it may have one. An `upper` of 0 bytes means that the range has no upper bound. To
  * include `upper`, append a zero byte to it.
  *
- * The filter must have a range filter (see `filterblock_builder_set_ranges`) or be one. Otherwise
- * the function returns `true`. It also returns `true` if the range filter could not be opened, or
- * if a page that the query needs is damaged. It returns `true`, too, if the range is empty, if
- * `filter` is NULL, or if a bound is NULL and its length is not 0.
+ * The filter must have a range filter (see `filterblock_builder_set_ranges`) or be one. The
+ * function returns `true` if there is no usable range filter, if the range is empty, and after an
+ * error.
  */
 bool filterblock_filter_may_contain_range(const filterblock_filter *filter,
                                           const void *lower,
@@ -803,11 +792,9 @@ void filterblock_filter_may_contain_hashes(const filterblock_filter *filter,
 
 /**
  * Sets `answers[i]` to the answer for the key `keys[i]` of `key_lens[i]` bytes: see
- * `filterblock_filter_may_contain`. If the filter has partitions, the function asks the partition
- * of each key.
+ * `filterblock_filter_may_contain`.
  *
- * Otherwise this function works like `filterblock_filter_may_contain_hashes`. If `keys[i]` is NULL
- * and `key_lens[i]` is not 0, `answers[i]` is `true`.
+ * Otherwise this function works like `filterblock_filter_may_contain_hashes`.
  */
 void filterblock_filter_may_contain_keys(const filterblock_filter *filter,
                                          const void *const *keys,
@@ -816,8 +803,8 @@ void filterblock_filter_may_contain_keys(const filterblock_filter *filter,
                                          bool *answers);
 
 /**
- * Prefetches the first cache lines that a query of this hash will read. Does nothing if `filter`
- * is NULL or has partitions.
+ * Prefetches the first cache lines of a query of this hash. Does nothing for some filters, such as
+ * filters in partitions.
  */
 void filterblock_filter_prefetch(const filterblock_filter *filter, uint64_t hash);
 
@@ -828,12 +815,11 @@ void filterblock_filter_prefetch(const filterblock_filter *filter, uint64_t hash
 uint64_t filterblock_filter_damaged_pages(const filterblock_filter *filter);
 
 /**
- * Compares the pages of the filter with their checksums. Other threads may ask the filter at the
- * same time.
+ * Compares all pages with their checksums, including the pages of a range filter. Other threads
+ * may ask the filter at the same time.
  *
- * Returns `CHECKSUM_MISMATCH` with the offset of the first damaged page, and `NULL_ARGUMENT` if
- * `filter` is NULL. If all pages of the filter are sound, returns the error of a range filter that
- * cannot be used.
+ * Returns `CHECKSUM_MISMATCH` with the offset of a damaged page. If the pages of the filter itself
+ * are sound, returns the error of a range filter that cannot be used.
  */
 filterblock_code filterblock_filter_verify_pages(const filterblock_filter *filter,
                                                  struct filterblock_error *error);
@@ -890,7 +876,7 @@ uint64_t filterblock_hasher_hash(const struct filterblock_hasher *hasher,
  *
  * `hashes` need not be initialised, and must not overlap `keys` or `key_lens`. Does nothing if
  * `hashes` is NULL. Sets all hashes to `FILTERBLOCK_NO_HASH` if `hasher`, `keys` or `key_lens` is
- * NULL. Sets `hashes[i]` to `FILTERBLOCK_NO_HASH` if `keys[i]` is NULL and `key_lens[i]` is not 0.
+ * NULL.
  */
 void filterblock_hasher_hash_keys(const struct filterblock_hasher *hasher,
                                   const void *const *keys,
@@ -927,8 +913,7 @@ bool filterblock_code_is_unsupported(uint32_t code);
  * exact for Bloom filters, and can differ from the built filter for other kinds.
  *
  * Returns `INVALID` if `spec` is not a specification, if `num_keys` is 0 or above 2^56, or if no
- * filter of that many keys is possible with this specification. Returns `NULL_ARGUMENT` if `spec`
- * is NULL or not UTF-8, or if `plan` is NULL.
+ * filter of that many keys is possible with this specification.
  */
 filterblock_code filterblock_plan(const char *spec,
                                   uint64_t num_keys,
@@ -1013,8 +998,8 @@ void filterblock_partitioned_add_prefix(struct filterblock_partitioned *builder,
  *
  * Returns a handle for `filterblock_bytes_free`, or NULL and an error. After an error, write the
  * SST without a filter. The errors are those of `filterblock_builder_finish`. `INVALID` can also
- * mean that keys were out of order, or that a setting came after a key. It can also mean that
- * there are too many partitions, or that their index is too long.
+ * mean that keys were out of order, that a setting came after a key, or that there are too many
+ * partitions.
  */
 struct filterblock_bytes *filterblock_partitioned_finish(struct filterblock_partitioned *builder,
                                                          struct filterblock_error *error);
@@ -1056,10 +1041,9 @@ struct filterblock_slot filterblock_set_insert_degraded(struct filterblock_set *
  * by one until one answers "maybe".
  *
  * The hash must come from a hasher that equals the set's hasher. Otherwise the set can deny
- * present keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `set` is NULL, for
- * `FILTERBLOCK_NO_HASH`, and for a slot of another set. The answer is the same if the filter at
- * the slot is missing, degraded or under another hasher. It is also the same for a filter of
- * prefixes only, and for a range filter.
+ * present keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` for `FILTERBLOCK_NO_HASH`, for a slot of
+ * another set, and after an error. The answer is the same if the filter at the slot is missing,
+ * degraded or under another hasher, has only prefixes, or is a range filter.
  */
 filterblock_answer filterblock_set_ask(const struct filterblock_set *set,
                                        struct filterblock_slot slot,
@@ -1068,7 +1052,7 @@ filterblock_answer filterblock_set_ask(const struct filterblock_set *set,
 /**
  * Asks one filter for a key and its hash: see `filterblock_set_ask`. If the filter has partitions,
  * the function asks only the partition of the key. Unlike `filterblock_set_ask`, it also asks a
- * range filter, by the bytes of the key. Other filters without partitions do not read the key.
+ * range filter, by the bytes of the key.
  *
  * Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `key` is NULL and `key_len` is not 0.
  */
@@ -1135,7 +1119,7 @@ bool filterblock_set_ask_batch(const struct filterblock_set *set,
 /**
  * Asks many pairs of a filter and a key: sets `answers[i]` to the answer of the filter at
  * `slots[i]` for `hashes[i]`. See `filterblock_set_ask`. One call can be faster than single
- * queries if it can prefetch cache lines: see `filterblock_set_prefetch`.
+ * queries.
  *
  * `answers` need not be initialised, and must not overlap `slots` or `hashes`. Does nothing if
  * `answers` is NULL. All answers are `FILTERBLOCK_ANSWER_UNFILTERED` if `set`, `slots` or `hashes`
@@ -1148,9 +1132,8 @@ void filterblock_set_ask_pairs(const struct filterblock_set *set,
                                filterblock_answer *answers);
 
 /**
- * Prefetches the first cache lines that a query of this hash will read. Does nothing if `set` is
- * NULL, or for a slot of another set. Also does nothing for a filter that has partitions, verifies
- * pages on first touch, or cannot be asked.
+ * Prefetches the first cache lines of a query of this hash. Does nothing for some filters, such as
+ * filters that have partitions or verify pages on first touch.
  */
 void filterblock_set_prefetch(const struct filterblock_set *set,
                               struct filterblock_slot slot,
@@ -1177,11 +1160,8 @@ bool filterblock_set_counts(const struct filterblock_set *set,
  *
  * Pass `FILTERBLOCK_EXPECT_ANY_TABLE` if the caller does not know which SST the bytes belong to.
  *
- * Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the filter cannot be opened, for example because the
- * trailer is damaged, not as expected or of a newer version. Returns the same answer for a filter
- * in partitions, if `expected` is NULL, or if `data` or `key` is NULL and its length is not 0. The
- * caller should count these answers, because each costs a read. `filterblock_verified_check`
- * returns the reason. Any number of threads may ask.
+ * Returns `FILTERBLOCK_ANSWER_UNFILTERED` after an error, and if the filter has partitions or its
+ * trailer is not as expected. `filterblock_verified_check` returns the reason.
  */
 filterblock_answer filterblock_verified_ask(const void *data,
                                             size_t data_len,
@@ -1255,11 +1235,8 @@ filterblock_code filterblock_verified_check(const void *data,
  * Asks a filter in the compact form (`filterblock_builder_finish_compact`) for a key. Verifies the
  * checksum of the whole filter first. The bytes may have any alignment.
  *
- * Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the bytes are damaged, are not in the compact form of
- * this version, or have keys of another hasher. Returns the same answer if `hasher` is NULL, or
- * if `data` or `key` is NULL and its length is not 0. The caller should count these answers,
- * because each costs a read. `filterblock_compact_check` returns the reason. Any number of threads
- * may ask.
+ * Returns `FILTERBLOCK_ANSWER_UNFILTERED` after an error, for example if the bytes are damaged or
+ * have keys of another hasher. `filterblock_compact_check` returns the reason.
  */
 filterblock_answer filterblock_compact_ask(const void *data,
                                            size_t data_len,

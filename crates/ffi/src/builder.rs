@@ -15,8 +15,7 @@ use crate::raw;
 
 /// Collects keys, and encodes a filter of these keys.
 ///
-/// Only one thread at a time may use a builder. For a filter of keys or prefixes, the builder keeps
-/// their hashes, and not their bytes. For a range filter, it keeps bytes of the keys.
+/// Only one thread at a time may use a builder.
 ///
 /// If a key cannot be added, finishing fails, because a filter of the other keys would deny that
 /// key. So the functions that add keys return no error.
@@ -192,12 +191,10 @@ pub unsafe extern "C" fn filterblock_builder_set_prefixes(
 }
 
 /// Adds a range filter of the same keys, for `filterblock_filter_may_contain_range`. `spec`
-/// describes the range filter, such as `"grafite:fpr=0.01"`. If the spec of the builder already
-/// describes a range filter, do not call this function.
+/// describes the range filter, such as `"grafite:fpr=0.01"`.
 ///
 /// Call this function before you add the first key. Add keys by their bytes, with
-/// `filterblock_builder_add` or `filterblock_builder_add_keys`. If a key is added by its hash,
-/// finishing will fail.
+/// `filterblock_builder_add` or `filterblock_builder_add_keys`.
 ///
 /// Returns `INVALID` in these cases, and leaves the builder as it was:
 ///
@@ -344,8 +341,7 @@ pub unsafe extern "C" fn filterblock_builder_add_prefix(
 }
 
 /// Returns the number of keys and prefixes added so far, or 0 if `builder` is NULL. If the same key
-/// or prefix is added several times in a row, it counts once. With a range filter, returns the
-/// larger of two numbers: the keys in the range filter, and the keys and prefixes in the filter.
+/// or prefix is added several times in a row, it counts once.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_len(builder: Option<&Builder>) -> usize {
     builder.map_or(0, |builder| builder.builder.len())
@@ -372,9 +368,8 @@ pub extern "C" fn filterblock_builder_clear(builder: Option<&mut Builder>) {
 /// SST without a filter. The errors are:
 ///
 /// - `NULL_ARGUMENT`: `builder` was NULL, or an added key, prefix, hash or array was not valid.
-/// - `INVALID`: no filter of these keys is possible, or an earlier call with this builder was not
-///   allowed. The message says which.
-/// - `INVALID`: the keys or the filter do not fit in memory.
+/// - `INVALID`: no filter of these keys is possible, the keys or the filter do not fit in memory,
+///   or an earlier call with this builder was not allowed. The message says which.
 /// - `SELF_CHECK_FAILED`: the new filter denied at least one of its keys.
 /// - `PANIC`: the library panicked in this call or in an earlier call with this builder.
 #[unsafe(no_mangle)]

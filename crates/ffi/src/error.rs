@@ -59,8 +59,8 @@ pub struct ErrorInfo {
     /// The cause of the error.
     pub code: Code,
     /// 1 if the function failed because the caller's hasher is not the hasher of the filter's keys:
-    /// the function, the seed or the secret differs. 0 for any other error. The value 1 does not
-    /// mean damage. For the compact form, which does not record the hasher, the value is always 0.
+    /// the function, the seed or the secret differs. Otherwise 0. For the compact form, which does
+    /// not record the hasher, the value is always 0.
     pub is_hasher_mismatch: u32,
     /// The offset of the damage in bytes, for `CORRUPT` and `CHECKSUM_MISMATCH`. It is the offset
     /// in the block plus the offset that the caller gave for the block, such as `expected.offset`.

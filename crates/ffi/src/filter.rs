@@ -138,8 +138,8 @@ pub unsafe extern "C" fn filterblock_filter_free(filter: *mut Filter) {
 /// Returns `false` if the SST certainly does not contain the key, and `true` if it may. The
 /// function hashes the key. To ask many filters, hash the key once with `filterblock_hasher_hash`.
 ///
-/// Returns `true` if `filter` is NULL, or if `key` is NULL and `key_len` is not 0. Also returns
-/// `true` if the filter has only prefixes, or if a page that the query needs is damaged.
+/// Returns `true` if the filter has only prefixes, and after an error, for example a NULL pointer
+/// or a damaged page.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain(
     filter: Option<&Filter>,
@@ -166,8 +166,7 @@ pub extern "C" fn filterblock_filter_may_contain_hash(filter: Option<&Filter>, h
 
 /// Answers like `filterblock_filter_may_contain` for a key and its hash, which must come from a
 /// hasher that equals the filter's hasher. If the filter has partitions, the function asks only the
-/// partition of the key. A range filter alone is asked by the bytes of the key. Other filters
-/// without partitions do not read the bytes.
+/// partition of the key. A range filter alone is asked by the bytes of the key.
 ///
 /// Returns `true` for `FILTERBLOCK_NO_HASH`.
 #[unsafe(no_mangle)]
@@ -186,10 +185,8 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_hashed_key(
 /// Returns `false` if no key of the SST has this prefix, and `true` if a key may have it.
 /// `extractor` is the name of the function that took the prefix from a key.
 ///
-/// Returns `true` if the filter has no prefixes, or prefixes of another extractor. Returns `true`
-/// if `filter` or `extractor` is NULL, if `extractor` is not UTF-8, or if `prefix` is NULL and
-/// `prefix_len` is not 0. Also returns `true` if a page that the query needs is damaged, or if keys
-/// of several partitions may begin with the prefix.
+/// Returns `true` if the filter has no prefixes, or prefixes of another extractor. Also returns
+/// `true` if keys of several partitions may begin with the prefix, and after an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain_prefix(
     filter: Option<&Filter>,
@@ -207,10 +204,9 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_prefix(
 /// `true` if it may have one. An `upper` of 0 bytes means that the range has no upper bound. To
 /// include `upper`, append a zero byte to it.
 ///
-/// The filter must have a range filter (see `filterblock_builder_set_ranges`) or be one. Otherwise
-/// the function returns `true`. It also returns `true` if the range filter could not be opened, or
-/// if a page that the query needs is damaged. It returns `true`, too, if the range is empty, if
-/// `filter` is NULL, or if a bound is NULL and its length is not 0.
+/// The filter must have a range filter (see `filterblock_builder_set_ranges`) or be one. The
+/// function returns `true` if there is no usable range filter, if the range is empty, and after an
+/// error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain_range(
     filter: Option<&Filter>,
@@ -245,11 +241,9 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_hashes(
 }
 
 /// Sets `answers[i]` to the answer for the key `keys[i]` of `key_lens[i]` bytes: see
-/// `filterblock_filter_may_contain`. If the filter has partitions, the function asks the partition
-/// of each key.
+/// `filterblock_filter_may_contain`.
 ///
-/// Otherwise this function works like `filterblock_filter_may_contain_hashes`. If `keys[i]` is NULL
-/// and `key_lens[i]` is not 0, `answers[i]` is `true`.
+/// Otherwise this function works like `filterblock_filter_may_contain_hashes`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain_keys(
     filter: Option<&Filter>,
@@ -268,7 +262,7 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_keys(
             return keys.try_for_each_hash(block.hasher(), |first, hashes| ask_chunk(block, answers, first, hashes));
         }
         // A range filter needs the bytes of a key. In a filter with partitions, the bytes of a key
-        // choose its partition. A query by hash would have to ask all partitions.
+        // choose its partition.
         keys.try_for_each(|first, keys| {
             let mut maybe = [true; CHUNK];
             for (answer, key) in maybe.iter_mut().zip(keys) {
@@ -295,8 +289,8 @@ fn ask_chunk(
     Ok(())
 }
 
-/// Prefetches the first cache lines that a query of this hash will read. Does nothing if `filter`
-/// is NULL or has partitions.
+/// Prefetches the first cache lines of a query of this hash. Does nothing for some filters, such as
+/// filters in partitions.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_filter_prefetch(filter: Option<&Filter>, hash: u64) {
     if let Some(block) = Filter::ready(filter) {
@@ -311,12 +305,11 @@ pub extern "C" fn filterblock_filter_damaged_pages(filter: Option<&Filter>) -> u
     Filter::ready(filter).map_or(0, |block| border::or(0, || block.damaged_pages()))
 }
 
-/// Compares the pages of the filter with their checksums. Other threads may ask the filter at the
-/// same time.
+/// Compares all pages with their checksums, including the pages of a range filter. Other threads
+/// may ask the filter at the same time.
 ///
-/// Returns `CHECKSUM_MISMATCH` with the offset of the first damaged page, and `NULL_ARGUMENT` if
-/// `filter` is NULL. If all pages of the filter are sound, returns the error of a range filter that
-/// cannot be used.
+/// Returns `CHECKSUM_MISMATCH` with the offset of a damaged page. If the pages of the filter itself
+/// are sound, returns the error of a range filter that cannot be used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_verify_pages(filter: Option<&Filter>, error: *mut ErrorInfo) -> Code {
     // SAFETY: the header asks for valid pointers.

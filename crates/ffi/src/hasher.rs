@@ -13,8 +13,7 @@ use crate::raw;
 /// query of this hash answers "maybe" or `FILTERBLOCK_ANSWER_UNFILTERED`. If this hash is added to
 /// a builder, finishing fails.
 ///
-/// A key has this hash with a probability of 2^-64. If such a key is added by its hash, finishing
-/// fails, and the SST has no filter.
+/// A key has this hash with a probability of 2^-64.
 pub const FILTERBLOCK_NO_HASH: u64 = 0;
 
 /// A hash function with its seed and secret. A store makes one and uses it for all filters.

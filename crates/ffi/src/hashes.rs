@@ -123,7 +123,7 @@ impl Keys {
 ///
 /// `hashes` need not be initialised, and must not overlap `keys` or `key_lens`. Does nothing if
 /// `hashes` is NULL. Sets all hashes to `FILTERBLOCK_NO_HASH` if `hasher`, `keys` or `key_lens` is
-/// NULL. Sets `hashes[i]` to `FILTERBLOCK_NO_HASH` if `keys[i]` is NULL and `key_lens[i]` is not 0.
+/// NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_hasher_hash_keys(
     hasher: Option<&Hasher>,

@@ -58,8 +58,8 @@ pub struct PlanInfo {
     /// The bits of the payload per key.
     pub bits_per_key: f64,
     /// The share of absent keys for which the filter answers "maybe", from 0 to 1. For a range
-    /// filter, it is an upper bound on this share, for ranges of the planned length that have no
-    /// key.
+    /// filter, it is an upper bound on the share of ranges without a key, for ranges of the planned
+    /// length.
     pub expected_fpr: f64,
     /// The mean number of cache lines of 64 bytes that a query of an absent key reads.
     pub lines_if_absent: f64,
@@ -71,8 +71,7 @@ pub struct PlanInfo {
 /// exact for Bloom filters, and can differ from the built filter for other kinds.
 ///
 /// Returns `INVALID` if `spec` is not a specification, if `num_keys` is 0 or above 2^56, or if no
-/// filter of that many keys is possible with this specification. Returns `NULL_ARGUMENT` if `spec`
-/// is NULL or not UTF-8, or if `plan` is NULL.
+/// filter of that many keys is possible with this specification.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_plan(
     spec: *const c_char,
@@ -132,9 +131,9 @@ pub struct MetadataInfo {
     pub payload_len_bytes: u64,
     /// The length of the whole block in bytes.
     pub block_len_bytes: u64,
-    /// The expected share of absent keys for which the filter answers "maybe", from 0 to 1. A range
-    /// filter alone counts ranges without a key instead of absent keys, and a filter of prefixes
-    /// only counts absent prefixes.
+    /// The expected share of absent keys for which the filter answers "maybe", from 0 to 1. For a
+    /// range filter alone, it is the share of ranges without a key. For a filter with only
+    /// prefixes, it is the share of absent prefixes.
     pub expected_fpr: f64,
     /// The seed of the hasher.
     pub hash_seed: u64,

@@ -163,8 +163,8 @@ pub unsafe extern "C" fn filterblock_partitioned_add_prefix(
 ///
 /// Returns a handle for `filterblock_bytes_free`, or NULL and an error. After an error, write the
 /// SST without a filter. The errors are those of `filterblock_builder_finish`. `INVALID` can also
-/// mean that keys were out of order, or that a setting came after a key. It can also mean that
-/// there are too many partitions, or that their index is too long.
+/// mean that keys were out of order, that a setting came after a key, or that there are too many
+/// partitions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_partitioned_finish(
     builder: Option<&mut Partitioned>,

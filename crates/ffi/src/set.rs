@@ -18,9 +18,9 @@ use crate::raw::{self, CHUNK};
 /// The filters of many SSTs under one hasher. One call asks many filters for one key, one filter
 /// for many keys, or many pairs of a filter and a key.
 ///
-/// One thread fills the set. Then any number of threads may ask it. Do not insert into a set while
-/// other threads ask it. For each new version of the store, make a new set and publish it. Free the
-/// old set after its last query has returned. The old and the new set share the filters.
+/// Any number of threads may ask a set, but not while a filter is inserted. For each new version of
+/// the store, make a new set that shares the filters. Free the old set after its last query has
+/// returned.
 pub struct Set(FilterSet<Code>);
 
 /// The position of a filter in a set. You may copy a slot, but do not change its members. A slot of
@@ -67,8 +67,7 @@ pub struct SetCounts {
     /// The number of damaged pages that queries have found so far in the ready filters.
     pub damaged_pages: u64,
     /// The number of answers `FILTERBLOCK_ANSWER_UNFILTERED` since the set was made. Queries with a
-    /// NULL pointer or an empty range do not count, and queries of `FILTERBLOCK_NO_HASH` may not
-    /// count.
+    /// NULL pointer, an empty range or `FILTERBLOCK_NO_HASH` may be missing in this number.
     pub unfiltered_answers: u64,
     /// The length of all open filters together, in bytes. Filters under another hasher count.
     pub len_bytes: u64,
@@ -137,10 +136,9 @@ fn answer(set: Option<&Set>, hash: u64, ask: impl FnOnce(&FilterSet<Code>, KeyHa
 /// by one until one answers "maybe".
 ///
 /// The hash must come from a hasher that equals the set's hasher. Otherwise the set can deny
-/// present keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `set` is NULL, for
-/// `FILTERBLOCK_NO_HASH`, and for a slot of another set. The answer is the same if the filter at
-/// the slot is missing, degraded or under another hasher. It is also the same for a filter of
-/// prefixes only, and for a range filter.
+/// present keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` for `FILTERBLOCK_NO_HASH`, for a slot of
+/// another set, and after an error. The answer is the same if the filter at the slot is missing,
+/// degraded or under another hasher, has only prefixes, or is a range filter.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_ask(set: Option<&Set>, slot: Slot, hash: u64) -> AnswerCode {
     answer(set, hash, |set, hash| set.ask(slot.into(), hash))
@@ -148,7 +146,7 @@ pub extern "C" fn filterblock_set_ask(set: Option<&Set>, slot: Slot, hash: u64) 
 
 /// Asks one filter for a key and its hash: see `filterblock_set_ask`. If the filter has partitions,
 /// the function asks only the partition of the key. Unlike `filterblock_set_ask`, it also asks a
-/// range filter, by the bytes of the key. Other filters without partitions do not read the key.
+/// range filter, by the bytes of the key.
 ///
 /// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `key` is NULL and `key_len` is not 0.
 #[unsafe(no_mangle)]
@@ -278,7 +276,7 @@ pub unsafe extern "C" fn filterblock_set_ask_batch(
 
 /// Asks many pairs of a filter and a key: sets `answers[i]` to the answer of the filter at
 /// `slots[i]` for `hashes[i]`. See `filterblock_set_ask`. One call can be faster than single
-/// queries if it can prefetch cache lines: see `filterblock_set_prefetch`.
+/// queries.
 ///
 /// `answers` need not be initialised, and must not overlap `slots` or `hashes`. Does nothing if
 /// `answers` is NULL. All answers are `FILTERBLOCK_ANSWER_UNFILTERED` if `set`, `slots` or `hashes`
@@ -317,9 +315,8 @@ pub unsafe extern "C" fn filterblock_set_ask_pairs(
     });
 }
 
-/// Prefetches the first cache lines that a query of this hash will read. Does nothing if `set` is
-/// NULL, or for a slot of another set. Also does nothing for a filter that has partitions, verifies
-/// pages on first touch, or cannot be asked.
+/// Prefetches the first cache lines of a query of this hash. Does nothing for some filters, such as
+/// filters that have partitions or verify pages on first touch.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_prefetch(set: Option<&Set>, slot: Slot, hash: u64) {
     if let Some(Set(set)) = set {

@@ -55,11 +55,8 @@ unsafe fn open<'a>(
 ///
 /// Pass `FILTERBLOCK_EXPECT_ANY_TABLE` if the caller does not know which SST the bytes belong to.
 ///
-/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the filter cannot be opened, for example because the
-/// trailer is damaged, not as expected or of a newer version. Returns the same answer for a filter
-/// in partitions, if `expected` is NULL, or if `data` or `key` is NULL and its length is not 0. The
-/// caller should count these answers, because each costs a read. `filterblock_verified_check`
-/// returns the reason. Any number of threads may ask.
+/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` after an error, and if the filter has partitions or its
+/// trailer is not as expected. `filterblock_verified_check` returns the reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_verified_ask(
     data: *const c_void,
@@ -175,11 +172,8 @@ pub unsafe extern "C" fn filterblock_verified_check(
 /// Asks a filter in the compact form (`filterblock_builder_finish_compact`) for a key. Verifies the
 /// checksum of the whole filter first. The bytes may have any alignment.
 ///
-/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the bytes are damaged, are not in the compact form of
-/// this version, or have keys of another hasher. Returns the same answer if `hasher` is NULL, or
-/// if `data` or `key` is NULL and its length is not 0. The caller should count these answers,
-/// because each costs a read. `filterblock_compact_check` returns the reason. Any number of threads
-/// may ask.
+/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` after an error, for example if the bytes are damaged or
+/// have keys of another hasher. `filterblock_compact_check` returns the reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_compact_ask(
     data: *const c_void,

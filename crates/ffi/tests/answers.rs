@@ -1,5 +1,4 @@
-//! Tests builders, filters, error messages and plans through the ABI. Filters must answer as in
-//! Rust, and no misuse or damage may give the answer "absent".
+//! Tests builders, filters, error messages and plans through the ABI.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 #![allow(unsafe_code, reason = "the ABI takes pointers")]
 

@@ -1,5 +1,4 @@
-//! Tests builders with range filters, and queries for ranges, through the ABI. Filters must answer
-//! as in Rust, and never deny a range because of misuse or damage.
+//! Tests builders with range filters, and queries for ranges, through the ABI.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 #![allow(unsafe_code, reason = "the ABI takes pointers")]
 

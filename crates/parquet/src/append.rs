@@ -13,7 +13,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 use parquet::file::reader::ChunkReader;
 
-use crate::error::{Error, Result, shortened};
+use crate::error::{Error, Result, WRITTEN_FOOTER, shortened};
 use crate::filters::{self, Collector, Filter, Sizing};
 use crate::footer::{FilterRange, Footer};
 use crate::values::ParquetValues;
@@ -73,8 +73,7 @@ pub struct Added {
     /// The number of distinct hashes in the filter. A zero or a NaN of a floating-point column may
     /// add several hashes.
     pub distinct: u64,
-    /// Whether `distinct` is an estimate. After [`add`], it is an estimate only if the chunk has
-    /// more hashes than a [`Collector`] keeps.
+    /// Whether `distinct` is an estimate.
     pub is_estimate: bool,
     /// The expected false-positive rate.
     pub fpr: f64,
@@ -84,8 +83,7 @@ pub struct Added {
 /// `values` belong. Calls `progress` for each chunk that got a filter, with the chunk's length in
 /// bytes.
 ///
-/// Each filter is read back from `out` and asked for every hash of its chunk. If a chunk has too
-/// many hashes to keep in memory, its values are read again: see [`Collector`].
+/// Each filter is read back from `out` and asked for every hash of its chunk.
 ///
 /// # Errors
 /// Returns [`Error::Unsupported`] for a `FLOAT16` column, and [`Error::Changed`] if `out` has
@@ -203,8 +201,7 @@ fn write(builder: &ParquetBloomBuilder, offset: u64, out: &mut (impl Write + See
     Ok(FilterRange { offset, len_bytes: Some(len as u64) })
 }
 
-/// Writes the new footer at the end of `out`, and reads the footer back. Returns [`Error::Corrupt`]
-/// if the two footers differ.
+/// Writes the new footer at the end of `out`, reads it back, and compares the two.
 fn write_footer(footer: &Footer, ranges: &Ranges, out: &mut (impl Read + Write + Seek)) -> Result<()> {
     let bytes = footer.rewrite(|row_group, leaf, old| ranges.get(&(row_group, leaf)).copied().or(old))?;
     let start = out.seek(SeekFrom::End(0))?;
@@ -215,7 +212,7 @@ fn write_footer(footer: &Footer, ranges: &Ranges, out: &mut (impl Read + Write +
         .iter()
         .all(|(&(row_group, leaf), &range)| again.chunk(row_group, leaf).and_then(|chunk| chunk.filter) == Some(range));
     if !is_as_planned || read(out, start, bytes.len() as u64)? != bytes {
-        return Err(Error::corrupt("written footer", start));
+        return Err(Error::corrupt(WRITTEN_FOOTER, start));
     }
     Ok(())
 }

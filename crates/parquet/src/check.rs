@@ -63,8 +63,8 @@ pub struct CheckedFilter {
     /// The verdict on the size.
     pub size: Size,
     /// The number of distinct values of the chunk that the filter denies, or `None` if not all
-    /// values were looked up. A number of many millions may be an estimate. A number above 0 means
-    /// damage: readers lose rows.
+    /// values were looked up. A number of many millions may be an estimate. If the number is above
+    /// 0, readers can lose rows.
     pub false_negatives: Option<u64>,
 }
 

@@ -12,6 +12,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The maximum number of characters of a name in a message.
 const SHOWN_CHARACTERS: usize = 100;
 
+/// The part of an [`Error::Corrupt`] if a new footer is not read back as it was written.
+pub(crate) const WRITTEN_FOOTER: &str = "written footer";
+
 /// An error of a Parquet file or of its filters, or an argument that is not valid.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -127,6 +130,11 @@ impl fmt::Display for Error {
                 write!(f, "{}", filterblock::Error::from(io::Error::new(error.kind(), error.to_string())))
             }
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Corrupt { part: WRITTEN_FOOTER, offset } => write!(
+                f,
+                "the new footer at offset {offset} differs from the footer that was written; discard the new file, \
+                 check disk and memory, and try again"
+            ),
             Self::Corrupt { part, offset } => write!(
                 f,
                 "not a sound Parquet file: the {part} at offset {offset} is not valid; restore the file or write it again"
@@ -139,17 +147,19 @@ impl fmt::Display for Error {
             ),
             Self::Values { row_group, column, reason } => write!(
                 f,
-                "row group {row_group}, column {}: cannot read the values: {reason}; omit the column, or \
-                 check the file with the engine that wrote it",
+                "row group {row_group}, column {}: cannot read the values: {reason}; check the file with the engine \
+                 that wrote it",
                 shortened(column)
             ),
             Self::Denied { row_group, column, values } => write!(
                 f,
-                "row group {row_group}, column {}: the written filter denies {values} of its own values; the \
-                 disk or the memory is faulty, so check both and run the command again",
+                "row group {row_group}, column {}: the written filter denies {values} of its own values; \
+                 discard the new file, check disk and memory, and try again",
                 shortened(column)
             ),
-            Self::Changed => f.write_str("the file changed while it was read; wait for its writer, and try again"),
+            Self::Changed => {
+                f.write_str("the file changed while it was read or copied; wait for its writer, and try again")
+            }
             Self::Invalid { what, given, reason } => write!(f, "{what} {given}: {reason}"),
             Self::Filter(error) => write!(f, "{error}"),
         }

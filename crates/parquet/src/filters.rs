@@ -33,9 +33,8 @@ pub struct Sizing {
 }
 
 impl Sizing {
-    /// Returns the rule for a budget. If `is_exact` is false, the number of blocks is a power of
-    /// two, which all known readers accept. If `is_exact` is true, the number is as small as the
-    /// budget allows. Arrow C++ and Velox reject a number that is not a power of two.
+    /// Returns the rule for a budget. Unless `is_exact` is true, the number of blocks is rounded up
+    /// to a power of two, which all known readers accept. Arrow C++ and Velox reject other numbers.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for a rate that is not above 0 and below 1, and for less than 1

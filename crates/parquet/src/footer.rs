@@ -27,8 +27,7 @@ const MAGIC: &[u8; 4] = b"PAR1";
 const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 /// The number of bytes after the metadata: 4 for the length of the metadata, 4 for the magic.
 const TAIL_LEN_BYTES: usize = 8;
-const ENCRYPTED_ADVICE: &str =
-    "give a file without encryption and signature, or let the writer of the file add the filters";
+const ENCRYPTED_ADVICE: &str = "give a file without encryption and signature";
 
 /// The location of a column chunk's filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,11 +65,9 @@ impl Footer {
     /// Reads the footer at the end of `file`.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the file is damaged or is no Parquet file. Returns
-    /// [`Error::Unsupported`] for signed or encrypted files, for files that only describe other
-    /// files (`_metadata`), and for very long column paths. Returns [`Error::NotCanonical`] if a
-    /// rewrite could change more than the filters. Returns [`Error::Io`] or [`Error::Changed`] if
-    /// the file cannot be read.
+    /// Returns an error if the file cannot be read, is damaged, or is no Parquet file. Returns
+    /// [`Error::Unsupported`] or [`Error::NotCanonical`] if this crate cannot rewrite the footer,
+    /// for example because the file is encrypted.
     pub fn read(file: &mut (impl Read + Seek)) -> Result<Self> {
         let file_len = file.seek(SeekFrom::End(0))?;
         let tail_offset = file_len.checked_sub(TAIL_LEN_BYTES as u64).ok_or(Error::corrupt("length of the file", 0))?;
@@ -98,8 +95,7 @@ impl Footer {
     /// Parses the metadata that begin at offset `metadata_offset` of a file.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`], [`Error::Unsupported`] or [`Error::NotCanonical`] as
-    /// [`Self::read`] does.
+    /// Returns an error as [`Self::read`] does.
     pub fn parse(metadata: Vec<u8>, metadata_offset: u64) -> Result<Self> {
         let at = Place { base: metadata_offset, metadata: &metadata };
         let file = at.parse_struct(&metadata, "file metadata")?;
@@ -170,7 +166,7 @@ impl Footer {
 
     /// Returns one list for each of `leaves`. A list holds the pair (min, max) of each row group in
     /// PLAIN encoding, but a byte array has no length prefix. A row group without a valid
-    /// `min_value` and `max_value` has no pair. The metadata are parsed once for all columns.
+    /// `min_value` and `max_value` has no pair.
     #[must_use]
     pub fn ranges(&self, leaves: &[usize]) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut found = vec![Vec::new(); leaves.len()];
@@ -191,8 +187,8 @@ impl Footer {
     /// they are, byte for byte.
     ///
     /// # Errors
-    /// Returns [`Error::Unsupported`] if the metadata would have 2 GiB or more. Returns
-    /// [`Error::Corrupt`] if an offset exceeds 63 bits, or a length 31 bits.
+    /// Returns an error if the metadata would have 2 GiB or more, or if an offset or a length does
+    /// not fit in its field.
     pub fn rewrite(
         &self,
         mut filter: impl FnMut(usize, usize, Option<FilterRange>) -> Option<FilterRange>,

@@ -115,9 +115,6 @@ impl<'a> Struct<'a> {
     }
 
     /// Returns the first field with this number, or `None` if there is none.
-    ///
-    /// If two fields have the same number, some readers use the first and others the last.
-    /// [`Self::has_duplicates`] detects these structs.
     #[must_use]
     pub fn get(&self, id: i16) -> Option<&Field<'a>> {
         self.fields.iter().find(|field| field.id == id)

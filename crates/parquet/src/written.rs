@@ -161,7 +161,7 @@ impl ColumnType<'_> {
         Ok(self.len_bytes.map_or(Encoding::Typed(kind), |len| Encoding::Sized(kind, len)))
     }
 
-    /// Returns the type of keys in text form if the user gives no `--type`. Returns a message if the
+    /// Returns the type of keys as text if the user gives no `--type`. Returns a message if the
     /// text does not determine the stored value.
     fn default_type(self) -> Result<ValueType, String> {
         let Some(of_physical) = ValueType::of(self.physical) else {
@@ -176,7 +176,7 @@ impl ColumnType<'_> {
             },
             logical => {
                 let stored = match of_physical {
-                    ValueType::Bytes => "the stored bytes with --hex or --type bytes".to_owned(),
+                    ValueType::Bytes => "the stored bytes with --hex, or with --type bytes".to_owned(),
                     kind => format!("the stored number with --type {}, or its bytes with --hex", kind.name()),
                 };
                 Err(format!("has the logical type {logical}, whose text is not the stored value; give {stored}"))
@@ -219,9 +219,9 @@ impl Encoding {
     pub fn ask(self, written: &[u8], may_contain: impl Fn(&[u8]) -> bool) -> Result<bool, String> {
         let kind = match self {
             Self::Plain(Some(len)) | Self::PlainFloat(len) if written.len() != len => {
-                let given = bytes(written.len());
+                let (given, expected) = (bytes(written.len()), bytes(len));
                 return Err(format!(
-                    "{given} given, but a value of this column has {len} bytes in plain encoding; give {len} bytes"
+                    "{given} given, but a value of this column has {expected} in plain encoding; give {expected}"
                 ));
             }
             Self::Plain(_) => return Ok(may_contain(written)),
@@ -235,9 +235,11 @@ impl Encoding {
             }
             Self::Sized(ValueType::Uuid, len) if len == UUID_LEN_BYTES => ValueType::Uuid,
             Self::Sized(kind, len) if written.len() != len || kind == ValueType::Uuid => {
-                let given = bytes(written.len());
+                let (given, expected) = (bytes(written.len()), bytes(len));
+                let uuid = if len == UUID_LEN_BYTES { ", or a UUID with --type uuid" } else { "" };
                 return Err(format!(
-                    "{given} of text given, but a value of this column has {len} bytes; give the stored bytes with --hex, or another --type"
+                    "{given} of text given, but a value of this column has {expected}; give the stored bytes with \
+                     --hex{uuid}"
                 ));
             }
             Self::Typed(kind) | Self::Sized(kind, _) => kind,

@@ -30,7 +30,8 @@ pub enum Error {
         /// damage concerns no particular offset.
         offset: u64,
     },
-    /// The bytes are damaged: the stored checksum differs from the computed one.
+    /// The stored checksum differs from the computed one: the bytes are damaged, or belong to
+    /// another place or file.
     ChecksumMismatch {
         /// The part of the file that the checksum covers.
         field: Field,
@@ -50,8 +51,7 @@ pub enum Error {
         /// The unknown value.
         found: u64,
     },
-    /// An argument is invalid. For example, a value is too long, a log record is empty, or an SST
-    /// file would become too large.
+    /// An argument is invalid, or an object would become too large.
     InvalidArgument {
         /// The argument, or the object that would become too large.
         what: &'static str,
@@ -71,16 +71,15 @@ pub enum Error {
     /// an empty or missing directory.
     NotAStore,
     /// A file in the directory has the name of a store's file, but another program wrote it, or its
-    /// content does not show who wrote it. The directory is not opened as a store, and nothing was
-    /// changed.
+    /// content does not show who wrote it. The directory is not opened as a store.
     ForeignFile {
         /// A description of the file.
         what: &'static str,
     },
     /// Another process, or another handle in this one, has the store or the file open.
     Locked,
-    /// The store, or the file that is written, refuses writes after an earlier failure. Reopen the
-    /// store to recover.
+    /// The store, or the writer of a file, refuses writes after an earlier failure. Reopen the
+    /// store, or create a new writer.
     Poisoned {
         /// The earlier failure.
         reason: String,
@@ -174,7 +173,7 @@ impl Error {
 }
 
 /// The next step in the messages about a damaged file.
-const REPAIR: &str = "run \"filterblock db repair\", or restore the file from a backup";
+const REPAIR: &str = "run \"filterblock db repair\" on the store, or restore from a backup";
 
 /// The next step in the messages about a damaged filter block.
 const REPAIR_FILTER: &str = "no key is lost, because filters only save reads; run \"filterblock db repair\"";
@@ -183,10 +182,10 @@ const REPAIR_FILTER: &str = "no key is lost, because filters only save reads; ru
 fn next_step(kind: std::io::ErrorKind) -> &'static str {
     use std::io::ErrorKind as Kind;
     match kind {
-        Kind::NotFound => "check the path, or restore the file from a backup",
+        Kind::NotFound => "check the path, or restore from a backup",
         Kind::NotADirectory | Kind::IsADirectory | Kind::InvalidFilename => "check the path",
         Kind::PermissionDenied => "check the permissions",
-        Kind::AlreadyExists => "remove the existing file, or choose another name",
+        Kind::AlreadyExists => "move the existing file away, or choose another name",
         Kind::StorageFull | Kind::QuotaExceeded => "free disk space, and try again",
         Kind::FileTooLarge => "raise the limit of the file size, and try again",
         Kind::OutOfMemory => "free memory, and try again",
@@ -212,7 +211,7 @@ impl fmt::Display for Error {
             Self::Unsupported { field: field @ Field::Version, found } => write!(
                 f,
                 "{field} {found} is not supported by this version of filterblock: a newer version wrote the bytes, or \
-                 they are damaged; use a newer version, or restore the file from a backup"
+                 they are damaged; use a newer version, or restore from a backup"
             ),
             Self::Unsupported { field, found } => {
                 write!(
@@ -229,27 +228,31 @@ impl fmt::Display for Error {
                 f.write_str("the key is not greater than the key before it; add keys in strictly ascending order")
             }
             Self::NotAStore => f.write_str(
-                "the directory holds no store, or holds files where an empty directory is needed; give the directory \
-                 of an existing store, or an empty directory for a new one",
+                "the directory holds no store, or holds files where an empty directory is needed; give another \
+                 directory, or run \"filterblock db repair\" if a store here has lost its file CURRENT",
             ),
             Self::ForeignFile { what } => write!(
                 f,
-                "{what}; the directory is not opened as a filterblock store, and nothing was changed; give another \
-                 directory, or move the file away if this directory is a filterblock store"
+                "{what}; the directory is not opened as a filterblock store, and no file was changed; give another \
+                 directory; or, if this is the directory of a store, restore the file that this one replaced, or move \
+                 this one away if it replaced none"
             ),
             Self::Locked => f.write_str("already open in this process or in another one; close it there first"),
             Self::Poisoned { reason } => {
-                write!(f, "the store refuses writes after an earlier failure ({reason}); reopen the store to recover")
+                write!(
+                    f,
+                    "writes are refused after an earlier failure ({reason}); reopen the store, or use a new writer"
+                )
             }
             Self::NoSpace { free_bytes, kept_bytes } => write!(
                 f,
-                "no space: {free_bytes} bytes are free on the disk, and {kept_bytes} bytes are kept free for deletes \
-                 and compactions; delete keys, or free disk space"
+                "no space: {free_bytes} bytes are free on the disk, or would be, and {kept_bytes} bytes must be free \
+                 for the log, for deletes and for compactions; free disk space, or delete keys"
             ),
             Self::BackgroundFails { reason } => write!(
                 f,
-                "a background task fails and is retried ({reason}); no data is lost, and the store continues when the \
-                 task succeeds; remove the cause, or wait"
+                "a background task failed ({reason}); no accepted write is lost, and an open store tries the task \
+                 again; remove the cause"
             ),
             Self::OutOfNumbers { field, last } => write!(
                 f,
@@ -264,8 +267,6 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes an error of the crate `filterblock`. The message about a damaged filter block ends with
-/// [`REPAIR_FILTER`].
 fn write_filter_error(f: &mut fmt::Formatter<'_>, error: &filterblock::Error) -> fmt::Result {
     use filterblock::Error as Core;
     const DAMAGED: &str = "filter block damaged";
@@ -277,6 +278,14 @@ fn write_filter_error(f: &mut fmt::Formatter<'_>, error: &filterblock::Error) ->
         Core::ChecksumMismatch { field, offset, stored, computed } => {
             write_mismatch(f, DAMAGED, field, *offset, (*stored, *computed), REPAIR_FILTER)
         }
+        Core::Unexpected { field, found, expected } if error.is_secret_mismatch() => write!(
+            f,
+            "{field} is {found}, but {expected} is expected: the keys were hashed with another hasher; give the hash \
+             function and the seed of the store or SST file"
+        ),
+        Core::Unexpected { field, found, expected } => {
+            write!(f, "{DAMAGED}: {field} is {found}, but {expected} is expected; {REPAIR_FILTER}")
+        }
         _ => write!(f, "{error}"),
     }
 }
@@ -285,6 +294,10 @@ fn write_corrupt(f: &mut fmt::Formatter<'_>, field: Field, offset: u64) -> fmt::
     match field {
         // The store reports a missing log as a log without a header.
         Field::LogHeader => write!(f, "damaged: the write-ahead log is missing or has no header; {REPAIR}"),
+        // Such a field is never at the start of a file, so the error concerns no particular offset.
+        Field::LogSequence | Field::FileNumber | Field::Level | Field::Properties if offset == 0 => {
+            write!(f, "damaged: invalid {field}; {REPAIR}")
+        }
         _ => write_invalid(f, "damaged", &field, offset, REPAIR),
     }
 }

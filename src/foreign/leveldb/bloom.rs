@@ -3,7 +3,7 @@
 //!
 //! The bits of a key lie anywhere in the array, at `(hash + i * step) % bits` for probe `i`. The
 //! hash has 32 bits. It is weak: if keys are consecutive numbers, absent keys that are similar to
-//! them often get the answer "maybe". docs/FOREIGN.md has an example.
+//! them often get the answer "maybe".
 
 use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{self, Remainder, probe_sequence};

@@ -5,8 +5,8 @@
 //! data block*  filter block  metaindex block  index block  footer
 //! footer = metaindex handle  index handle  zeros, 40 bytes in all  magic (8)
 //! ```
-//! If the keys ascend bytewise, a query finds the data block of a key in the index. Then it asks
-//! the filter of the 2 KiB in which this block begins. Otherwise it asks all filters.
+//! If the keys ascend bytewise, a query finds the data block of a key in the index, and asks the
+//! filter of this block. Otherwise it asks all filters.
 //!
 //! A table states neither the order of its keys nor whether it belongs to a database. In a table of
 //! a database, eight bytes follow each user key, and the filters do not have these bytes. A wrong
@@ -242,11 +242,9 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Ok(readings)
     }
 
-    /// Returns whether the table may contain `user_key`. If the keys ascend bytewise, the filter of
-    /// the data block that would hold the key answers, and a key after the last data block is
-    /// absent. Otherwise all filters answer. If both forms of the keys are possible, the answer is
-    /// "absent" only if it is "absent" in both forms. If a data block has no filter, if no form is
-    /// possible, and after an error, the answer is "maybe".
+    /// Returns whether the table may contain `user_key`. If both forms of the keys are possible,
+    /// the answer is "absent" only if it is "absent" in both forms. The answer is "maybe" if a
+    /// needed filter is missing or unusable, if no form is possible, and after an error.
     #[must_use]
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         self.readings.is_empty() || self.readings.iter().any(|reading| self.ask(*reading, user_key))
@@ -391,7 +389,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
             // In the wrong form, every key differs from the user's key, so a filter of these keys
             // would deny present keys.
             return Err(form_unknown(
-                "the file does not say whether its keys are user keys or internal keys; open it with open_as()",
+                "the file does not say whether its keys are user keys or internal keys; state the form of its keys",
             ));
         }
         self.for_each_version(once(each)).map(|_| ())
@@ -403,7 +401,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         let form = self.readings.first().map(|reading| reading.form).ok_or_else(|| {
             form_unknown(
                 "its filter denies a key of the first data block, both as a user key and as an internal key, so the \
-                 filter does not fit the table; open it with open_as() to read the keys, and do not use its filter",
+                 filter does not fit the table; state the form of its keys to read them, and do not use its filter",
             )
         })?;
         let (mut cursor, mut blocks) = (self.index()?.cursor(), 0);

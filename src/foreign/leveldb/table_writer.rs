@@ -82,7 +82,7 @@ impl<W: Write> LevelDbTableWriter<W> {
         let form = self.options.keys;
         let user_key = form.user_key(key).ok_or_else(|| {
             let reason = "an internal key ends with eight bytes of sequence number and type; append them, or \
-                          use KeyForm::User";
+                          write a table of user keys";
             Error::invalid("key", String::from_utf8_lossy(key), reason)
         })?;
         if self.last_key.as_ref().is_some_and(|last| form.order(last, key).is_ge()) {
@@ -181,8 +181,8 @@ fn successor(form: KeyForm, last: &[u8]) -> Vec<u8> {
 }
 
 /// Truncates the user part of the key after the byte that `find` chooses, and adds one to that
-/// byte. The key stays whole if `find` returns `None`. An internal key also stays whole if its user
-/// part would not become shorter.
+/// byte. A truncated internal key gets [`SEEK_TAG`]. The key stays whole if `find` returns `None`.
+/// An internal key also stays whole if its user part would not become shorter.
 fn shortened(form: KeyForm, key: &[u8], find: impl Fn(&[u8]) -> Option<usize>) -> Vec<u8> {
     let user_key = form.user_key(key).unwrap_or_default();
     let cut = find(user_key).and_then(|at| user_key.get(..=at)).map(|front| {

@@ -5,8 +5,7 @@
 //! ```
 //! Metadata and filters have no checksums, so damage that still parses goes unnoticed.
 //!
-//! This module has its own metadata parser. Even with all features off, the crate `parquet` has 26
-//! packages (docs/DESIGN.md).
+//! This module has its own metadata parser: docs/DESIGN.md says why.
 
 use std::ops::Range;
 
@@ -20,9 +19,9 @@ const MAGIC: &[u8; 4] = b"PAR1";
 /// The magic of a file with encrypted metadata.
 const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 
-/// The minimum length in bytes of a column chunk in the metadata. A chunk with all mandatory fields
-/// is at least this long. The minimum limits the memory for hostile metadata: a chunk without
-/// fields would take one byte in the file, but many bytes in memory.
+/// The minimum length in bytes of a column chunk in the metadata. The minimum limits the memory for
+/// hostile metadata: a chunk without fields would take one byte in the file, but many bytes in
+/// memory.
 const MIN_CHUNK_LEN_BYTES: u64 = 16;
 
 /// The physical type of a column. It decides how a value is encoded before it is hashed.
@@ -87,7 +86,7 @@ pub struct ParquetColumnChunk {
     pub row_group: usize,
     /// The names of the groups below the schema's root and of the column, joined by dots.
     pub path: String,
-    /// The physical type of the column, or `None` if the type is unknown.
+    /// The physical type of the column, or `None` if the type is missing or unknown.
     pub physical_type: Option<PhysicalType>,
     /// The number of values, nulls included.
     pub num_values: u64,
@@ -101,7 +100,7 @@ pub struct ParquetColumnChunk {
 pub struct ParquetFilterRange {
     /// The offset of the header in the file.
     pub offset: u64,
-    /// The length in bytes of header and bits, or `None` if an older writer did not store it.
+    /// The length in bytes of header and bits, or `None` if the writer did not store it.
     pub len_bytes: Option<u64>,
 }
 
@@ -213,9 +212,8 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
         self.metadata.num_row_groups()
     }
 
-    /// Returns the chunk of the column at `path` in a row group, or `None` if there is no such
-    /// chunk. Names may contain dots, so several columns can have the same path. The result is then
-    /// `None` too, because the filter of another column would deny present values.
+    /// Returns the chunk of the column at `path` in a row group, or `None` unless exactly one chunk
+    /// has this path. Names may contain dots, so several columns can have the same path.
     #[must_use]
     pub fn column_chunk(&self, row_group: usize, path: &str) -> Option<&ParquetColumnChunk> {
         let mut found = self.column_chunks().iter().filter(|chunk| chunk.row_group == row_group && chunk.path == path);

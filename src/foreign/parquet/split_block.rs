@@ -58,12 +58,10 @@ kernels! {
         }
     }
 
-    /// Returns the number of hashes that the filter denies, because one of their bits is clear.
     fn num_denied(blocks: &[[u8; BLOCK_LEN_BYTES]], hashes: &[u64]) -> usize {
         hashes.iter().filter(|&&hash| !all_set(simd, blocks, hash)).count()
     }
 
-    /// Sets the bits of each hash.
     fn set(blocks: &mut [[u8; BLOCK_LEN_BYTES]], hashes: &[u64]) {
         for &hash in hashes {
             let number = block_number(hash, blocks.len());
@@ -258,8 +256,7 @@ impl ParquetBloomBuilder {
 
     /// Halves the filter repeatedly, as long as its estimated false-positive rate stays at most
     /// `rate`. A filter with an odd number of blocks cannot be halved. The estimate assumes that
-    /// all blocks are equally full. At a low FPR the true FPR is somewhat higher, because some
-    /// blocks are fuller than others.
+    /// all blocks are equally full, so the true FPR may be somewhat higher.
     ///
     /// The result is the filter that a smaller builder would have made.
     pub fn fold(&mut self, rate: f64) {

@@ -86,13 +86,13 @@ impl<'a> Reader<'a> {
         Ok(Some((number, kind)))
     }
 
-    /// Reads an integer of any width: a zigzag varint, whose lowest bit is the sign.
+    /// Reads a [`Type::Int`]: a zigzag varint, whose lowest bit is the sign.
     pub(super) fn int(&mut self) -> Result<i64> {
         let zigzag = self.cursor.take_varint(self.part)?;
         Ok((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
     }
 
-    /// Reads a byte string or a text, which its length precedes.
+    /// Reads the length of a byte string or text, and then its bytes.
     pub(super) fn binary(&mut self) -> Result<&'a [u8]> {
         Ok(self.cursor.take_bytes(self.part)?)
     }

@@ -11,7 +11,7 @@ use crate::foreign::{hash32, xxph3};
 const LEAST_BITS_PER_KEY: f64 = 0.5;
 const MOST_BITS_PER_KEY: f64 = 100.0;
 
-/// The options of a filter. They mean the same as in RocksDB.
+/// The options of a filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RocksDbFilterOptions {
     /// The layout. As in RocksDB, `Ribbon128` gives a `FastLocalBloom` filter for more than 950
@@ -26,10 +26,10 @@ pub struct RocksDbFilterOptions {
     /// ribbon filter has about the false-positive rate of a `FastLocalBloom` filter with this many
     /// bits per key, and usually needs fewer bits.
     pub bits_per_key: f64,
-    /// RocksDB's option `optimize_filters_for_memory`, which is on by default from RocksDB 9.2 on.
-    /// If it is on, the number of probes of a `FastLocalBloom` filter follows from its length after
-    /// rounding to whole lines. If RocksDB's allocator reports the usable size of memory, RocksDB
-    /// also changes the length. This builder does not change the length.
+    /// RocksDB's option `optimize_filters_for_memory`. If it is on, the number of probes of a
+    /// `FastLocalBloom` filter follows from its length after rounding to whole lines. If RocksDB's
+    /// allocator reports the usable size of memory, RocksDB also changes the length. This builder
+    /// does not change the length.
     pub optimize_for_memory: bool,
     /// Whether a Bloom filter without keys has a trailer. RocksDB 7.8.3 writes only the trailer
     /// (`true`). RocksDB 11.8.1 writes no bytes (`false`). A ribbon filter without keys has no

@@ -27,8 +27,7 @@ const MARK: [u8; 4] = [0x3e, 0, 0x7a, 0];
 /// RocksDB does not check the first 16 of the 24 zeros, so this reader does not either.
 const UNCHECKED_LEN_BYTES: usize = 16;
 
-/// The supported format versions. Versions 0 and 1 compress blocks in another format. RocksDB 11
-/// refuses these versions, too.
+/// The supported format versions. Versions 0 and 1 compress blocks in another format.
 const VERSIONS: std::ops::RangeInclusive<u32> = 2..=7;
 /// The first version with context checksums.
 const FIRST_WITH_CONTEXT: u32 = 6;

@@ -1,8 +1,7 @@
 //! Takes the prefixes of keys as RocksDB's own extractors do. RocksDB adds the prefixes to filters
 //! for prefix seeks.
 
-/// A prefix extractor that RocksDB provides. The rules of an application's own extractor are
-/// unknown, so the answer for its prefixes is always "maybe".
+/// A prefix extractor that RocksDB provides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RocksDbPrefixExtractor {

@@ -57,7 +57,7 @@ pub struct RocksDbProperties {
     pub filter_len_bytes: u64,
     /// The index type.
     pub index_kind: RocksDbIndexKind,
-    /// Whether the filters contain whole keys, so that a get asks the filters for the whole key.
+    /// Whether the filters contain whole keys.
     pub whole_key_filtering: bool,
     /// Whether the filters contain prefixes, if there is an extractor.
     pub prefix_filtering: bool,

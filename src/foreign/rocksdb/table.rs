@@ -316,8 +316,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         Ok(found.len)
     }
 
-    /// Verifies every block that opening did not verify, and asks the table for every key of the
-    /// data blocks. Does not read the partitions of a filter of an unknown policy.
+    /// Verifies every block that opening did not verify, except the partitions of a filter of an
+    /// unknown policy. Asks the table for every key of the data blocks.
     ///
     /// # Errors
     /// Returns the error of the first block that is damaged or has an unsupported layout or

@@ -1,9 +1,8 @@
 //! Builds a binary fuse filter by peeling.
 //!
-//! A key is an edge between its three slots. If only one key uses a slot, the slot can be set last,
-//! so that the three slots XOR to the key's fingerprint. So the builder removes such a key. This
-//! may leave another slot with a single key. If all keys can be removed, the builder then sets the
-//! slots in reverse order. The hashes come sorted, so successive keys use the same few segments.
+//! If only one key uses a slot, the slot can be set after the key's other two slots. The builder
+//! removes such a key, which may leave another slot with a single key. If it can remove all keys,
+//! it sets the slots in the reverse order of the removals.
 //!
 //! Whether all keys can be removed depends on the number of slots, the seed and the keys. With
 //! 11,480 to 11,521 keys and segments of 1,024 slots, the published sizes fail for 20 to 40 % of
@@ -17,8 +16,7 @@ use crate::kinds::shape::zeros;
 use crate::simd;
 
 /// The maximum number of seeds that a build tries. For random hashes, one or two seeds are usually
-/// enough: see [`slots_per_1024_keys`]. If the hashes crowd in a few segments, more tries would
-/// hardly help, because no seed changes the first slot of a key.
+/// enough.
 const MAX_SEEDS: u8 = 32;
 /// The number of seeds to try before the number of slots grows.
 const SEEDS_PER_SIZE: u8 = 2;
@@ -30,8 +28,8 @@ const GROWTH: u64 = 24;
 const FEW_KEYS: u64 = 1_000;
 
 /// The numbers of keys at which segments grow. From `SEGMENT_STEPS[i]` keys on, a usual segment has
-/// `2^(i + 3)` slots instead of half as many. This is the published rule,
-/// `floor(log(n) / log(3.33) + 2.25)`, in integers.
+/// `2^(i + 3)` slots instead of half as many. The published rule for the exponent is `floor(log(n)
+/// / log(3.33) + 2.25)`.
 const SEGMENT_STEPS: [u64; 16] = [
     3,
     9,
@@ -74,8 +72,7 @@ pub(super) fn geometries(width: Width, num_keys: u64) -> impl Iterator<Item = Ge
         let factor = factor + u64::from(seed / SEEDS_PER_SIZE) * GROWTH;
         let wanted = u64::try_from(u128::from(num_keys) * u128::from(factor) / 1024).ok()?.max(1);
         // For a few keys, three segments of the usual length may have twice the slots that are
-        // wanted, so a shorter segment saves space. For many keys, it would save little space and
-        // cause failures.
+        // wanted. For many keys, shorter segments would save little space and cause failures.
         let least_log2 = if num_keys < FEW_KEYS { usual_log2.saturating_sub(1).max(2) } else { usual_log2 };
         let segment_of = |log2: u32| (wanted.div_ceil(1 << log2).max(3) << log2, log2);
         let candidates = (least_log2..=usual_log2.min(MAX_SEGMENT_LOG2)).map(segment_of);
@@ -104,8 +101,8 @@ pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry
     Ok(None)
 }
 
-/// The maximum number of keys that a slot may have. It is one less than a power of two, so that one
-/// bit of a count shows an excess. In practice, only crowded hashes exceed it.
+/// The maximum number of keys that a slot may have, which is one less than a power of two. In
+/// practice, only crowded hashes exceed it.
 const MAX_COUNT: u8 = 63;
 /// The number of spare elements at the end of [`Peeling::order`]. One step writes at most two slots
 /// beyond the slots found so far.
@@ -125,10 +122,9 @@ struct Peeling {
     hashes: Vec<u64>,
     /// For each slot, the number of hashes that use it and were not removed.
     counts: Vec<u8>,
-    /// Begins with the slots through which keys were removed, in the order of removal. The slots
-    /// that were found with a single key follow, in the order in which they were found. The number
-    /// of keys of a slot only falls, so each slot is found at most once, and
-    /// [`ROOM`] suffices.
+    /// The slots through which keys were removed, in the order of removal. Behind them are the
+    /// slots that were found with a single key. Each slot is found at most once, so [`ROOM`] spare
+    /// elements suffice.
     order: Vec<u32>,
 }
 
@@ -175,8 +171,8 @@ impl Peeling {
         seen <= MAX_COUNT
     }
 
-    /// Appends slots without keys until there are `slots` slots. `count` appends segments just
-    /// before a key uses them, so that they are in the cache at that time.
+    /// Appends slots without keys until there are `slots` slots. `count` appends a segment just
+    /// before a key uses it, so the segment is in the cache at that time.
     #[cold]
     fn extend(&mut self, slots: usize) {
         self.hashes.resize(slots, 0);

@@ -9,11 +9,10 @@
 //! | segment 0 | segment 1 | segment 2 | ...          each 2^log2 slots of 8, 12 or 16 bits
 //!       a           b           c                     "maybe" if a ^ b ^ c = fingerprint
 //! ```
-//! Every query reads exactly three slots. The filter answers "maybe" for one absent key in 2^bits.
-//! For a million keys, the filter usually takes 14 % more space than its fingerprints. For fewer
-//! keys, this share is usually larger. Construction ([`build`]) may fail for a set of keys under
-//! one seed. The build then tries another seed, then more slots, and at last the fallback. So a
-//! build never fails because of its keys.
+//! A query reads three slots. The filter answers "maybe" for one absent key in 2^bits. For a
+//! million keys, the filter usually takes 14 % more space than its fingerprints. For fewer keys,
+//! this share is usually larger. Construction ([`build`]) may fail under one seed. It then tries
+//! other seeds and more slots.
 
 mod build;
 

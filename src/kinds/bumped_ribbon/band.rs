@@ -2,9 +2,8 @@
 //! slot, or is redundant, or the key is bumped.
 //!
 //! The equation of a key goes to the row of its start. If that row is taken, the row is subtracted
-//! and the equation moves on to its next coefficient. An equation takes about 20 such steps. Each
-//! step waits for a load, a subtraction and a count of zeros, so a single chain leaves the
-//! processor idle most of the time. Therefore several equations move at once.
+//! and the equation moves on to its next coefficient. Each such step waits for the step before it.
+//! Therefore several equations move at once.
 //!
 //! The slots of a layer are cut into shards, so that threads can band several shards at once. The
 //! *tail* of a shard is its last [`TAIL_BUCKETS`] buckets, and the *head* is the rest. The heads of
@@ -75,9 +74,9 @@ impl Rows {
     /// take no row. Calls `placed` with each row that was taken. Returns `false` at the first
     /// [`Sink::Contradiction`]. The rows that were taken stay taken.
     ///
-    /// The order of insertion differs from the order of `equations`, but the result does not depend
-    /// on it. Only the set of equations decides which rows are taken, whether there is a
-    /// contradiction, and what the solution is.
+    /// The order of insertion differs from the order of `equations`. The order does not change
+    /// whether there is a contradiction. If there is none, it does not change which rows are taken
+    /// and what the solution is.
     #[inline(always)]
     pub(super) fn insert_all(
         &mut self,
@@ -165,9 +164,9 @@ impl Moving {
     /// A placeholder for no equation. It stays at a row that does not exist.
     const IDLE: Self = Self { row: usize::MAX, coefficients: 1, sum: 0 };
 
-    /// Subtracts the row at which the equation is and moves on to the next coefficient. At a free
-    /// row the equation stays, without a branch: the subtraction leaves the first coefficient set,
-    /// so there are no zeros to skip. The equation also stays if no coefficient is left.
+    /// Subtracts the row at which the equation is, and moves on to the next coefficient. At a free
+    /// row the equation stays, without a branch: the subtraction leaves the first coefficient set.
+    /// The equation also stays if no coefficient is left.
     #[inline(always)]
     fn step(&mut self, rows: &Rows) {
         let row = rows.at(self.row);
@@ -264,9 +263,8 @@ impl Section {
     }
 
     /// Returns the section with room in its first bucket for equations that move over from the
-    /// previous shard. Without this room, the last buckets of the previous shard are bumped whole,
-    /// which costs 70 slots per shard. With the room, the cost is 9 to 17 slots (docs/DESIGN.md,
-    /// "shards with heads and tails").
+    /// previous shard. The room costs 9 to 17 slots per boundary between shards. Without it, the
+    /// cost would be 70 slots (docs/DESIGN.md, "shards with heads and tails").
     pub(super) fn relieved(self) -> Self {
         Self { is_relieved: true, ..self }
     }
@@ -320,8 +318,8 @@ impl Section {
 }
 
 kernels! {
-    /// The banding function, compiled for this processor: counting zeros and shifting by a variable
-    /// take fewer instructions on newer processors.
+    /// The banding function, compiled for this processor, because some instruction sets count zeros
+    /// and shift in fewer instructions.
     struct Band[];
     |_simd|
 

@@ -1,12 +1,12 @@
-//! Queries up to 32 keys at once. Vector instructions compute the first step for several keys
-//! together. Some filters, and batches of fewer than eight keys, are queried key by key.
+//! Queries up to 32 keys at once. The first step is plain arithmetic on arrays, which compilers
+//! turn into vector code. Some filters, and batches of fewer than eight keys, are queried key by
+//! key.
 //!
 //! ```text
 //! starts, coefficients, sums of all keys  ->  bumped or not  ->  cache lines of each key  ->  bumped keys, one by one
 //! ```
-//! The first step is plain arithmetic on arrays, which compilers turn into vector code. Bumped keys
-//! need a branch. In filters with more than eight columns, keys whose first eight columns match
-//! need one too.
+//! In filters with more than eight columns, keys whose first eight columns match read further
+//! columns, also one by one.
 
 use super::BLOCK_SLOTS;
 use super::flat::holds_in_words;
@@ -94,8 +94,9 @@ impl Geometry {
         }
     }
 
-    /// Returns whether a batch of `keys` keys is faster than single queries, and `bytes` has at
-    /// least 64 bytes after the payload. With these bytes, every load of a block succeeds.
+    /// Returns whether the batch has enough keys to be faster than single queries, and `bytes` has
+    /// at least 64 bytes after the payload. Without these bytes, loads at the end of the payload
+    /// would fail.
     #[inline(always)]
     fn is_worth_it(&self, keys: usize, bytes: &[u8]) -> bool {
         keys >= KEYS / 4 && bytes.len() >= self.payload_len + BLOCK_SLOTS

@@ -36,9 +36,8 @@ pub(super) struct Density {
 /// The number of keys up to which the builder solves a single system and tries no layers. With more
 /// keys, layers may be smaller: see docs/DESIGN.md, "one system for few keys".
 pub(super) const SURELY_SINGLE_KEYS: usize = 1_500;
-/// The number of keys below which one block of slots more or less changes the size noticeably. With
-/// 3,000 keys, layers have 0.5 to 4 % more slots than keys: see docs/DESIGN.md, "one system for few
-/// keys".
+/// The number of keys below which one block of slots more or less changes the size noticeably: see
+/// docs/DESIGN.md, "one system for few keys".
 pub(super) const NEAR_BORDER_KEYS: usize = 9_728;
 const NEAR_BORDER: Density = Density { slots_per_mille: 950, is_one_shard: true };
 /// The number of keys below which the builder tries several numbers of blocks, if there are more
@@ -51,9 +50,9 @@ const SEVERAL_TRIES_KEYS: usize = 20_480;
 const BLOCKS_MORE: [i128; 6] = [0, -1, 1, -2, -4, -6];
 /// The maximum number of tries for fewer than [`NEAR_BORDER_KEYS`] keys.
 const NEAR_BORDER_TRIES: usize = 4;
-/// The number of keys per spare slot at which the tries end, for fewer than [`NEAR_BORDER_KEYS`]
-/// keys. A try is good enough if it has at most one spare slot per this number of keys. Up to
-/// [`MAX_SINGLE_KEYS`] keys, it must also be no larger than the smallest possible single system.
+/// For fewer than [`NEAR_BORDER_KEYS`] keys, the tries end if a try has at most one spare slot per
+/// this number of keys. Up to [`MAX_SINGLE_KEYS`] keys, the try must also be no larger than the
+/// smallest possible single system.
 pub(super) const KEYS_A_SPARE_SLOT: usize = 160;
 /// The value of [`KEYS_A_SPARE_SLOT`] for [`NEAR_BORDER_KEYS`] keys or more, where 97 of 100 first
 /// tries reach it (docs/DESIGN.md). A limit of 160 would need more tries and a slower build.
@@ -65,8 +64,8 @@ const HOPELESS_KEYS_A_SPARE_SLOT: usize = 16;
 /// keys has 1 % more slots than keys, so other numbers of blocks could save little.
 pub(super) const ONE_TRY_KEYS: usize = 2_560;
 /// The density from [`NEAR_BORDER_KEYS`] keys to fewer than [`MANY_KEYS`], except for compact
-/// filters. With fewer slots, more keys would be bumped, and the query of each bumped key costs a
-/// mispredicted branch. With more slots, more of the slots would stay empty.
+/// filters. With fewer slots, more keys would be bumped, and their queries are slower. With more
+/// slots, more of the slots would stay empty.
 const MORE: Density = Density { slots_per_mille: 970, is_one_shard: false };
 /// The density from [`MANY_KEYS`] keys on, except for compact filters. It bumps 4.1 % of the keys.
 const MANY: Density = Density { slots_per_mille: 960, is_one_shard: false };
@@ -75,9 +74,8 @@ const MANY_KEYS: usize = 60_000;
 /// no slots at the ends of shards. A build takes 24 bytes per key instead of about 10
 /// (docs/DESIGN.md, "little memory while building").
 const COMPACT: Density = Density { slots_per_mille: 930, is_one_shard: true };
-/// The maximum number of keys of the system after the last layer. A filter of more keys is a single
-/// system only if no number of blocks gives layers. The share of spare slots that a system needs
-/// grows with its size.
+/// The maximum number of keys of the system after the last layer. The share of spare slots that a
+/// system needs grows with its size.
 pub(super) const MAX_SINGLE_KEYS: usize = 4_096;
 /// The maximum amount, in thousandths, by which a budget in bits is rounded up to whole groups of
 /// columns. Without this rounding, `bumped-ribbon:8` would get 7.94 columns with 10,000 keys, and
@@ -162,7 +160,7 @@ pub(super) fn first_spare(keys: usize) -> usize {
 }
 
 /// Returns a system that has a solution, with the bytes of each group of columns. Returns `None` if
-/// no seed and no number of spare slots gives a solution.
+/// no try gives a solution.
 fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Tried<(Small, Vec<Vec<u8>>)> {
     let spares = (first_spare(hashes.len())..=MAX_SPARE).step_by(1 + hashes.len() / 400);
     for (spare, seed) in spares.flat_map(|spare| (0..SEEDS).map(move |seed| (spare, seed))) {
@@ -230,8 +228,7 @@ fn smallest(columns: Columns, density: Density, hashes: &[KeyHash]) -> Tried<Bui
     Ok(best.into_iter().chain(single(columns, hashes)?).min_by_key(Built::len_bytes))
 }
 
-/// Builds a filter of a single system. Returns `None` if no seed and no number of spare slots gives
-/// a solution.
+/// Builds a filter of a single system. Returns `None` if no try gives a solution.
 fn single(columns: Columns, hashes: &[KeyHash]) -> Tried<Built> {
     let Some((small, groups)) = solve_single(columns, hashes, &mut Rows::default())? else { return Ok(None) };
     let Ok(spare) = u8::try_from(small.slots - hashes.len()) else { return Ok(None) };

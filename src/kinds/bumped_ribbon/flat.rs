@@ -15,9 +15,7 @@ use super::read::Geometry;
 use super::{BLOCK_SLOTS, GROUP_COLUMNS};
 use crate::simd::{Simd, prefetch};
 
-/// The parameters of a filter that a query of its first layer needs.
-///
-/// A reader keeps these parameters beside the pointer to the payload. With thousands of filters,
+/// The parameters of a filter that a query of its first layer needs. With thousands of filters,
 /// each pointer that a query follows is one more cache miss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Flat {
@@ -49,7 +47,7 @@ pub(crate) enum Form {
 /// The queries of one [`Form`].
 pub(crate) trait Blockwise {
     /// Returns whether the equation holds in all columns. `whole` is the complete geometry of the
-    /// filter. Returns `true` if bytes are missing.
+    /// filter. A group with missing bytes counts as a match.
     fn holds(simd: impl Simd, flat: Flat, whole: &Geometry, bytes: &[u8], start: usize, hash: u64) -> bool;
 
     /// Prefetches the blocks in the first group of columns.

@@ -32,8 +32,7 @@ pub(super) fn column_group(fingerprint: u32, group: usize) -> u32 {
     fingerprint >> (24 - 8 * group) & 0xff
 }
 
-/// Returns the hash of the key for the next layer. It is as well mixed as `hash`, and different
-/// hashes stay different.
+/// Returns the hash of the key for the next layer. Different hashes stay different.
 #[inline]
 pub(super) fn remix(hash: u64) -> u64 {
     let product = hash.wrapping_mul(REMIX[0]);

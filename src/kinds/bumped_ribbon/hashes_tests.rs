@@ -1,9 +1,5 @@
 //! Tests the constants in [`super::hashes`]: start, coefficients and fingerprint must look random,
 //! each alone and together.
-//!
-//! The first layer takes the start and the equation from the key's hash itself. Only one
-//! multiplication lies between them. So the tests require that equations of *neighbouring* hashes,
-//! which share their high bits, are independent.
 #![allow(clippy::cast_possible_truncation, reason = "the tests use the low bits")]
 
 use super::hashes::{COEFFICIENTS, FINGERPRINT, REMIX, coefficients, fingerprint, inverse, remix, seeded, unremix};

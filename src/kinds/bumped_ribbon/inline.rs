@@ -8,12 +8,11 @@ use crate::hash::KeyHash;
 use crate::simd::Portable;
 
 /// The number of layers for which most queries reserve room. [`Unread::may_contain`] overestimates
-/// the number of layers by up to two, so three layers and a system still fit. Because a layer bumps
-/// one key in 25, three layers and a system hold about 60 million keys.
+/// the number of layers by up to two, so three layers always fit. They are enough for about 60
+/// million keys.
 const USUAL_LAYERS: usize = 5;
 
-/// Up to `N` layers inside the geometry. This storage is for a geometry that lives as long as one
-/// query and uses no heap memory.
+/// Up to `N` layers inside the geometry, without heap memory.
 struct Inline<const N: usize> {
     all: [Layer; N],
     len: usize,

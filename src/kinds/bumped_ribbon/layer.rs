@@ -109,8 +109,7 @@ impl FirstGroup {
         sum: u32,
     ) -> bool {
         if self.is_lines {
-            // A block is a cache line: one bounds check covers both blocks, and no other
-            // computation is needed.
+            // A block is a cache line, so one bounds check covers both blocks.
             let lines = bytes.get(self.from + 64 * block..).and_then(<[u8]>::first_chunk::<128>);
             let Some((first, second)) = lines.and_then(|lines| lines.split_first_chunk()) else { return true };
             let Some(second) = second.first_chunk() else { return true };

@@ -229,11 +229,8 @@ impl<L: Layers> Geometry<L> {
     }
 
     /// Returns whether the equation of the key holds in the first `groups` groups of columns.
-    /// `bytes` is the payload and at least 64 bytes after it. If bytes are missing, the answer is
-    /// "maybe".
-    ///
-    /// This function is always inlined into a function that is compiled for the instruction set of
-    /// `simd`.
+    /// `bytes` is the payload and at least 64 bytes after it. A group with missing bytes counts as
+    /// a match.
     #[inline(always)]
     pub(super) fn ask(&self, simd: impl Simd, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
         let Some(Layer { asked, .. }) = self.layers.first() else {
@@ -364,8 +361,8 @@ impl Layer {
         (from, 8 * used * blocks)
     }
 
-    /// Returns whether the equation holds in the groups after the first. Returns `true` if bytes
-    /// are missing.
+    /// Returns whether the equation holds in the groups after the first. A group with missing bytes
+    /// counts as a match.
     #[inline]
     fn others_hold(&self, simd: impl Simd, columns: Columns, bytes: &[u8], equation: Equation, groups: usize) -> bool {
         let (low, high) = equation.split();

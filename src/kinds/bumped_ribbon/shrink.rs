@@ -42,11 +42,8 @@ impl Geometry {
     }
 
     /// Copies the columns of `to`, which [`Geometry::with_columns`] made, out of the payload of
-    /// this geometry.
-    ///
-    /// # Errors
-    /// Returns [`Error::TooLarge`] if there is no memory. Returns [`Error::Corrupt`] if the payload
-    /// lacks a byte of the copy: a copy with zeros in it would deny present keys.
+    /// this geometry. Returns an error if the payload is too short, because zeros in the copy would
+    /// deny present keys.
     pub(in crate::kinds) fn copy_columns(&self, payload: &[u8], to: &Self) -> Result<Vec<u8>> {
         let mut copy = zeros(to.payload_len).map_err(NoMemory::of("a shrunk filter"))?;
         self.copy_to(payload, to, &mut copy).ok_or(Error::Corrupt { field: Field::PayloadLen, offset: 0 })?;

@@ -3,8 +3,7 @@
 //!
 //! The number of slots is exact and not rounded to blocks: the columns of the last, short block
 //! follow each other bit by bit. With 64 slots or more, an equation has 64 coefficients; with fewer
-//! slots, it has one per slot. If a system has no solution, the build tries other seeds, and then
-//! more slots.
+//! slots, it has one per slot.
 
 use super::band::{Moving, Rows};
 use super::equation::{Equation, MAX_GROUPS};

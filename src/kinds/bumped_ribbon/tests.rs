@@ -339,15 +339,14 @@ fn invalid_layer_records_are_rejected() {
     };
     assert!(open(&[2, 0], &[]).is_ok());
     for (record, more, wanted) in [
-        // The last system has no slots, more blocks than the payload has bits (twice), or the most
-        // slots that the record may name. In the last case, only the length of the payload is
-        // wrong.
+        // The last system has no slots, or more blocks than the payload has bits. With as many
+        // blocks as bits, only the length of the payload is wrong.
         (&[2, 0, 0][..], &[7][..], Field::Extension),
         (&[2, 0, 1 << 40], &[7], Field::Extension),
         (&[2, 0, (129 * 8 + 1) * 64], &[7], Field::Extension),
         (&[2, 0, 129 * 8 * 64], &[7], Field::PayloadLen),
-        // There are bytes after the last system, there is no layer (twice), the layer has more
-        // blocks than the payload has bits, or it has the most blocks that the record may name.
+        // There are bytes after the last system, there is no layer, or the layer has too many
+        // blocks.
         (&[2, 0], &[5, 7, 7], Field::Extension),
         (&[0], &[], Field::Extension),
         (&[0, 9], &[7], Field::Extension),

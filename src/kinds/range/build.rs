@@ -117,9 +117,9 @@ impl Spread {
     }
 
     /// Returns the number of low bits to drop, or 0 if all integers are equal. The cells must
-    /// distinguish 99.5 % of the neighbouring keys whose integers differ. If such cells fit into
-    /// the universe, the smallest cells that fit are the best: one stretch holds them all, so false
-    /// positives come only from keys in the same cell. Otherwise the largest cells are the best.
+    /// distinguish at least 99.5 % of the neighbouring keys whose integers differ. If such cells
+    /// fit into the universe, the function chooses the smallest cells that fit. Otherwise it
+    /// chooses the largest cells.
     fn droppable_bits(&self, universe: u64) -> u32 {
         let enough = enough(self.differing_bits.iter().skip(1).sum());
         if enough == 0 {

@@ -6,10 +6,9 @@ use super::{MAX_PLAIN_POSITIONS, MAX_POSITIONS, MAX_PREFIX_LEN_BYTES};
 use crate::bits::{NoMemory, try_zeros};
 use crate::codec::u64_bytes;
 
-/// The maximum number of different bytes at a position with fewer than 256 symbols. If more bytes
-/// occur, the position gets all 256 bytes as symbols. It then needs no set, and a query can load
-/// such positions at the end as one integer. Each such position makes the integer longer by less
-/// than one bit.
+/// If more different bytes than this number occur at a position, the position gets all 256 bytes as
+/// symbols. This makes the integer longer by less than one bit, and a query can load such positions
+/// at the end as one integer.
 const MANY_BYTES: u32 = 128;
 /// The minimum number of keys per set. A set has 32 bytes, so it takes at most half a bit per key.
 /// A position without a set costs more if its bytes are sparse: a hexadecimal digit takes 5.8 bits
@@ -70,9 +69,8 @@ impl Position {
 }
 
 impl Chosen {
-    /// Chooses the mapping of sorted keys. For scans, the mapping has only the positions that
-    /// distinguish nearly all neighbours and give at least `scan_universe` integers. Otherwise it
-    /// has all positions of [`Chosen::positions_of`].
+    /// Chooses the mapping of sorted keys. It has all positions of [`Chosen::positions_of`] or, for
+    /// scans, only the first ones: see [`positions_for_scans`].
     pub(super) fn new(keys: &RangeKeys, scan_universe: Option<u64>) -> Result<Self, NoMemory> {
         let statistics = keys.statistics().ok_or(NoMemory)?;
         let prefix = keys.last.get(..keys.shared_len).unwrap_or_default().to_vec();
@@ -112,7 +110,7 @@ impl Chosen {
     }
 
     /// Returns all positions from `start` on that fit into [`MAX_BITS`] bits, up to the first one
-    /// that no key reaches. There are at most [`MAX_POSITIONS`] positions. A set never has more
+    /// where no key has a byte. There are at most [`MAX_POSITIONS`] positions. A set never has more
     /// symbols than its interval, so integers that fit with intervals also fit with sets.
     fn positions_of(statistics: &Statistics, start: usize) -> Vec<Position> {
         let mut positions = Vec::new();
@@ -235,10 +233,10 @@ impl Chosen {
     }
 }
 
-/// Returns the smallest number of positions that have at least `universe` integers and distinguish
-/// nearly all neighbours that `all` positions distinguish. The number includes positions with one
-/// symbol that follow, because they take no bits. Returns the number of `all` positions if fewer
-/// are not enough.
+/// Returns how many of the first positions are enough for scans. They have at least `universe`
+/// integers and distinguish nearly all neighbours that `all` positions distinguish. The number
+/// includes positions with one symbol that follow, because they take no bits. Returns the number of
+/// `all` positions if fewer are not enough.
 fn positions_for_scans(statistics: &Statistics, start: usize, all: &[Position], universe: u64) -> usize {
     let differing = || statistics.agreeing.iter().skip(start).take(all.len());
     let enough = super::enough(differing().sum());

@@ -88,8 +88,7 @@ impl Codes {
     /// If all integers fit into the universe, one stretch holds them all and the universe shrinks
     /// to their number. Then different integers have different codes, so answers about integers are
     /// exact. Otherwise a stretch has at least `universe / num_codes` integers, or is the largest
-    /// that fits into the universe. Such a filter answers "maybe" for every range over more than
-    /// two stretches, because the upper bound on the FPR would be near 1 or above.
+    /// that fits into the universe.
     pub(super) fn new(universe: u64, num_codes: u64, last: u128) -> Self {
         if let Some(span) = u64::try_from(last).ok().and_then(|last| last.checked_add(1))
             && span <= universe

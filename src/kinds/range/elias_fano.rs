@@ -36,7 +36,8 @@ pub(super) struct EliasFano {
     /// Every code is less than this number.
     pub(super) universe: u64,
     pub(super) low_bits: u32,
-    /// Whether ranks have 32 bits each, because a group of 4,096 buckets has 65,536 codes or more.
+    /// Whether ranks have 32 bits each. The builder chooses this if a group of 4,096 buckets has
+    /// 65,536 codes or more.
     pub(super) is_wide: bool,
     highs_at: usize,
     ranks_at: usize,

@@ -67,10 +67,8 @@ impl RangeKeys {
         self.num_keys > 0 && self.last.starts_with(prefix.get(..=KEPT_LEN_BYTES).unwrap_or(prefix))
     }
 
-    /// Adds a key. If the key equals the last one in all kept bytes, the function does nothing.
-    ///
-    /// # Errors
-    /// Returns [`NoMemory`] if the key does not fit in memory. Then the key is not added.
+    /// Adds a key. If the key equals the last one in all kept bytes, the function does nothing. If
+    /// it returns an error, the key is not added.
     pub(crate) fn add(&mut self, key: &[u8]) -> Result<(), NoMemory> {
         let key = key.get(..=KEPT_LEN_BYTES).unwrap_or(key);
         let shared = shared_len(&self.last, key);
@@ -115,10 +113,6 @@ impl RangeKeys {
     }
 
     /// Returns the keys in ascending order, each once.
-    ///
-    /// # Errors
-    /// Returns [`NoMemory`] if the keys came in another order, and a sorted copy does not fit in
-    /// memory.
     pub(crate) fn into_sorted(self) -> Result<Self, NoMemory> {
         if self.is_sorted {
             return Ok(self);
@@ -199,11 +193,9 @@ impl Statistics {
     }
 }
 
-/// Appends the entry of a key and makes it the last key, if the key fits the fast path. Otherwise,
-/// returns `false` and changes nothing. For the fast path, the key must have the length of the last
-/// key and at least 8 bytes, fewer than 128 shared bytes, and at most eight other bytes. The
-/// function always copies eight bytes and then truncates, because a copy of a variable length is
-/// slower.
+/// Appends the entry of a key and makes it the last key. Returns `false` and changes nothing if the
+/// key does not fit this fast path. The function always copies eight bytes and then truncates,
+/// because a copy of a variable length is slower.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the lengths are below 128 and 9")]
 fn put_short(entries: &mut Vec<u8>, last: &mut [u8], key: &[u8], shared: usize) -> bool {

@@ -87,9 +87,8 @@ impl Mapping {
     /// Returns the integers `from..=to` between two bounds in fewer instructions than
     /// [`Mapping::between`]. If `from` is above `to`, no key lies between the bounds.
     ///
-    /// The function works for keys that are integers, with or without a common prefix: the mapping
-    /// has only plain positions, and its integers have at most 64 bits. Returns `None` if the
-    /// mapping or a bound has another form, or if bytes are missing or not sound.
+    /// The mapping must have only plain positions, and integers of at most 64 bits. Returns `None`
+    /// if the mapping or a bound has another form, or if bytes are missing or not sound.
     #[inline(always)]
     pub(super) fn short_between<G: Guard>(
         &self,

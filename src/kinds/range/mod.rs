@@ -49,9 +49,7 @@ const MAX_PLAIN_POSITIONS: u8 = 15;
 /// The largest universe of codes. It is small compared with the prime 2^61 - 1 of the hash
 /// function, so no code is more than 3.2 % likelier than `1 / universe`.
 const MAX_CODES: u64 = 1 << 56;
-/// The number of cells in the ranges that a filter for scans is sized for. Unless all cells fit
-/// into the universe, cells are as large as they can be while nearly all neighbours lie in
-/// different cells. So a scan from a key to its neighbour in the store spans a few cells.
+/// The number of cells in the ranges that a filter for scans is sized for.
 const SCAN_CELLS: u64 = 16;
 
 /// Returns 99.5 % of a number of neighbours, rounded up. With a lower share, many queries next to a

@@ -33,9 +33,9 @@ fn unions_are_exact_and_intersections_have_all_their_bits() {
 fn filters_of_different_shape_or_seed_are_refused() {
     let a = filter(0..10, 800, 7, 1);
     for (other, text) in [
-        (filter(0..10, 808, 7, 1), "number of bits is 800 in the first and 808 in the second"),
-        (filter(0..10, 800, 6, 1), "number of probes is 7 in the first and 6 in the second"),
-        (filter(0..10, 800, 7, 2), "hash seed is 1 in the first and 2 in the second"),
+        (filter(0..10, 808, 7, 1), "number of bits is 800 in one filter and 808 in the other"),
+        (filter(0..10, 800, 6, 1), "number of probes is 7 in one filter and 6 in the other"),
+        (filter(0..10, 800, 7, 2), "hash seed is 1 in one filter and 2 in the other"),
     ] {
         for error in [
             a.union(&other).unwrap_err(),

@@ -16,7 +16,7 @@
 //! * Numbers: each table has about 1.23 cells per key, plus 32 cells. With masks of `q` bits, a
 //!   cell of the first table has `q` bits.
 
-use super::{WHAT, Widths, hashed};
+use super::{NO_SOLUTION, WHAT, Widths, hashed};
 use crate::bits::{NoMemory, PackedArray, try_collect, try_push, try_zeros};
 use crate::hash::{HashSeed, KeyHash, reduce};
 use crate::kinds::bloom::mixed;
@@ -92,7 +92,7 @@ impl MutableBloomier {
                 return Ok(map);
             }
         }
-        Err(Error::TooLarge { what: WHAT })
+        Err(Error::TooLarge { what: NO_SOLUTION })
     }
 
     /// Returns the value of a key. For an absent key, it returns `None` or, with probability

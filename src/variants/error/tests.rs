@@ -15,12 +15,17 @@ fn of_bytes() -> Vec<Told> {
         (Error::Io(ErrorKind::PermissionDenied.into()), "permission denied; check the permissions"),
         (
             Error::Locked.in_file(Path::new("seen.filter")),
-            "seen.filter: the filter is already open for writing, in this process or another; close it there, or open \
-             it for reading only",
+            "seen.filter: the filter is or may be open for writing, in this process or another; close it there and \
+             try again, or open it for reading only",
         ),
         (
             Error::Corrupt { field: Field::Magic, offset: 0 },
-            "damaged: invalid magic at offset 0; restore a copy, or build the filter again from its keys",
+            "not a filter of this type, or damaged: invalid magic at offset 0; check where the bytes come from, \
+             restore a copy, or build the filter again from its keys",
+        ),
+        (
+            Error::Corrupt { field: Field::Page, offset: 512 },
+            "damaged: invalid page at offset 512; restore a copy, or build the filter again from its keys",
         ),
         (
             mismatch,
@@ -58,14 +63,14 @@ fn of_filters() -> Vec<Told> {
         ),
         (
             unlike,
-            "the filters do not match: hash seed is 1 in the first and 2 in the second; create both with the same \
-             settings",
+            "the filters do not match: hash seed is 1 in one filter and 2 in the other; create both with the same size \
+             and settings",
         ),
         (Error::ReadOnly, "the filter was opened for reading only; open it for writing to change it"),
         (
             Error::Locked,
-            "the filter is already open for writing, in this process or another; close it there, or open it for \
-             reading only",
+            "the filter is or may be open for writing, in this process or another; close it there and try again, or \
+             open it for reading only",
         ),
         (
             Error::Displaced { reason: "was truncated or overwritten" },
@@ -74,8 +79,8 @@ fn of_filters() -> Vec<Told> {
         ),
         (
             Error::Poisoned { reason: "disk gone".into() },
-            "the filter refuses writes after an earlier failure (disk gone); drop the filter, open its file again, \
-             and insert the keys since the last sync",
+            "the filter refuses writes after an earlier failure (disk gone); close the filter, open its file again, \
+             and insert again the keys that were inserted since the last sync",
         ),
         (
             Error::LengthUnknown { reason: "a page of the file was damaged" },

@@ -26,8 +26,7 @@ pub(super) trait RangeFilter: Sized {
 pub(super) struct Contender {
     pub(super) name: &'static str,
     pub(super) package: &'static str,
-    /// The maximum number of keys with which the filter is measured. With more keys, the
-    /// measurement would take minutes.
+    /// The maximum number of keys with which the filter is measured.
     max_keys: usize,
     /// The divisor of the number of ranges: a slow filter is asked only a part of them.
     asked_part: usize,
@@ -111,7 +110,6 @@ impl RangeFilter for Ours {
     }
 }
 
-/// The filter of the crate `grafite`. It takes numbers only, and cannot be stored as bytes.
 struct Grafite(grafite::RangeFilter);
 
 impl RangeFilter for Grafite {

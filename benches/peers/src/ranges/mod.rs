@@ -1,9 +1,8 @@
 //! Measures range filters: times of queries and builds, memory, and false-positive rates.
 //!
 //! Keys are random numbers below 2^60. Queries ask for ranges without a key: uniform ranges, and
-//! ranges that end one below a key, where filters of prefixes fail. Queries also ask for ranges
-//! that hold a key at a random position. The filter must not deny these. Denials are counted. They
-//! are an error, except for DIVA and SuRF.
+//! ranges that end one below a key. Queries also ask for ranges that hold a key. If a filter denies
+//! such a range, the measurement fails, except for DIVA and SuRF.
 
 mod filters;
 
@@ -174,7 +173,6 @@ fn pass<F: RangeFilter>(work: &Work, asked_part: usize) -> Result<Pass, String> 
     Ok(Pass { build_ns, uniform, correlated, present, bytes: filter.bytes() })
 }
 
-/// Measures one query for each range. Returns the mean CPU time and the number of answers "maybe".
 #[inline(never)]
 fn ask<F: RangeFilter>(filter: &mut F, ranges: &[(u64, u64)]) -> Answers {
     let start = thread_time();
@@ -187,9 +185,8 @@ fn ask<F: RangeFilter>(filter: &mut F, ranges: &[(u64, u64)]) -> Answers {
 /// Leaves out slow filters if there are many keys.
 ///
 /// # Errors
-/// Returns an error if the thread cannot be pinned to a core, or if the CSV cannot be written.
-/// Returns an error if a filter cannot be built, or panics. Returns an error if a filter that must
-/// not deny a range with a key denies one.
+/// Returns an error if the thread cannot be pinned to a core, if a filter fails, or if the CSV
+/// cannot be written.
 pub fn measure(args: &Ranges) -> Result<(), String> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");

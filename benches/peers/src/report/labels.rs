@@ -50,7 +50,7 @@ pub fn box_of(text: &str, (x, y): (f64, f64), is_left: bool) -> Box2 {
     Box2 { left, top: y - half, right: left + text_width(text), bottom: y + half }
 }
 
-/// Returns small boxes along a line, which labels avoid.
+/// Returns small boxes along a line.
 pub fn along(from: (f64, f64), to: (f64, f64)) -> impl Iterator<Item = Box2> {
     const STEPS: i32 = 60;
     (0..=STEPS).map(move |step| {
@@ -59,10 +59,9 @@ pub fn along(from: (f64, f64), to: (f64, f64)) -> impl Iterator<Item = Box2> {
     })
 }
 
-/// The number of rounds. In each round every label may move once, away from the others.
+/// The number of rounds. Each round may move every label once.
 const ROUNDS: usize = 6;
-/// The number of orders in which labels are placed. Each order may give other positions. [`place`]
-/// returns the positions with the lowest cost.
+/// The number of orders in which [`place`] tries to place the labels.
 const ORDERS: usize = 6;
 
 /// Returns a place for each label near its point. Prefers places in `frame` where no label covers
@@ -116,8 +115,8 @@ impl Labels<'_> {
         let crossed = others().chain(strangers()).filter(|other| other.crossed_by((x, y), leader)).count();
         let outside = if place.within(&self.frame) { 0.0 } else { 1e6 };
         let far = |(x, y): (f64, f64)| place.distance((x, y));
-        // If a label is nearer to another point, a reader assigns it to that point. Points within
-        // 12 units of each other cannot be told apart.
+        // A reader may assign a label to another point if that point is almost as near. Points
+        // within 12 units of each other cannot be told apart.
         let apart = |other: (f64, f64)| (other.0 - x).hypot(other.1 - y) > 12.0;
         let mistaken = self.points.iter().filter(|&&other| apart(other) && far(other) < far((x, y)) + 4.0).count();
         let misread = crossed as f64 * 60.0 + mistaken as f64 * 150.0;

@@ -27,7 +27,6 @@ pub fn in_file(path: &Path, begin: &str, table: impl Fn(&str) -> Result<String, 
     fs::write(path, filled).map_err(|error| of_file(&error))
 }
 
-/// Replaces the lines between markers. `table` returns the new lines for the words of a marker.
 fn fill(text: &str, begin: &str, table: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
     let mut filled = String::new();
     let mut rest = text;

@@ -24,8 +24,8 @@ const BEGIN: &str = "<!-- generated: ";
 /// files in the folder of BENCHMARKS.md.
 ///
 /// # Errors
-/// Returns an error if a file cannot be read or written, or if the CSV has no measurements. Returns
-/// an error if a marker of the page is unknown or incomplete, or has no end.
+/// Returns an error if a file cannot be read or written, if the CSV has no measurements, or if the
+/// page has a wrong marker.
 pub fn write(args: &Report) -> Result<(), String> {
     if let Ok((machine, rows)) = csv_file::read(&args.csv)
         && !rows.is_empty()

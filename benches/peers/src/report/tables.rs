@@ -142,8 +142,8 @@ fn space_and_rate(row: &Row) -> [String; 3] {
     [row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}")), row.overhead_bare.map_or(none(), percent), rate]
 }
 
-/// Returns the table that compares each filter with a fastbloom filter of about the same measured
-/// FPR: FPRs, bits per key, and ratios of query times.
+/// Returns the table that compares filters of filterblock with fastbloom filters of about the same
+/// measured FPR: FPRs, bits per key, and ratios of query times.
 fn same_rate(rows: &[Row]) -> String {
     let ours = filters(rows).into_iter().filter(|filter| rows.iter().any(|row| rival_of(row) == Some(filter)));
     let mut lines = Vec::new();

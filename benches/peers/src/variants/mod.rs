@@ -217,10 +217,8 @@ impl Kind {
 /// Measures all kinds in turn in each pass, prints the results, and writes them to the CSV.
 ///
 /// # Errors
-/// Returns an error if the thread cannot be pinned to a core, or if the CSV cannot be written.
-/// Returns an error if a filter cannot be made or synced, or if no pass has room for all keys of a
-/// filter. A denied key or a failed removal is an error too, unless the kind may deny keys by
-/// design.
+/// Returns an error if the thread cannot be pinned to a core, if a filter fails, or if the CSV
+/// cannot be written. A denied key is an error too, unless the kind may deny keys by design.
 pub fn measure(args: &Variants) -> Result<(), String> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");

@@ -26,7 +26,7 @@ const ROWS: [Measured; 12] = [
     ("puts per second", false, |load| Some(load.puts_per_second)),
     ("write amplification, settled", false, |load| Some(load.write_amplification)),
     ("space amplification, settled", false, |load| Some(load.per_user_byte(load.store_bytes))),
-    ("space amplification, at most", true, |load| Some(load.per_user_byte(load.peak_dir_bytes))),
+    ("space amplification, largest sample", true, |load| Some(load.per_user_byte(load.peak_dir_bytes))),
     ("stalls, s", true, |load| Some(load.stall_seconds)),
     ("delays, s", true, |load| Some(load.delay_seconds)),
     ("longest put, ms", true, |load| Some(load.put.max_us / 1e3)),
@@ -98,12 +98,12 @@ impl LoadRecord {
                 count(unoptimised, "load")
             ));
         }
-        let total = |count: fn(&Loaded) -> u64| thousands(self.loads.iter().map(|load| count(&load.load)).sum());
+        let total = |of: fn(&Loaded) -> u64| self.loads.iter().map(|load| of(&load.load)).sum::<u64>();
         lines.push(format!(
-            "Wrong answers: {} (of {} gets while loading and {} keys at the end).",
-            total(|load| load.wrong_answers),
-            total(|load| load.get.count),
-            total(|load| load.checked_keys)
+            "Wrong answers: {} (of {} until the stores had settled, and of {} at the end).",
+            thousands(total(|load| load.wrong_answers)),
+            count(total(|load| load.get.count), "get"),
+            count(total(|load| load.checked_keys), "lookup")
         ));
         lines.join("\n")
     }
@@ -214,6 +214,10 @@ mod tests {
     #[test]
     fn wrong_answers_of_all_loads_are_summed() {
         let settings = four().markdown("load-settings").unwrap();
-        assert!(settings.contains("Wrong answers: 8 (of 4 gets while loading and 30 keys at the end)."), "{settings}");
+        assert!(
+            settings
+                .contains("Wrong answers: 8 (of 4 gets until the stores had settled, and of 30 lookups at the end)."),
+            "{settings}"
+        );
     }
 }

@@ -75,20 +75,20 @@ impl LoadReport {
     pub fn to_text(&self) -> String {
         let load = &self.load;
         let per_user_byte = |bytes: u64| significant(load.per_user_byte(bytes));
-        let megabytes = |bytes: u64| thousands(whole(bytes as f64 / 1e6));
+        let megabytes = |bytes: u64| significant(bytes as f64 / 1e6);
         let mut lines = vec![
             self.machine.describe(),
             format!(
-                "{} keys of {} bytes with values of {} bytes, {} MB",
-                thousands(self.settings.keys),
+                "{} of {} bytes with values of {}, {} MB",
+                count(self.settings.keys, "key"),
                 self.settings.key_len_bytes,
-                self.settings.value_len_bytes,
+                count(self.settings.value_len_bytes as u64, "byte"),
                 megabytes(load.user_bytes)
             ),
             String::new(),
             format!("puts per second      {}", thousands(whole(load.puts_per_second))),
             format!("put                  {}", load.put.line()),
-            format!("get while loading    {}", load.get.line()),
+            format!("get                  {}", load.get.line()),
             format!("stalls               {}, {} s", thousands(load.stalls), significant(load.stall_seconds)),
             format!("delays               {}, {} s", thousands(load.delays), significant(load.delay_seconds)),
             format!("settling             {} s", significant(load.settle_seconds)),
@@ -100,15 +100,15 @@ impl LoadReport {
                 megabytes(load.compacted_bytes)
             ),
             format!(
-                "space amplification  {} settled, {} at most",
+                "space amplification  {} settled, {} in the largest sample",
                 per_user_byte(load.store_bytes),
                 per_user_byte(load.peak_dir_bytes)
             ),
             format!(
-                "runs                 {} in {} ({} runs at the last put)",
-                load.runs,
+                "runs                 {} in {} ({} at the last put)",
+                thousands(load.runs),
                 count(load.tables, "SST file"),
-                load.runs_at_last_put
+                thousands(load.runs_at_last_put)
             ),
             format!("reopen               {} ms", significant(load.reopen_ms)),
         ];
@@ -116,10 +116,10 @@ impl LoadReport {
             lines.push(format!("memory               {} MB", megabytes(bytes)));
         }
         lines.push(format!(
-            "Wrong answers: {} of {} gets while loading and {} keys at the end.",
+            "Wrong answers: {} of {} until the store had settled, and of {} at the end.",
             thousands(load.wrong_answers),
-            thousands(load.get.count),
-            thousands(load.checked_keys)
+            count(load.get.count, "get"),
+            count(load.checked_keys, "lookup")
         ));
         if !self.versions.is_optimised() {
             lines.push("This is not an optimised build: its times are meaningless; build with --release.".into());

@@ -87,7 +87,7 @@ impl<'a> Load<'a> {
     }
 
     /// Puts all keys, flushes the store, and waits until it has settled. Returns the measurements
-    /// of these steps; the caller adds all others.
+    /// of these steps.
     fn write(&self, shared: &Shared) -> Outcome<Loaded> {
         let Plan { source, value_len_bytes, .. } = self.plan;
         let bar = progress::bar(Some(source.len()), "loading");
@@ -96,7 +96,7 @@ impl<'a> Load<'a> {
         let mut loaded = 0u64;
         let start = Instant::now();
         // The clock is read only once per put, so that it slows the load less. A recorded latency
-        // thus includes the making of the value.
+        // thus includes the whole step of the loop, such as making key and value.
         let mut last = start;
         source.for_each(|key| {
             fill_value(key, &mut value);

@@ -69,7 +69,6 @@ impl Lookups {
         self.keys.len() as u64
     }
 
-    /// Returns the first `len` lookups.
     fn first(&self, len: u64) -> impl Iterator<Item = &[u8]> {
         self.keys.iter().take(usize::try_from(len).unwrap_or(usize::MAX))
     }
@@ -82,8 +81,8 @@ impl Lookups {
         let loaded = first.filter(|&&loaded| loaded).count() as u64;
         let invented = || {
             Failure::Message(format!(
-                "the store found values for {found} keys, but only {loaded} of the keys that were looked up had been \
-                 loaded; report this defect"
+                "the store found {found} of the keys that were looked up, but only {loaded} of them had been loaded; \
+                 report this defect"
             ))
         };
         loaded.checked_sub(found).ok_or_else(invented)

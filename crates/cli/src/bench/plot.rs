@@ -7,7 +7,7 @@ use super::super::picture::frame::Axis;
 use super::super::text::{count, significant, thousands, whole};
 use super::report::{Report, Row};
 
-/// The latency at the left end of the axis. Even lower latencies have a bar one SVG unit wide.
+/// The latency at the left end of the axis.
 pub const AXIS_FROM_NS: f64 = 10.0;
 
 /// Draws the rows of absent keys of the report as an SVG document. `filters` names the filters to

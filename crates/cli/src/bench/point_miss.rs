@@ -68,7 +68,7 @@ Exit status: 0 done; 1 a loaded key was missing or had a wrong value; 2 an error
 /// takes about 13 GB.
 const COUNT_MAX: u64 = 100_000_000;
 const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
-/// The maximum number of lookups. Their keys are drawn before any clock runs and stay in memory.
+/// The maximum number of lookups. Their keys stay in memory.
 const LOOKUPS_MAX: u64 = 100_000_000;
 const LOOKUPS_LEN_BYTES_MAX: f64 = 4e9;
 /// The time in seconds to load, settle and look up one key, for a rough estimate.
@@ -249,18 +249,20 @@ fn check_memory(plan: &Plan<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// Describes the size and the estimated time of the benchmark.
+/// Describes the size and, unless reads wait for a device, the estimated time of the benchmark.
 fn announcement(plan: &Plan<'_>) -> String {
     let stores = (plan.filters.len() * plan.layouts.len()) as u64;
     let megabytes = (plan.setup.store_len_bytes() as f64 / 1e6).max(1.0);
     let gets = plan.lookups * u64::from(plan.rounds + 1);
     let seconds = stores as f64 * (plan.setup.source.len() as f64 * SECONDS_PER_KEY + gets as f64 * SECONDS_PER_GET);
     let time = match seconds {
-        seconds if seconds < 60.0 => "less than a minute".to_owned(),
-        seconds => format!("about {}", text::count(text::whole(seconds / 60.0), "minute")),
+        // The time of a read from the device is unknown.
+        _ if plan.setup.cold || plan.setup.io == IoMode::Direct => String::new(),
+        seconds if seconds < 60.0 => "; less than a minute".to_owned(),
+        seconds => format!("; about {}", text::count(text::whole(seconds / 60.0), "minute")),
     };
     format!(
-        "{} of about {} MB each, one at a time, in {}; {time}",
+        "{} of about {} MB each, one at a time, in {}{time}",
         text::count(stores, "store"),
         text::thousands(text::whole(megabytes)),
         plan.dir.display(),

@@ -37,7 +37,8 @@ The table:
   reads        data blocks read per query
   probes       filter queries per query: for keys, ranges or prefixes, depending on the row
   fpr %        measured false-positive rate (FPR) of these filter queries
-  expected %   FPR that the parameters predict, for ranges of the length for which the filter was made
+  expected %   FPR that the parameters predict, for ranges of the length for which the filter was made; without L, it does not \
+apply to ranges beside a key
   bits per key bits of all filters, divided by the number of keys
 
 The mean is the median over the rounds (--rounds). Each round measures with filters and without. The benchmark also looks up every \

@@ -138,10 +138,12 @@ impl RangeReport {
     fn conclusions(&self) -> impl Iterator<Item = String> {
         let with = self.rows.iter().filter(|row| row.filters_consulted);
         let savings = with.clone().filter_map(|with| {
-            let is_same = |row: &&RangeRow| (&row.filter, &row.query, row.range_len) == (&with.filter, &with.query, with.range_len);
+            let is_same = |row: &&RangeRow| {
+                (&row.filter, &row.query, row.range_len) == (&with.filter, &with.query, with.range_len)
+            };
             let without = self.rows.iter().filter(is_same).find(|row| !row.filters_consulted)?;
             Some(format!(
-                "{}, {}{}: {} ns with filters, which is {} times the {} ns without; {} blocks per query ({} expected) instead of {}.",
+                "{}, {}{}: {} ns with filters, which is {} times the {} ns without; {} blocks per query instead of {}.",
                 with.filter,
                 with.query,
                 with.range_len.map_or_else(String::new, |len| format!(", length {}", thousands(len))),
@@ -149,7 +151,6 @@ impl RangeReport {
                 significant(with.mean_ns / without.mean_ns),
                 significant(without.mean_ns),
                 significant(with.block_reads_per_query),
-                significant(with.expected_false_positives_per_query),
                 significant(without.block_reads_per_query),
             ))
         });

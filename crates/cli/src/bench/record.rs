@@ -71,7 +71,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let report = read(&arguments.record)?;
     if let Some(unknown) = arguments.filter.iter().find(|filter| !report.filters().contains(filter)) {
         let why = match report.filters() {
-            [] => "the pictures of this record have no choice of filters; omit --filter".to_owned(),
+            [] => "only records of point-miss have a choice of filters; omit --filter".to_owned(),
             known => format!("the record has no such filter; choose one of {}", known.join(", ")),
         };
         return Err(Failure::Message(format!("--filter {unknown}: {why}")));
@@ -178,17 +178,24 @@ fn read(path: &Path) -> Outcome<Record> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
     let fields = serde_json::from_str(&text).unwrap_or_default();
     let (bench, record) = match fields {
-        Fields { loads: Some(_), .. } => ("load", serde_json::from_str(&text).map(Record::Loads)),
+        Fields { loads: Some(_), .. } => (Some("load"), serde_json::from_str(&text).map(Record::Loads)),
         Fields { settings: SettingsFields { range_filters: Some(_) }, .. } => {
-            ("range-miss", serde_json::from_str(&text).map(Record::Ranges))
+            (Some("range-miss"), serde_json::from_str(&text).map(Record::Ranges))
         }
-        _ => ("point-miss", serde_json::from_str(&text).map(Record::Points)),
+        // Such a file may also be no record at all.
+        _ => (None, serde_json::from_str(&text).map(Record::Points)),
     };
     record.map_err(|error| {
         let path = path.display();
-        Failure::Message(format!(
-            "{path}: not a record of bench {bench} ({error}); write one with \"filterblock bench {bench} --json FILE\""
-        ))
+        Failure::Message(match bench {
+            Some(bench) => format!(
+                "{path}: not a record of bench {bench} ({error}); write one with \"filterblock bench {bench} --json FILE\""
+            ),
+            None => format!(
+                "{path}: not a record of a benchmark ({error}); write one with --json of bench point-miss, range-miss or \
+                 load"
+            ),
+        })
     })
 }
 
@@ -200,12 +207,14 @@ fn filled(page: &str, report: &Record) -> Result<String, String> {
     let (mut filled, mut num_filled) = (String::new(), 0);
     let mut rest = page;
     while let Some((before, after)) = rest.split_once(BEGIN) {
-        let (name, after) = after
-            .split_once(BEGIN_TAIL)
-            .ok_or_else(|| format!("a marker that begins with {BEGIN:?} lacks {BEGIN_TAIL:?}; complete the marker"))?;
-        let (old, after) = after
-            .split_once(END)
-            .ok_or_else(|| format!("no {END} follows the marker {BEGIN}{name} -->; add it below the marker"))?;
+        let line = line_of(page, after);
+        let (name, after) = after.split_once(BEGIN_TAIL).filter(|(name, _)| !name.contains('\n')).ok_or_else(|| {
+            format!("line {line}: the marker must end with \" -->\" and a line feed; complete the line")
+        })?;
+        let to_end = after.split_once(END).filter(|(old, _)| !old.contains(BEGIN));
+        let (old, after) = to_end.ok_or_else(|| {
+            format!("line {line}: no {END} follows the marker {BEGIN}{name} -->; add it below the marker")
+        })?;
         filled += &format!("{before}{BEGIN}{name}{BEGIN_TAIL}");
         match report.markdown(name) {
             Some(table) => {
@@ -215,7 +224,9 @@ fn filled(page: &str, report: &Record) -> Result<String, String> {
             None if known().any(|known| known == name) => filled += &format!("{old}{END}"),
             None => {
                 let known = known().collect::<Vec<_>>().join(", ");
-                return Err(format!("the marker {BEGIN}{name} --> names an unknown table; use {known}"));
+                return Err(format!(
+                    "line {line}: the marker {BEGIN}{name} --> names an unknown table; use one of {known}"
+                ));
             }
         }
         rest = after;
@@ -228,11 +239,18 @@ fn filled(page: &str, report: &Record) -> Result<String, String> {
                 Record::Loads(_) => "loads",
             };
             Err(format!(
-                "no marker for a table of this record; write \"{BEGIN}{name} -->\" and \"{END}\" where the table belongs"
+                "no marker for a table of this record; write the lines \"{BEGIN}{name} -->\" and \"{END}\" where the table \
+                 belongs"
             ))
         }
         _ => Ok(filled + rest),
     }
+}
+
+/// Returns the number of the line in which `rest`, the end of the page, begins.
+fn line_of(page: &str, rest: &str) -> usize {
+    let before = page.strip_suffix(rest).unwrap_or_default();
+    before.matches('\n').count() + 1
 }
 
 #[cfg(test)]
@@ -279,14 +297,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record.json");
         for (text, bench, fault) in [
-            ("{\"loads\": [{}]}", "load", "missing field"),
-            ("{\"settings\": {\"range_filters\": []}}", "range-miss", "missing field"),
-            ("{\"settings\": 1}", "point-miss", "invalid type"),
-            ("", "point-miss", "EOF"),
+            ("{\"loads\": [{}]}", "bench load", "missing field"),
+            ("{\"settings\": {\"range_filters\": []}}", "bench range-miss", "missing field"),
+            ("{\"settings\": 1}", "a benchmark", "invalid type"),
+            ("", "a benchmark", "EOF"),
         ] {
             std::fs::write(&path, text).unwrap();
             let message = read(&path).unwrap_err().to_string();
-            assert!(message.contains(&format!("record of bench {bench} ({fault}")), "{message}");
+            assert!(message.contains(&format!("record of {bench} ({fault}")), "{message}");
         }
     }
 
@@ -311,7 +329,8 @@ mod tests {
         for (page, why) in [
             ("nothing", "no marker"),
             ("<!-- bench report: absent -->\n", "no <!-- end -->"),
-            ("<!-- bench report: other -->\n<!-- end -->", "other"),
+            ("a\n<!-- bench report: other -->\n<!-- end -->", "line 2: the marker <!-- bench report: other --> names"),
+            ("a\n<!-- bench report: absent\nb -->\n<!-- end -->", "line 2: the marker must end"),
         ] {
             assert!(filled(page, &report).unwrap_err().contains(why), "{page}");
         }

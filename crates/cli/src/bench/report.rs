@@ -60,8 +60,6 @@ pub struct StoreReport {
     /// only the time of that compaction.
     pub settle_seconds: f64,
     pub reopen_ms: f64,
-    /// The number of sorted runs: each SST file of level 0 is one, and each deeper level with SST
-    /// files is one.
     pub runs: u64,
     pub tables: u64,
     pub store_bytes: u64,
@@ -304,9 +302,9 @@ impl Report {
 impl Settings {
     fn describe(&self) -> String {
         format!(
-            "{} of {:.0} bytes with values of {}; {} reads{}",
+            "{} of {} bytes on average, with values of {}; {} reads{}",
             count(self.keys, "key"),
-            self.key_len_bytes_mean,
+            significant(self.key_len_bytes_mean),
             count(self.value_len_bytes as u64, "byte"),
             self.io,
             if self.cold { ", page cache dropped" } else { "" },

@@ -205,8 +205,8 @@ impl Source {
                 self.is_absent_within(&key)
             });
             if !found {
-                let why = "cannot find absent keys between the smallest and the largest key; give other keys with \
-                           --keys, or omit --keys";
+                let why = "--keys: cannot find absent keys between the smallest and the largest key; give a file with \
+                           other keys, or omit --keys";
                 return Err(Failure::Message(why.into()));
             }
             chosen.push(&key);

@@ -63,8 +63,8 @@ impl Layout {
     }
 
     /// Returns the number of parts into which explicit flushes divide the loaded keys, or `None` if
-    /// the store decides when to flush. Few keys may give fewer parts, and the last part may be
-    /// smaller. The first [`Loading::bulk`] keys are not divided.
+    /// the store decides when to flush. Few keys may give fewer parts. The first [`Loading::bulk`]
+    /// keys are not divided.
     fn flushes(self) -> Option<u64> {
         match self {
             Self::AsFallen | Self::Compacted => None,

@@ -38,7 +38,7 @@ The counts of --count:
 
 Exit status: 0 all keys are present; 1 a key is absent; 2 an error.";
 
-/// Print the value of a key and a newline; exits with 1 if the key is absent
+/// Print the value of a key and a newline; exits with 1 if a key is absent
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
@@ -104,7 +104,7 @@ fn get_one(arguments: &Arguments, key: &OsStr, options: Options) -> Outcome {
 /// Looks up the keys of a file in batches. Prints the pairs of present keys, or the counts.
 fn get_all(arguments: &Arguments, keys: &Path, options: Options) -> Outcome {
     let format = KeyFormat { hex: arguments.notation.hex, ..KeyFormat::default() };
-    let mut reader = KeyReader::open(keys, format, MAX_KEY_LEN_BYTES)?;
+    let mut reader = KeyReader::open(keys, format, MAX_KEY_LEN_BYTES)?.without_options();
     let db = arguments.store.open_with(options)?;
     let mut all = Lookups { arguments, db: &db, batch: Vec::new(), out: output::stdout(), counts: Counts::default() };
     while let Some(next) = reader.next_key()? {

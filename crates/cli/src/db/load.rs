@@ -27,11 +27,12 @@ Input:
   A line that cannot be stored is an error with its line number. All lines before it are stored.
 
 Durability:
-  When the command reports pairs as stored, they are on the device. With --sync every batch is synced. Otherwise only each \
-flush of a memtable is synced, and the last flush comes at the end.
-  Without --sync, a killed process may lose the pairs of about the last 0.1 s. If the machine crashes or the device fails, all \
-pairs that were not flushed may be lost.
-  Loading a file again is safe: storing a pair twice changes nothing.
+  When the command reports pairs as stored, they are on the device.
+  Pairs are written in batches of up to 1,000. A killed process loses the batch that it has not yet written.
+  With --sync every batch is synced. Otherwise only each flush of a memtable is synced, and the last flush comes at the end.
+  Without --sync, a killed process may also lose the batches of about the last 0.1 s. If the machine crashes or the device fails, \
+all pairs that were not flushed may be lost.
+  Loading the same pairs again is safe: it stores the same values again.
 
 Exit status: 0 all pairs are stored; 2 an error.";
 
@@ -65,7 +66,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let flushed = db.flush();
     print_reports(&db);
     let closed = db.close();
-    let is_kept = arguments.write.sync || (flushed.is_ok() && closed.is_ok());
+    let is_kept = load.accepted == 0 || arguments.write.sync || (flushed.is_ok() && closed.is_ok());
     message(format_args!("{}: {}", arguments.store.dir().display(), outcome(load.accepted, is_kept)));
     read?;
     written?;
@@ -78,10 +79,9 @@ fn outcome(accepted: u64, is_kept: bool) -> String {
     let pairs = text::count(accepted, "pair");
     match is_kept {
         true => format!("{pairs} stored"),
-        false => format!(
-            "{pairs} accepted, but pairs since the last flush may be lost; load the file again (storing a pair twice \
-             changes nothing)"
-        ),
+        false => {
+            format!("{pairs} accepted, but pairs since the last flush may be lost; load all pairs again, which is safe")
+        }
     }
 }
 

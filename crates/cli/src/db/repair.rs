@@ -24,7 +24,8 @@ What the repair does:
   A sound SST file stays unchanged. A damaged SST file is rewritten from its sound blocks.
   A missing or damaged manifest is rebuilt from the SST files. Sound log records after damage are kept.
   Every damaged file is moved unchanged to the folder lost/ of the store.
-  An SST file that an earlier command set aside as unnamed-*.sst is removed if all its entries are in the store.
+  An SST file that an earlier command set aside as unnamed-*.sst is removed if all its entries are in the store. --dry-run does \
+not look for such files.
   A second repair, or the repair of a sound store, changes no entry.
 
 What the report shows:
@@ -124,7 +125,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
         true => output::print_json(&Report::new(arguments, &repaired)),
         false => output::print(&describe(arguments, &repaired)),
     };
-    // A second repair would find no losses and could not repeat the report.
     output::print_or_say(told, || describe(arguments, &repaired))?;
     Ok(if repaired.is_complete() { Exit::Success } else { Exit::Negative })
 }
@@ -166,7 +166,7 @@ impl LossReport {
             _ => (None, None),
         };
         let keys = loss.holds_keys().then(|| loss.keys.to_string());
-        Self { damage: loss.error.to_string(), file, field, offset, keys }
+        Self { damage: loss.damage(), file, field, offset, keys }
     }
 }
 

@@ -26,12 +26,15 @@ Examples:
   filterblock db verify store/
   filterblock db verify store/ --json | jq .damage
 
-A missing SST file or manifest is damage too.
+A missing SST file, log or manifest is damage too.
 
-The report names the file and offset of a bad record at the end of a log:
-  If bytes are missing or are zeros that were never written, a crash has torn a write that was not synced. This is no damage.
+The report names the file and offset of a bad record at the end of a log or manifest:
+  If bytes seem to be missing, or are zeros, a crash has probably torn a write that was not synced. This does not count as damage.
   If no bytes seem to be missing but the record is not sound, the cause is damage or a crash. The store counts as damaged.
   This command opens the store, which drops that record. A second run does not find it.
+
+With --salvage, the command opens a store whose log is damaged, and drops the damaged records. The report on stderr names them \
+(with --json: reports), but the store then counts as sound.
 
 Exit status:
   0  sound, or a log ends in a torn tail
@@ -130,7 +133,7 @@ impl Level {
 fn scan_lines(report: &Report) -> String {
     let ranges = match report.total.tables_with_ranges {
         0 => String::new(),
-        with => format!("range filters: {with} of {}\n", count(report.total.tables, "SST file")),
+        with => format!("range filters: {} of {}\n", thousands(with), count(report.total.tables, "SST file")),
     };
     let Some(name) = &report.prefix_extractor else { return ranges };
     let lacking = match report.total.tables_without_prefixes {
@@ -171,6 +174,9 @@ struct Verified {
     false_negatives: u64,
     warnings: Vec<Warning>,
     reports: Vec<String>,
+    /// Whether the SST files were checked.
+    #[serde(skip)]
+    is_checked: bool,
 }
 
 /// The torn tail of a log or manifest.
@@ -194,8 +200,8 @@ impl Warning {
 
 /// Runs `filterblock db verify`.
 pub fn verify(arguments: &VerifyArguments) -> Outcome {
-    // Opening the store replays its log, so only the first command after a crash sees a torn tail.
-    // For this report, stdout is checked before the store is opened.
+    // Opening the store drops a torn tail of a log. A second run could not report it, so stdout is
+    // checked first.
     output::check_stdout()?;
     let dir = arguments.store.dir();
     let mut verified = Verified { store: dir.display().to_string(), ..Verified::default() };
@@ -232,6 +238,7 @@ fn check(arguments: &VerifyArguments, verified: &mut Verified) -> Outcome<()> {
     verified.entries = report.entries;
     verified.data_blocks = report.data_blocks;
     verified.false_negatives = report.filter_false_negatives;
+    verified.is_checked = true;
     Ok(())
 }
 
@@ -245,6 +252,9 @@ fn is_damage(error: &Error, dir: &Path) -> bool {
 fn describe(verified: &Verified) -> String {
     let warnings = verified.warnings.iter().map(|warning| &warning.message);
     let mut text: String = verified.damage.iter().chain(warnings).map(|reason| format!("{reason}\n")).collect();
+    if !verified.is_checked {
+        return text + &format!("{}: damaged; its SST files were not checked\n", verified.store);
+    }
     text += &format!(
         "{}: {}; {}, {}, {}, {}\n",
         verified.store,

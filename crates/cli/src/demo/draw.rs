@@ -69,8 +69,7 @@ pub fn draw(all: &[(Step, Ran)]) -> String {
 }
 
 /// Adds a command or a line of output, broken into lines of at most [`COLUMNS`] characters. Breaks
-/// at the last space that fits if it is in the second half of the line, or else after the last
-/// character that fits.
+/// at the last space in the second half of the line, if there is one.
 fn add(lines: &mut Vec<Line>, class: &'static str, text: &str) {
     let text = without_controls(text);
     let mut rest = text.as_str();

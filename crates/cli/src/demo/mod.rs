@@ -20,7 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   filterblock demo
   filterblock demo --fast
-  filterblock demo --keep tour && filterblock inspect tour/words.filter
+  filterblock demo --keep tour && filterblock db stats tour/words.db
 
 The keys are 2,244 words of filterblock's documentation; the value of a word is the number of its occurrences. The demo \
 needs no network and less than 1 MB of disk. Each line that begins with $ is a command for a shell in the folder of \
@@ -107,7 +107,7 @@ fn run_in(dir: &Path, arguments: &Arguments) -> Outcome<Vec<(Step, Ran)>> {
         output::print(&format!("{}\n", ran.text))?;
         step.check(&ran).map_err(|why| {
             Failure::Message(format!(
-                "step {number} ({}) did not behave as explained: {why}; report this defect",
+                "step {number} ({}) did not behave as explained: {why}; if its output shows no cause, report this defect",
                 step.command
             ))
         })?;

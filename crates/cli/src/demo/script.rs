@@ -23,7 +23,7 @@ pub const STEPS: [Make; 18] = [
     |_| Ok(Step::first_column("The keys are the words of filterblock's documentation.", "words.tsv", "words.txt", 3)),
     |_| {
         let line = "build -o words.filter --filter bloom:fpr=0.01 words.txt";
-        Ok(Step::filterblock("Build a Bloom filter that lets 1 % of the absent keys pass.", line)
+        Ok(Step::filterblock("Build a Bloom filter that lets about 1 % of the absent keys pass.", line)
             .prints("2,244 keys")
             .drawn())
     },

@@ -210,7 +210,11 @@ fn number(text: &str, name: &str) -> Option<u64> {
 /// Runs this executable. If `shown` includes the messages, they follow the output in the text of
 /// the result.
 fn run_self(dir: &Path, arguments: &[String], shown: Shown) -> Outcome<Ran> {
-    let cannot = |error: std::io::Error| Failure::Message(format!("cannot start filterblock itself: {error}"));
+    let cannot = |error: std::io::Error| {
+        Failure::Message(format!(
+            "cannot start filterblock itself: {error}; check that its file still exists and may be executed"
+        ))
+    };
     let program = std::env::current_exe().map_err(cannot)?;
     let mut command = Command::new(program);
     command.args(arguments).current_dir(dir).env("NO_COLOR", "1").stdin(Stdio::null());

@@ -65,7 +65,7 @@ impl<'a> Asked<'a> {
         };
         if question.prefixes && !has_prefixes {
             return Err(Failure::Message(format!(
-                "{name}: the filters hold no prefixes, or prefixes of an unknown extractor; query whole keys without \
+                "{name}: the filters hold no prefixes, or prefixes of an unknown extractor; give whole keys without \
                  --prefixes"
             )));
         }
@@ -158,7 +158,7 @@ impl<'a> Asked<'a> {
                                   every key, so check the file";
         match self {
             Self::LevelDb(table) if !table.has_known_filters() => {
-                Some("the table has no known filter, so every key up to its last data block may be present")
+                Some("the table has no known filter, so only a key after its last data block can be absent")
             }
             Self::RocksDb { table, .. }
                 if !matches!(
@@ -186,10 +186,7 @@ impl<'a> Asked<'a> {
 /// Returns the length in bytes and the logical type of a column of FIXED_LEN_BYTE_ARRAY.
 fn fixed_type(path: &Path, column: &str) -> Outcome<(Option<usize>, String)> {
     let refused = |why: &dyn std::fmt::Display| {
-        Failure::Message(format!(
-            "{}: the length of the values of column {column:?} is unknown: {why}; read the file itself instead of its filters",
-            path.display()
-        ))
+        Failure::Message(format!("{}: the length of the values of column {column:?} is unknown: {why}", path.display()))
     };
     let file = File::open(path).map_err(|error| Failure::file(path, error))?;
     let values = ParquetValues::open(file).map_err(|error| refused(&error))?;
@@ -198,6 +195,6 @@ fn fixed_type(path: &Path, column: &str) -> Outcome<(Option<usize>, String)> {
         KeyType::Parquet { physical_type: PhysicalType::FixedLenByteArray, type_len_bytes } => {
             Ok((usize::try_from(type_len_bytes).ok(), found.logical_type))
         }
-        other => Err(refused(&format!("the schema says {other}"))),
+        other => Err(refused(&format!("the schema says {other}, so the footer is damaged; restore the file"))),
     }
 }

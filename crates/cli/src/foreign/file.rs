@@ -44,8 +44,8 @@ pub struct FileArguments {
     /// and bits)
     #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub format: Option<RawFormat>,
-    /// The column of a Parquet file: its path in the schema, joined by dots [default: all; `query`:
-    /// the only column with a filter]
+    /// The column of a Parquet file: its path in the schema, joined by dots [default: all; `query`
+    /// and `--against`: the only column with a filter]
     #[arg(long, value_name = "NAME", conflicts_with = "format")]
     pub column: Option<String>,
     /// The row group of a Parquet file, from 0 [default: all]
@@ -117,9 +117,9 @@ impl Foreign {
     /// for the filters of a LevelDB table, which do not record whether they need a secret.
     ///
     /// # Errors
-    /// Returns an error if the secret cannot be read, or if the file has no filter that can need
-    /// one. For a RocksDB table, a missing or wrong secret is an error too. For a LevelDB table, a
-    /// wrong secret may go unnoticed here.
+    /// Returns an error if the secret cannot be read, or if one is given and the file has no filter
+    /// that can need it. For a RocksDB table, a missing or wrong secret is an error too. For a
+    /// LevelDB table, a missing or wrong secret may go unnoticed here.
     pub fn unlock(&mut self, path: &Path, file: &FileArguments, arguments: &SecretArguments) -> Outcome<()> {
         if let Self::LevelDb(table) = self
             && table.has_native_filters()
@@ -148,8 +148,8 @@ impl Foreign {
         let (all, unusable @ 1..) = table.count_unusable_filters() else { return None };
         let filters = count(all, "filter");
         Some(format!(
-            "{} of {filters} cannot be used, and answer \"maybe\": the filters are damaged, or of another seed, hash \
-             function or secret; give --seed, --hash or --secret-file as the writer did",
+            "{} of {filters} cannot be used, so the answer is \"maybe\": damage, or another seed, hash function or \
+             secret; `query` and `verify` take the writer's --seed, --hash and --secret-file",
             thousands(unusable)
         ))
     }
@@ -204,9 +204,10 @@ impl FileArguments {
     pub fn check(&self, path: &Path, file: Option<&Foreign>) -> Outcome<()> {
         let is_parquet = matches!(file, Some(Foreign::Parquet(_)));
         let (file_name, kind) = (path.display(), file.map_or("filter block", Foreign::kind));
-        let refused = |flag: &str, what: &str| {
+        let refuse = |flag: &str, what: &str, kind: &str| {
             Err(Failure::Message(format!("{file_name}: {flag} is for {what}, and this is a {kind}; omit {flag}")))
         };
+        let refused = |flag: &str, what: &str| refuse(flag, what, kind);
         if self.column.is_some() && !is_parquet {
             return refused("--column", "Parquet files");
         }
@@ -218,11 +219,12 @@ impl FileArguments {
         }
         let has_compact = matches!(file, Some(Foreign::LevelDb(table)) if table.has_native_filters());
         let compact = "LevelDB tables with filters of filterblock";
+        let kind = if matches!(file, Some(Foreign::LevelDb(_))) { "leveldb-table without them" } else { kind };
         if self.seed.is_some() && !has_compact {
-            return refused("--seed", compact);
+            return refuse("--seed", compact, kind);
         }
         if self.hash.is_some() && !has_compact {
-            return refused("--hash", compact);
+            return refuse("--hash", compact, kind);
         }
         Ok(())
     }
@@ -236,9 +238,10 @@ impl FileArguments {
     ) -> Outcome<Vec<&'a ParquetColumnChunk>> {
         let groups = file.num_row_groups();
         if let Some(number) = self.row_group.filter(|&number| number >= groups) {
-            let next = match groups.checked_sub(1) {
-                Some(last) => format!("give a number from 0 to {last}"),
-                None => "omit --row-group".to_owned(),
+            let next = match groups {
+                0 => "omit --row-group".to_owned(),
+                1 => "give 0, or omit --row-group".to_owned(),
+                _ => format!("give a number from 0 to {}", groups - 1),
             };
             let (path, groups) = (path.display(), count(groups as u64, "row group"));
             return Err(Failure::Message(format!("{path}: no row group {number}: the file has {groups}; {next}")));
@@ -274,7 +277,7 @@ impl FileArguments {
         let (file_path, path) = (path, path.display());
         let Some(first) = with_filter().next() else {
             return Err(Failure::Message(format!(
-                "{path}: no selected column chunk has a filter, so every value may be present; query a file with filters"
+                "{path}: no selected column chunk has a filter, so every value may be present; give a file with filters"
             )));
         };
         if with_filter().any(|chunk| chunk.path != first.path) {

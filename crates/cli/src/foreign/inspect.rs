@@ -33,7 +33,12 @@ pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome
     let mut found = FileReport::new(path.display().to_string(), file.kind(), file.as_bytes().len() as u64);
     let in_file = |error: Error| error.in_file(path);
     match file {
-        Foreign::LevelDb(table) => found.add_leveldb(table),
+        Foreign::LevelDb(table) => {
+            found.add_leveldb(table);
+            if table.key_forms().count() > 1 {
+                found.notes.push("to count the keys, give --key-form user or --key-form internal".to_owned());
+            }
+        }
         Foreign::RocksDb(table) => found.add_rocksdb(table),
         Foreign::Parquet(file) => add_parquet(&mut found, path, file, arguments)?,
         Foreign::Raw(format, bytes) => found.add_raw(&match format {

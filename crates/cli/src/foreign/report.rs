@@ -5,11 +5,11 @@
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::super::text::{self, thousands};
+use super::super::text;
 use filterblock::HashIdentity;
 use filterblock::foreign::parquet::{ParquetBloom, ParquetColumnChunk};
 use filterblock::foreign::rocksdb::RocksDbFilterLayout;
-use filterblock::foreign::{ForeignFilterInfo, leveldb, rocksdb};
+use filterblock::foreign::{Error, ForeignFilterInfo, leveldb, rocksdb};
 
 /// The report about a file of another engine.
 #[derive(Debug, Serialize)]
@@ -110,10 +110,10 @@ impl FileReport {
     fn add(&mut self, offset: u64, len_bytes: u64, info: impl FnOnce() -> ForeignFilterInfo, holds: Holds) -> bool {
         self.told_len_bytes = self.told_len_bytes.saturating_add(len_bytes);
         if self.told_len_bytes > self.file_len_bytes {
-            let len = thousands(self.filters.len() as u64);
+            let filters = text::count(self.filters.len() as u64, "filter");
             self.notes.push(format!(
                 "the filters together are longer than the file: some overlap or are listed twice, so the file is probably \
-                 damaged; only the first {len} are shown"
+                 damaged; the report ends after {filters}"
             ));
             return false;
         }
@@ -135,6 +135,13 @@ impl FileReport {
         });
         match walked {
             Ok(()) => self.keys = Some(keys),
+            // A note below says that no form is possible.
+            Err(Error::Invalid { .. }) if table.key_forms().next().is_none() => {}
+            Err(Error::Invalid { .. }) => {
+                let note =
+                    "cannot count the keys: they are user keys or internal keys, and the table does not say which";
+                self.notes.push(note.to_owned());
+            }
             Err(error) => self.notes.push(format!("cannot count the keys: {error}")),
         }
         let mut empty = 0;
@@ -156,10 +163,11 @@ impl FileReport {
         }
         match (table.policy(), table.has_known_filters()) {
             (None, _) => self.notes.push("the table has no filter".to_owned()),
-            (Some(_), false) => self.notes.push("unknown filter policy, so every key may be present".to_owned()),
+            (Some(_), false) => self.notes.push("unknown filter policy, so queries do not use the filters".to_owned()),
             (Some(_), true) if table.key_forms().next().is_none() => {
-                self.notes
-                    .push("the filter denies the first keys in every key form, so every key may be present".to_owned());
+                let note =
+                    "the filter denies a key of the first data block in every key form, so queries do not use it";
+                self.notes.push(note.to_owned());
             }
             _ => {}
         }
@@ -171,7 +179,7 @@ impl FileReport {
         let layout = match table.filter_layout() {
             RocksDbFilterLayout::None => "none".to_owned(),
             RocksDbFilterLayout::Full => "full".to_owned(),
-            RocksDbFilterLayout::Partitioned(partitions) => format!("{} partitions", thousands(partitions)),
+            RocksDbFilterLayout::Partitioned(partitions) => text::count(partitions, "partition"),
             RocksDbFilterLayout::BlockBased => "one for each data block".to_owned(),
             RocksDbFilterLayout::Unknown(name) => name,
         };
@@ -203,7 +211,8 @@ impl FileReport {
         match table.filter_layout() {
             RocksDbFilterLayout::None => self.notes.push("the table has no filter".to_owned()),
             RocksDbFilterLayout::BlockBased | RocksDbFilterLayout::Unknown(_) => {
-                self.notes.push("unknown kind of filter, so every key may be present".to_owned());
+                let note = "filterblock does not read filters of this layout, so every key may be present";
+                self.notes.push(note.to_owned());
             }
             _ if properties.knows_no_entry() => {
                 let note = "the filters hold prefixes of an unknown extractor, so every key may be present";
@@ -214,7 +223,7 @@ impl FileReport {
     }
 
     /// Adds the filter of a column chunk. `filter` is `None` if the chunk has none. Returns `false`
-    /// if the filters overlap: the caller then adds no more filters.
+    /// if the filters together are longer than the file.
     pub fn add_chunk(&mut self, chunk: &ParquetColumnChunk, filter: Option<&ParquetBloom<'_>>) -> bool {
         let (Some(place), Some(filter)) = (chunk.filter, filter) else {
             self.chunks_without += 1;
@@ -238,7 +247,8 @@ impl FileReport {
             ("column_chunks_without_filter", json!(self.chunks_without)),
         ];
         if self.filters.is_empty() {
-            self.notes.push("no column chunk has a filter".to_owned());
+            let chunks = text::count(column_chunks as u64, "column chunk");
+            self.notes.push(format!("{chunks} without a filter"));
         }
     }
 

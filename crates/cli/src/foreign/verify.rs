@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::super::failure::Outcome;
-use super::super::text::count;
-use super::file::Foreign;
+use super::super::text::{count, thousands};
+use super::file::{Foreign, unknown_form};
 use filterblock::foreign::Verified;
 
 /// The result of a check that found no damage.
@@ -40,12 +40,13 @@ impl fmt::Display for Walked {
         match *self {
             Self::Table { blocks, keys, denied_keys } => {
                 let (blocks, keys) = (count(blocks, "block"), count(keys, "key"));
-                write!(f, "{blocks}, {keys}; the table's own filter denies {denied_keys} of them")
+                let so = if denied_keys > 0 { ", so reads may miss these keys" } else { "" };
+                write!(f, "{blocks}, {keys}; the table's own filter denies {} of them{so}", thousands(denied_keys))
             }
             Self::Filters { filters } => {
                 write!(f, "the headers of {} are valid; Parquet has no checksums for filters", count(filters, "filter"))
             }
-            Self::Raw {} => f.write_str("a bare filter has no checksums, so its bytes were not verified"),
+            Self::Raw {} => f.write_str("a bare filter has no checksums, so its bits were not verified"),
         }
     }
 }
@@ -62,6 +63,6 @@ pub fn walk(path: &Path, file: &Foreign) -> Outcome<Result<Walked, String>> {
     match walked.map_err(|error| error.in_file(path)) {
         Ok(walked) => Ok(Ok(walked)),
         Err(error) if error.is_damage() => Ok(Err(error.to_string())),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(unknown_form(&error, path).unwrap_or_else(|| error.into())),
     }
 }

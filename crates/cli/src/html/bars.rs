@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{flat, label, shown, text};
+use super::{flat, label, shown, text, thousands};
 
 /// The maximum number of bars of a plot. A file of another engine may have thousands of filters.
 const BARS_MAX: usize = 60;
@@ -76,7 +76,7 @@ impl Bars {
         let (from, to) = self.ends(bars);
         let scale = if self.scale == Scale::Logarithmic { ", logarithmic" } else { "" };
         let more = match self.bars.len() {
-            all if all > bars.len() => format!("; the first {} of {all}", bars.len()),
+            all if all > bars.len() => format!("; the first {} of {}", bars.len(), thousands(all as u64)),
             _ => String::new(),
         };
         let mut html = format!(
@@ -174,6 +174,6 @@ mod tests {
         let mut bars = Bars::new("many", "", Scale::FromZero);
         (0..1_000).for_each(|number| bars.add("", "x", 0, &json!({"n": number}), "n"));
         let html = bars.html();
-        assert!(html.contains("the first 60 of 1000") && html.matches("<li").count() == BARS_MAX, "{html}");
+        assert!(html.contains("the first 60 of 1,000") && html.matches("<li").count() == BARS_MAX, "{html}");
     }
 }

@@ -27,11 +27,11 @@ pub fn page(title: &str, report: &impl Serialize, plots: impl FnOnce(&Value) -> 
     let plots: String = plots(&report).iter().map(Bars::html).collect();
     let mut tables = String::new();
     table::add_sections(&mut tables, "report", &report);
-    // The reports of `bench point-miss` and `bench range-miss` name their machine. For other
-    // reports, the page names the machine of this command.
+    // In a record of loads, each load names its own machine. So the heading says that this is the
+    // machine of this command.
     if report.get("machine").is_none() {
         let machine = serde_json::to_value(Machine::here()).map_err(failed)?;
-        table::add_sections(&mut tables, "machine", &machine);
+        table::add_sections(&mut tables, "machine_of_this_command", &machine);
     }
     let (title, command, version) = (text(title), text(&command_line()), env!("CARGO_PKG_VERSION"));
     Ok(format!(
@@ -61,7 +61,7 @@ fn command_line() -> String {
 }
 
 /// Quotes a word for a shell, if it needs quotes.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "-_=+:,./@%".contains(letter);
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_owned(),

@@ -8,8 +8,8 @@ use super::{Bars, Scale};
 const WITH_FILTERS: usize = 0;
 /// The number of the colour of measurements without filters.
 const WITHOUT_FILTERS: usize = 3;
-/// The number of the colour of the present filter of --what-if, and of classical variants.
-const PRESENT: usize = 1;
+/// The number of the colour of the current filters in --what-if, and of classical variants.
+const CURRENT: usize = 1;
 
 /// Returns the values of the list at `pointer` in the report. Returns nothing if there is no such
 /// list.
@@ -50,7 +50,7 @@ pub fn inspect(report: &Value) -> Vec<Bars> {
     let mut what_if = Bars::new("Size of each filter for the same keys", "bytes", Scale::FromZero);
     for row in rows(report, "/what_if/filters") {
         let is_present = row.get("is_present").and_then(Value::as_bool) == Some(true);
-        let (series, note) = if is_present { (PRESENT, " (present)") } else { (WITH_FILTERS, "") };
+        let (series, note) = if is_present { (CURRENT, " (current)") } else { (WITH_FILTERS, "") };
         what_if.add("", &format!("{}{note}", text(row, "filter")), series, row, "len_bytes");
     }
     let mut fill = Bars::new("Fill ratio", "share of the bits that are set", Scale::Share);
@@ -74,7 +74,7 @@ pub fn plan(report: &Value) -> Vec<Bars> {
         for row in rows(report, "/filters") {
             let in_memory_only = row.get("in_memory_only").and_then(Value::as_bool) == Some(true);
             let group = if in_memory_only { "Classical variants, in memory only" } else { "Filter blocks" };
-            let series = if in_memory_only { PRESENT } else { WITH_FILTERS };
+            let series = if in_memory_only { CURRENT } else { WITH_FILTERS };
             bars.add(group, text(row, "filter"), series, row, field);
         }
         bars

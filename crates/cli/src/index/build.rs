@@ -23,17 +23,18 @@ Examples:
   filterblock index build -o lists.index --key-file monday.txt --key-file tuesday.txt
 
 Size:
-  At an FPR of 1 %, the index needs 1.3 bytes per distinct key; at 0.01 %, 3.3 bytes. If each of 1,000 files has an FPR of \
+  At an FPR of 1 %, the index needs about 1.3 bytes per distinct key of each file; at 0.01 %, 3.3 bytes. If each of 1,000 files has an FPR of \
 1 %, about 10 files are candidates for an absent key.
   With --from-filters, the index takes the filters of the Parquet files, one per row group. The FPR of a file is then about \
-the sum over its row groups. A filter that is larger than --fpr requires is halved. A filter with a higher FPR stays as it \
-is, so the FPR of a file may exceed --fpr. The summary states the highest FPR of an added file.
+the sum over its row groups. A filter that is larger than --fpr requires is halved as often as possible. A filter with a \
+higher FPR stays as it is, so the FPR of a file may exceed --fpr. The summary states the highest FPR of an added file.
 
 Keys:
   The keys of all files must have one type: the physical and logical type of the column, or the bytes of SST files and key \
 lists.
-  The build needs memory for the finished index and 16 bytes per distinct key of the largest file. It also needs 8 bytes \
-per distinct key of all files in a temporary file beside OUT.
+  The build needs memory for the finished index. It also needs about 16 bytes of memory per distinct key of the largest \
+file, and a temporary file beside OUT with 8 bytes per distinct key of each file. With --from-filters, it needs memory for \
+the filters instead.
 
 Exit status: 0 written; 2 an error. After an error nothing is written, unless the message says otherwise or is about \
 standard output.";
@@ -84,7 +85,7 @@ pub struct Report {
 /// Runs `filterblock index build`.
 pub fn run(arguments: &Arguments) -> Outcome {
     if !(arguments.fpr > 0.0 && arguments.fpr < 1.0) {
-        return Err(Failure::Message(format!("--fpr: {RATE_EXPECTED}")));
+        return Err(Failure::Message(format!("--fpr {}: {RATE_EXPECTED}", arguments.fpr)));
     }
     if arguments.json {
         output::check_stdout()?;
@@ -128,13 +129,13 @@ pub fn add(builder: &mut Builder, settings: &Settings, input: Input<'_>, index: 
     let (found, key_type) = (input.key_type(), settings.key_type);
     if found != key_type {
         return Err(Failure::Message(format!(
-            "{path}: the keys have the type {found}, and the keys of the other files have the type {key_type}; index files of one type together"
+            "{path}: the keys have the type {found}, but the keys of the index have the type {key_type}; build another index for this file"
         )));
     }
     if input.logical_type() != settings.logical_type {
         let (found, known) = (logical_name(input.logical_type()), logical_name(&settings.logical_type));
         return Err(Failure::Message(format!(
-            "{path}: the column has the logical type {found}, and in the other files {known}; equal bytes mean different values, so build another index for this file"
+            "{path}: the column has the logical type {found}, but the column of the index has {known}; equal bytes may mean different values, so build another index for this file"
         )));
     }
     input.add_to(builder, index)
@@ -156,27 +157,30 @@ pub fn report(index: &Path, files: usize, built: &Built, json: bool) -> Outcome 
     };
     let empty = built.added.iter().filter(|file| file.num_keys == 0).count();
     if empty > 0 {
-        let files = text::count(empty as u64, "file");
-        message(format_args!("{}: {files} without keys; the index denies every key for them", report.index));
+        let files = text::count(empty as u64, "added file");
+        message(format_args!("{}: {files} without keys; check the input", report.index));
     }
     if built.rows == 1 && files >= MANY_FILES {
         message(format_args!(
-            "{}: the files have so few keys that the index has one row, and each query reads all of it; index larger files, or choose a lower FPR",
+            "{}: the index has one row, so each query reads all of it; build an index of larger files, or with a lower --fpr",
             report.index
         ));
     }
+    let fpr = match report.files_added {
+        0 => String::new(),
+        _ => format!(", expected FPR of an added file at most {}", text::percent(report.highest_fpr)),
+    };
     match json {
         true => output::print_json(&report)?,
         false => message(format_args!(
-            "{}: {}, {} added with {}; {}, {} rows of {} cells, FPR of an added file at most {}",
+            "{}: {}, {} added with {}; {}, {} of {}{fpr}",
             report.index,
             text::count(report.files, "file"),
             text::thousands(report.files_added),
             text::count(report.keys_added, "key"),
             text::count(report.index_len_bytes, "byte"),
-            text::thousands(report.rows.into()),
-            text::thousands(report.cells.into()),
-            text::percent(report.highest_fpr),
+            text::count(report.rows.into(), "row"),
+            text::count(report.cells.into(), "cell"),
         )),
     }
     Ok(Exit::Success)

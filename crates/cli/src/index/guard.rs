@@ -72,7 +72,7 @@ impl Guard {
 
 fn busy(path: &Path) -> Failure {
     Failure::Message(format!(
-        "{}: another command updates this index, or has just replaced or removed it; wait until that command has ended, and try again",
+        "{}: another command updates this index, or has just created, replaced or removed it; wait until that command has ended, and try again",
         path.display()
     ))
 }

@@ -125,14 +125,14 @@ impl FileList {
         let refused = |why: &str| Err(Failure::Message(format!("{}: {why}", path.display())));
         if ends_with(path, &MAGIC)? {
             if column.is_some_and(|column| !column.is_empty()) {
-                return refused("an SST file has no columns; index it separately from Parquet files, without --column");
+                return refused("an SST file has no columns; build another index for it, without --column");
             }
             let table = Table::open(&Disk, path, TableReadOptions::default())?;
             return Ok((stamp, Content::Sst(Arc::new(table))));
         }
         if ends_with(path, b"PAR1")? {
             let Some(name) = column.filter(|name| !name.is_empty()) else {
-                return refused("a Parquet file needs an index of one column; build the index with --column NAME");
+                return refused("a Parquet file needs an index of one column; build such an index with --column NAME");
             };
             let file = File::open(path).map_err(|error| Failure::file(path, error))?;
             let values =
@@ -149,12 +149,12 @@ impl FileList {
             Some(table) => Content::Foreign(table),
             None => {
                 return refused(
-                    "not a Parquet file, an SST file, or a table of LevelDB or RocksDB; for a list of keys, use --key-file",
+                    "not a Parquet file, an SST file, or a table of LevelDB or RocksDB; restore it if it is truncated, or give a list of keys with --key-file",
                 );
             }
         };
         if column.is_some_and(|column| !column.is_empty()) {
-            return refused("a table has no columns; index it separately from Parquet files, without --column");
+            return refused("a table has no columns; build another index for it, without --column");
         }
         Ok((stamp, content))
     }
@@ -329,7 +329,7 @@ fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) ->
     if values_seen != num_values {
         let path = path.display();
         return Err(Failure::Message(format!(
-            "{path}: the footer counts {num_values} values in column {column:?}, but {values_seen} in its row groups, so the \
+            "{path}: the footer gives {num_values} values of column {column:?} by position, but {values_seen} by name, so the \
              footer is damaged; restore the file, or let its writer write it again"
         )));
     }

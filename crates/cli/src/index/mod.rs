@@ -63,12 +63,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Returns the failure of an operation on `path`. The messages of the operating system are the same
-/// as in other commands.
+/// Returns the failure of an operation on `path`.
 fn failure(path: &std::path::Path, error: Error) -> Failure {
     match error {
         Error::Io(error) => Failure::file(path, error),
-        Error::Invalid { what: "path" | "FPR", why } => Failure::Message(why),
+        Error::Invalid { what: "path", why } => Failure::Message(why),
+        // The library names no option.
+        Error::Invalid { what: "filters", why } => {
+            Failure::Message(format!("{}: {why}, without --from-filters", path.display()))
+        }
         other => Failure::Message(format!("{}: {other}", path.display())),
     }
 }

@@ -50,7 +50,7 @@ unchanged) or in the type of --type. With --hex they are the plain encoding, wit
 
 Changed files and damage:
   The files are checked before each batch of answers, as --check says. A batch has at most 16,384 keys of a file, or 256 keys \
-of a pipe. A pipe that pauses within a batch gets no answers before the batch is full or the pipe ends.
+of a pipe. If a pipe pauses within a batch, the answers come when the batch is full or the pipe ends.
   Changed, missing and unreadable files are candidates for every key. For the keys of a damaged row, all files are candidates. The changed \
 files and these keys are counted on stderr. If the index does not open, the status is 2: search all files.
 
@@ -73,7 +73,7 @@ pub struct Arguments {
     /// and the candidates of all keys together
     #[arg(long, conflicts_with = "quiet")]
     count: bool,
-    /// Print nothing; the exit status is the answer
+    /// Print no answers; the exit status is the answer
     #[arg(short, long)]
     quiet: bool,
     /// Print one JSON object per line
@@ -121,9 +121,9 @@ fn encoding(arguments: &Arguments, settings: &Settings) -> Outcome<Encoding> {
     let is_fixed = physical_type == PhysicalType::FixedLenByteArray;
     let len_bytes = usize::try_from(type_len_bytes).ok().filter(|_| is_fixed);
     let column = ColumnType { physical: physical_type, len_bytes, logical: &settings.logical_type };
-    column.encoding(arguments.format.hex, arguments.value_type).map_err(|why| {
-        Failure::Message(format!("{path}: column {:?} of type {} {why}", settings.column, settings.key_type))
-    })
+    column
+        .encoding(arguments.format.hex, arguments.value_type)
+        .map_err(|why| Failure::Message(format!("{path}: column {:?} {why}", settings.column)))
 }
 
 /// Returns whether the keys come from a regular file.
@@ -289,14 +289,14 @@ impl<W: Write> Query<'_, W> {
         if counts.damaged > 0 {
             message(format_args!(
                 "{index}: damaged rows, met in {}: all files are candidates for their keys; build the index again",
-                text::count(counts.damaged, "read")
+                text::count(counts.damaged, "lookup")
             ));
         }
         if counts.unreadable > 0 {
             message(format_args!(
                 "{index}: unreadable rows, met in {}: all files are candidates for their keys; check the device, and \
                  query again",
-                text::count(counts.unreadable, "read")
+                text::count(counts.unreadable, "lookup")
             ));
         }
         if self.arguments.count {

@@ -71,7 +71,11 @@ pub struct RemoveArguments {
 pub fn add(arguments: &AddArguments) -> Outcome {
     let path = &arguments.index;
     let update = Update::begin(path, arguments.json)?;
-    update.target.refuse_inputs(arguments.files.places().iter().map(PathBuf::as_path))?;
+    let places = arguments.files.places();
+    let checked = update.target.refuse_inputs(places.iter().map(PathBuf::as_path));
+    checked.map_err(|_| {
+        Failure::Message(format!("{}: the index itself is also an input; give other files", path.display()))
+    })?;
     refuse_other_files(path, &update.old, &arguments.files)?;
     let mut builder = update.builder()?;
     let settings = update.old.settings();
@@ -99,9 +103,10 @@ fn refuse_other_files(index: &Path, old: &IndexReader<File>, files: &FileList) -
         };
         if is_other {
             return Err(Failure::Message(format!(
-                "{}: the index has this path for another file, {}; give its directory with --base to add that file again, or the full path of the new file",
+                "{}: the index has this path for another file, {}; to add that file again, give --base {}; to add the new file, give its full path",
                 here.display(),
-                beside.display()
+                beside.display(),
+                dir.display()
             )));
         }
     }
@@ -116,7 +121,7 @@ pub fn remove(arguments: &RemoveArguments) -> Outcome {
     let unknown = arguments.paths.iter().find(|path| !known.contains(path.as_path()));
     if let Some(unknown) = unknown {
         return Err(Failure::Message(format!(
-            "{}: not in the index {}; give a path as filterblock index verify --json prints it",
+            "{}: not in the index {}; give a path as \"filterblock index verify --json\" prints it",
             unknown.display(),
             path.display()
         )));

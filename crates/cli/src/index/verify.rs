@@ -22,7 +22,8 @@ The command verifies the checksums of header, file table and every row, and comp
 It also computes the FPR of each file from the bits of its filters.
 A damaged row makes all files candidates for the keys of this row. Build the index again.
 
-Exit status: 0 sound; 1 damaged, or files have changed; 2 an error, such as an unreadable file or a newer format.";
+Exit status: 0 sound; 1 damaged, or files have changed, are missing or unreadable; 2 an error, such as an unreadable index or a \
+newer format.";
 
 /// Check an index for damage, and its files for changes
 #[derive(Debug, clap::Args)]
@@ -133,7 +134,7 @@ fn summary(report: &Report) -> String {
         (0, changed) => format!("sound, but {} changed, missing or unreadable", text::count(changed, "file")),
         (damaged, changed) => {
             format!(
-                "damaged: {}; {} changed, missing or unreadable",
+                "{} damaged or unreadable; {} changed, missing or unreadable",
                 text::count(damaged, "row"),
                 text::count(changed, "file")
             )

@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 /// The polling interval. A person does not notice so short a delay after Ctrl-C.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Does nothing, because these systems do not limit the file size of a process.
+/// Does nothing, because only Unix has SIGXFSZ.
 pub fn outlive_file_size_limit() {}
 
 /// Starts the thread that passes each signal to `end`. The thread polls, because a signal handler

@@ -19,7 +19,7 @@ use super::targets;
 use filterblock_parquet::filters::{Budget, Sizing};
 
 /// The default false-positive rate of the filters.
-const DEFAULT_FPR: f64 = 0.01;
+pub const DEFAULT_FPR: f64 = 0.01;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,7 +31,7 @@ Examples:
 
 The new file:
   It begins with the bytes of the old file, unchanged. The filters and a new footer follow.
-  The filters of a column lie side by side, so that a reader fetches them with one read.
+  The new filters of a column lie side by side, so that a reader fetches them with one read.
   The command reads every filter back and looks up the hash of every value of its row group. The hashes stay in \
 memory from the first read. If a row group has more than about 9 Mi distinct values, the command may read the values \
 from the file again. If a filter denies a hash, there is no new file.
@@ -125,9 +125,7 @@ pub struct Arguments {
 
 /// Runs `filterblock parquet add`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    if arguments.files.is_empty() {
-        return Err(Failure::Message("no file is given; give at least one, and give the files before --column".into()));
-    }
+    inputs::require(&arguments.files, &arguments.columns)?;
     let work = arguments.work()?;
     output::check_stdout()?;
     let inputs = inputs::find(&arguments.files)?;

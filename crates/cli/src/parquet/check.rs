@@ -9,7 +9,7 @@ use super::super::output::{self, message};
 use super::super::progress;
 use super::super::refused_value::{RATE_EXPECTED, number};
 use super::super::text::count;
-use super::check_report::{FileReport, Report};
+use super::check_report::{FileReport, Given, Report};
 use super::one_file::Source;
 use super::{columns, engines, inputs};
 use filterblock_parquet::check::{self, Request};
@@ -72,9 +72,7 @@ pub struct Arguments {
 
 /// Runs `filterblock parquet check`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    if arguments.files.is_empty() {
-        return Err(Failure::Message("no file is given; give at least one, and give the files before --column".into()));
-    }
+    inputs::require(&arguments.files, &arguments.columns)?;
     let sizing = Sizing::new(Budget::Fpr(arguments.fpr), false)?;
     if !(arguments.max_fpr >= arguments.fpr && arguments.max_fpr < 1.0) {
         return Err(Failure::Message(format!(
@@ -134,7 +132,8 @@ impl Arguments {
         let mut progress = |len_bytes| bar.inc(len_bytes);
         let checked = check::check(footer, values.as_ref(), &request, &mut &source.file, &mut progress);
         let checked = checked.map_err(|error| error.in_file(path))?;
-        Ok(FileReport::new(path, footer, &request.leaves, &checked, !self.columns.is_empty()))
+        let given = Given { is_required: !self.columns.is_empty(), fpr: self.fpr };
+        Ok(FileReport::new(path, footer, &request.leaves, &checked, given))
     }
 
     /// Prints messages about values that cannot be read. Also prints the report of the file, unless

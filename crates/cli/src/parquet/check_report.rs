@@ -6,8 +6,11 @@ use std::path::Path;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
+use super::super::html::quoted;
 use super::super::text::{count, percent, printable, thousands};
+use super::add::DEFAULT_FPR;
 use super::{engines, tips};
+use filterblock::foreign;
 use filterblock_parquet::check::{self, CheckedChunk, CheckedFilter, Size, State};
 use filterblock_parquet::footer::{Leaf, PhysicalType};
 use filterblock_parquet::{Error, Footer};
@@ -31,6 +34,15 @@ pub struct FileReport {
     file: String,
     row_groups: usize,
     columns: Vec<ColumnReport>,
+}
+
+/// The options of the command that decide which columns have findings, and what the user should do.
+#[derive(Debug, Clone, Copy)]
+pub struct Given {
+    /// Whether the user has named the columns, so that a missing filter is a finding.
+    pub is_required: bool,
+    /// The value of --fpr.
+    pub fpr: f64,
 }
 
 /// The filters of a column in a file.
@@ -58,7 +70,7 @@ struct ColumnReport {
     /// The number of reads that fetch all sound filters: 1 if they lie side by side, 0 if there are
     /// none.
     reads: usize,
-    /// The reason why a filter would not help, or null if it may help.
+    /// The reason why a filter may not help, or null if no reason is known.
     helps_little: Option<String>,
     /// The engines that use the filters of this column, or null if such a column was not tried.
     engines: Option<Vec<&'static str>>,
@@ -88,9 +100,8 @@ struct ChunkReport {
 }
 
 impl FileReport {
-    /// Makes the report of a file. `is_required` says whether the user has named the columns, so
-    /// that a missing filter is a finding.
-    pub fn new(path: &Path, footer: &Footer, leaves: &[usize], checked: &[CheckedChunk], is_required: bool) -> Self {
+    /// Makes the report of a file.
+    pub fn new(path: &Path, footer: &Footer, leaves: &[usize], checked: &[CheckedChunk], given: Given) -> Self {
         let file = path.display().to_string();
         let mut by_leaf: BTreeMap<usize, Vec<&CheckedChunk>> = BTreeMap::new();
         checked.iter().for_each(|chunk| by_leaf.entry(chunk.leaf).or_default().push(chunk));
@@ -98,7 +109,7 @@ impl FileReport {
         let column = |(&number, ranges): (&usize, &Vec<_>)| {
             let leaf = footer.leaves().get(number)?;
             let chunks = by_leaf.get(&number).cloned().unwrap_or_default();
-            Some(Column { file: &file, footer, number, leaf, chunks, ranges }.report(is_required))
+            Some(Column { file: &file, footer, number, leaf, chunks, ranges, given }.report())
         };
         let columns = leaves.iter().zip(&ranges).filter_map(column).collect();
         Self { row_groups: footer.num_row_groups(), columns, file }
@@ -122,7 +133,7 @@ impl FileReport {
     pub fn text(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header(["column", "filters", "distinct values", "bytes", "highest FPR", "used by"]);
+        table.set_header(["column", "filters", "sum of distinct values", "bytes", "highest FPR", "used by"]);
         table.add_rows(self.columns.iter().map(|column| column.row(self.row_groups)));
         for number in 2..5 {
             if let Some(column) = table.column_mut(number) {
@@ -136,14 +147,17 @@ impl FileReport {
                 text += &format!("  {}: {remark}\n", printable(&column.column));
             }
         }
-        let helpful = |column: &&ColumnReport| column.filters == 0 && column.helps_little.is_none();
+        let helpful = |column: &&ColumnReport| {
+            let is_unused = column.engines.as_ref().is_some_and(Vec::is_empty);
+            column.filters == 0 && column.helps_little.is_none() && !is_unused
+        };
         let optional = self.columns.iter().filter(helpful).filter(|column| column.findings.is_empty());
-        let names: Vec<_> = optional.map(|column| printable(&column.column)).collect();
+        let names: Vec<_> = optional.map(|column| quoted(&printable(&column.column))).collect();
         if !names.is_empty() && self.row_groups > 0 {
             text += &format!(
                 "  Filters may help for columns that queries compare with = or IN: filterblock parquet add {} --column \
                  {} -o OUT\n",
-                printable(&self.file),
+                quoted(&printable(&self.file)),
                 names.join(" ")
             );
         }
@@ -161,10 +175,10 @@ impl ColumnReport {
         ];
         let verdicts = verdicts.iter().filter(|(num, _)| *num > 0).map(|(num, name)| format!("{num} {name}"));
         let filters = match (self.filters, &self.helps_little) {
-            (0, Some(why)) => format!("none; a filter would not help: {why}"),
+            (0, Some(why)) => format!("none; a filter may not help: {why}"),
             (0, None) => "none".into(),
             (num, _) => {
-                format!("{num} of {row_groups} have a filter; {}", verdicts.collect::<Vec<_>>().join(", "))
+                format!("in {num} of {row_groups} row groups: {}", verdicts.collect::<Vec<_>>().join(", "))
             }
         };
         let about = if self.is_estimate { "about " } else { "" };
@@ -192,10 +206,11 @@ struct Column<'a> {
     leaf: &'a Leaf,
     chunks: Vec<&'a CheckedChunk>,
     ranges: &'a tips::Ranges,
+    given: Given,
 }
 
 impl Column<'_> {
-    fn report(&self, is_required: bool) -> ColumnReport {
+    fn report(&self) -> ColumnReport {
         let with_size = |size| self.sound().filter(|(_, filter)| filter.size == size).count() as u64;
         let distinct: Option<Vec<u64>> = self.chunks.iter().map(|chunk| chunk.distinct).collect();
         let (missing, damaged) = (self.groups(is_missing), self.groups(is_damaged));
@@ -217,7 +232,7 @@ impl Column<'_> {
             reads: check::num_reads(&self.chunks),
             helps_little: self.helps_little(),
             engines: engines::of(self.leaf),
-            findings: self.findings(is_required),
+            findings: self.findings(),
             remarks: self.remarks(),
             chunks: self.chunks.iter().map(|chunk| chunk_report(chunk)).collect(),
         }
@@ -235,18 +250,18 @@ impl Column<'_> {
         self.chunks.iter().filter(|chunk| is(chunk)).map(|chunk| chunk.row_group).collect()
     }
 
-    fn findings(&self, is_required: bool) -> Vec<String> {
+    fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
-        let replace = self.command("--replace ", true);
+        let replace = self.replace();
         for chunk in &self.chunks {
             match &chunk.state {
                 State::Damaged { error, .. } => findings.push(format!(
-                    "row group {}: damaged filter: {}; {replace}",
+                    "row group {}: the filter cannot be used: {}; {replace}",
                     chunk.row_group,
                     reason(error)
                 )),
                 State::Sound(CheckedFilter { false_negatives: Some(num @ 1..), .. }) => findings.push(format!(
-                    "row group {}: the filter denies {} of its own, so readers lose rows; {replace}",
+                    "row group {}: the filter denies {} of its row group, so readers lose rows; {replace}",
                     chunk.row_group,
                     count(*num, "value")
                 )),
@@ -254,16 +269,22 @@ impl Column<'_> {
             }
         }
         let missing = self.groups(is_missing);
-        if is_required && !missing.is_empty() {
-            findings.push(format!("{} without a filter; {}", named(&missing), self.command("", true)));
+        if self.given.is_required && !missing.is_empty() {
+            findings.push(format!("{} without a filter; {}", named(&missing), self.command(&self.options(""))));
         }
         let small = self.groups(is_undersized);
         if !small.is_empty() {
-            findings.push(format!("{}: the filter is undersized; {replace}", named(&small)));
+            let is_at_limit =
+                |filter: &CheckedFilter| filter.size == Size::Undersized && filter.len_bytes >= tips::MAX_LEN_BYTES;
+            let next = match self.sound().any(|(_, filter)| is_at_limit(filter)) {
+                true => "a filter reaches the limit of 128 MiB, so write smaller row groups",
+                false => replace.as_str(),
+            };
+            findings.push(format!("{}: the filter is undersized; {next}", named(&small)));
         }
         let without = self.groups(lacks_length);
         if !without.is_empty() {
-            let fix = self.command("--fix-lengths ", false);
+            let fix = self.command("--fix-lengths ");
             findings.push(format!("{}: the footer lacks the filter's length; {fix}", named(&without)));
         }
         findings
@@ -278,30 +299,47 @@ impl Column<'_> {
                 thousands(long.iter().map(|(_, filter)| blocks(filter) as u64 * 32).sum())
             };
             remarks.push(format!(
-                "{}: the filter is oversized: {} bytes where {} suffice; {}",
+                "{}: oversized filters: {} bytes where {} suffice; {}",
                 named(&groups),
                 bytes(|filter| filter.num_blocks),
                 bytes(|filter| filter.needed_blocks),
-                self.command("--replace ", true)
+                self.replace()
             ));
         }
         let reads = check::num_reads(&self.chunks);
         if reads > 1 {
             remarks.push(format!(
                 "the filters lie in {reads} places, so a reader needs {reads} reads; {}",
-                self.command("--replace ", true)
+                self.replace()
             ));
         }
         remarks
     }
 
-    /// Returns the command that the user should run.
-    fn command(&self, options: &str, has_column: bool) -> String {
-        let column = if has_column { format!("--column {} ", printable(&self.leaf.path)) } else { String::new() };
-        format!("run filterblock parquet add {} {column}{options}-o OUT", printable(self.file))
+    /// Returns the advice to replace the filters of the column. `parquet add` refuses Boolean and
+    /// FLOAT16 columns.
+    fn replace(&self) -> String {
+        match self.leaf.physical_type == PhysicalType::Boolean || self.leaf.is_float16() {
+            true => "write the file again without filters for this column".to_owned(),
+            false => self.command(&self.options("--replace ")),
+        }
     }
 
-    /// Returns the reason why a filter would not help, if that is known.
+    /// Returns the options of `parquet add` for new filters of the column.
+    fn options(&self, more: &str) -> String {
+        let fpr = match self.given.fpr == DEFAULT_FPR {
+            true => String::new(),
+            false => format!("--fpr {} ", self.given.fpr),
+        };
+        format!("--column {} {fpr}{more}", quoted(&printable(&self.leaf.path)))
+    }
+
+    /// Returns the advice to run `parquet add` with these options.
+    fn command(&self, options: &str) -> String {
+        format!("run filterblock parquet add {} {options}-o OUT", quoted(&printable(self.file)))
+    }
+
+    /// Returns the reason why a filter may not help, if one is known.
     fn helps_little(&self) -> Option<String> {
         if self.leaf.physical_type == PhysicalType::Boolean {
             return Some("a Boolean has two values".into());
@@ -344,10 +382,14 @@ fn named(groups: &[usize]) -> String {
     format!("row group{plural} {}{rest}", first.join(", "))
 }
 
-/// Returns the reason why a filter is damaged, without the advice that concerns the whole file.
+/// Returns the reason why a filter cannot be used, without the advice that concerns the whole file.
 fn reason(error: &Error) -> String {
     match error {
         Error::Corrupt { part, offset } => format!("the {part} at offset {offset} is not valid"),
+        Error::Filter(foreign::Error::Corrupt { field, offset }) => {
+            format!("the {field} at offset {offset} is not valid")
+        }
+        Error::Filter(foreign::Error::Unsupported { field, found }) => format!("{field} {found} is not supported"),
         other => other.to_string(),
     }
 }

@@ -65,6 +65,7 @@ fn unknown(footer: &Footer, name: &str) -> Failure {
         false => format!("did you mean {}?", list(near.into_iter().take(NAMED_MAX).map(|(_, path)| path).collect())),
         true => match paths.len() {
             0 => "the file has no columns".into(),
+            1 => format!("the only column is {}", list(paths.collect())),
             num if num <= NAMED_MAX => format!("the columns are {}", list(paths.collect())),
             num => format!("the first of {num} columns are {}", list(paths.take(NAMED_MAX).collect())),
         },

@@ -28,6 +28,16 @@ pub struct Inputs {
     pub is_one_file: bool,
 }
 
+/// Returns an error if no file is given. The option --column takes all names after it, so it may
+/// have taken the files.
+pub fn require(files: &[PathBuf], columns: &[String]) -> Outcome<()> {
+    match (files, columns) {
+        ([], []) => Err(Failure::Message("no file is given; give files, folders or patterns".into())),
+        ([], _) => Err(Failure::Message("no file is given; give the files before --column".into())),
+        _ => Ok(()),
+    }
+}
+
 /// Finds the files, in the order of the arguments. A folder stands for the Parquet files in it at
 /// any depth. In folders, skips names that begin with a dot or an underscore, and links to folders.
 /// Returns an error for a folder or a pattern that cannot be read or gives no files.
@@ -38,7 +48,8 @@ pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
             let before = files.len();
             walk(argument, Path::new(""), &mut files)?;
             if files.len() == before {
-                return Err(no_files(argument, "the folder has no Parquet files"));
+                let why = "the folder has no files *.parquet, *.parq or *.pq; names that begin with a dot or an underscore do not count";
+                return Err(no_files(argument, why));
             }
         } else if argument.exists() || !is_pattern(argument) {
             files.push(Input { path: argument.clone(), below: name_of(argument)? });

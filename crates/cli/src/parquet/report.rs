@@ -119,8 +119,9 @@ impl FileReport {
         for column in self.columns.iter().filter(|column| column.filters_added > 0) {
             let about = if is_dry_run || column.is_estimate { "about " } else { "" };
             text += &format!(
-                "  {}: {about}{}, {about}{} bytes, FPR {about}{}\n",
+                "  {}: {}, together {about}{} and {about}{} bytes; highest FPR {about}{}\n",
                 printable(&column.column),
+                count(column.filters_added, "filter"),
                 count(column.distinct_values, "distinct value"),
                 thousands(column.len_bytes),
                 percent(column.fpr.unwrap_or(1.0)),

@@ -42,14 +42,14 @@ pub fn in_place(inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
     let mut places = BTreeSet::new();
     let target = |input: &Input| match places.insert(place(&input.path)?) {
         true => Ok(input.path.clone()),
-        false => Err(same(&input.path)),
+        false => Err(Failure::Message(format!("{}: this file is given twice; give it once", input.path.display()))),
     };
     inputs.files.iter().map(target).collect()
 }
 
 fn same(target: &Path) -> Failure {
     Failure::Message(format!(
-        "{}: two of the given files have this output; give each file once; instead of different files with the same name, give their common folder",
+        "{}: two of the given files have this output; give each file once; for different files with the same name, give their common folder, or a pattern such as 'lake/*/a.parquet'",
         target.display()
     ))
 }

@@ -6,6 +6,8 @@ use filterblock_parquet::footer::PhysicalType;
 
 /// The maximum number of distinct values that [`are_few`] takes for few.
 const FEW_VALUES: u64 = 100;
+/// The maximum length of a filter's bits.
+pub const MAX_LEN_BYTES: u64 = 128 << 20;
 /// The maximum ratio between the FPR of a filter and the requested FPR that gives no tip.
 const RATE_SLACK: f64 = 1.5;
 
@@ -24,18 +26,22 @@ pub fn of(
     let most = filters.iter().map(|filter| filter.distinct).max().unwrap_or(0);
     let values = filters.iter().filter_map(|filter| footer.chunk(filter.row_group, leaf)).map(|chunk| chunk.num_values);
     if !filters.is_empty() && are_few(most, values.max().unwrap_or(0)) {
+        let about = if filters.iter().any(|filter| filter.is_estimate) { "about " } else { "" };
         tips.push(format!(
-            "few distinct values (at most {most} in a row group): if most row groups have every value, a filter rarely \
-             skips one"
+            "few distinct values (at most {about}{most} in a row group): if most row groups have every value, a filter \
+             rarely skips one"
         ));
     }
-    if is_sorted(footer, leaf, ranges) {
+    if are_ranges_apart(footer, leaf, ranges) {
         tips.push("sorted: readers already skip row groups by min and max, so a filter adds little".into());
+    } else if footer.is_sorted_by(leaf) {
+        tips.push("sorted within row groups: if these do not overlap, readers already skip them by min and max".into());
     }
-    let worst = filters.iter().map(|filter| filter.fpr).fold(0.0, f64::max);
+    let longest = filters.iter().filter(|filter| filter.range.len_bytes.is_some_and(|len| len >= MAX_LEN_BYTES));
+    let worst = longest.map(|filter| filter.fpr).fold(0.0, f64::max);
     if requested_fpr.is_some_and(|fpr| worst > fpr * RATE_SLACK) {
         tips.push(format!(
-            "the filters reach their limit of 128 MiB, with an FPR of {}: write smaller row groups",
+            "a filter reaches the limit of 128 MiB, with an FPR of {}: write smaller row groups",
             super::super::text::percent(worst)
         ));
     }
@@ -47,7 +53,8 @@ pub fn are_few(distinct: u64, num_values: u64) -> bool {
     distinct <= FEW_VALUES && num_values > 10 * FEW_VALUES
 }
 
-/// Returns whether readers can already skip row groups by min and max.
+/// Returns whether the footer says that a row group is sorted by the column, or the ranges of the
+/// row groups do not overlap. In the first case, the ranges may still overlap.
 pub fn is_sorted(footer: &Footer, leaf: usize, ranges: &Ranges) -> bool {
     footer.is_sorted_by(leaf) || are_ranges_apart(footer, leaf, ranges)
 }

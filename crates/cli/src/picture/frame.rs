@@ -78,8 +78,9 @@ impl Frame {
         }
     }
 
-    /// Returns the parts of a line within the frame. Cuts a segment that crosses the lower or the
-    /// upper edge. Leaves out any other segment with an end outside.
+    /// Returns the parts of a line within the frame. Cuts a segment with one end outside where it
+    /// crosses the lower or the upper edge. Leaves out a segment that crosses neither edge, and a
+    /// segment with both ends outside.
     fn visible(&self, values: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
         // Rounding may put the last point of a curve beyond the end of the axis.
         let on_axis = -1e-9..=1.0 + 1e-9;

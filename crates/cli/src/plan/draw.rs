@@ -230,8 +230,8 @@ fn space_by_rate(num_keys: u64) -> String {
         HEIGHT,
         "What a false-positive rate costs in space",
         &format!("{} in one filter; the shaded area lies below the FPR lower bound", count(num_keys, "key")),
-        "Bits per key of each kind of filter against the false-positive rate, and the lower bound log2(1/FPR). Bumped \
-         ribbons lie next to the bound, Bloom filters 44 % above it, filters in blocks higher.",
+        "Bits per key of each kind of filter against the false-positive rate, and the lower bound log2(1/FPR). With many \
+         keys, bumped ribbons lie next to the bound, Bloom filters 44 % above it, filters in blocks higher.",
     );
     let rates = || steps().map(|share| RATES.0 * (RATES.1 / RATES.0).powf(share));
     let bound: Vec<(f64, f64)> = rates().map(|rate| (rate, (1.0 / rate).log2())).collect();

@@ -137,9 +137,10 @@ fn none_for(keys: u64, budget: Budget) -> String {
         Budget::Memory(bytes) => {
             // Two bytes per key and 1 KiB are enough for every kind that can hold so many keys.
             let enough = keys.saturating_mul(2).saturating_add(1 << 10);
-            let (bytes, keys) = (thousands(bytes), thousands(keys));
+            let verb = if bytes == 1 { "is" } else { "are" };
+            let (bytes, keys) = (count(bytes, "byte"), count(keys, "key"));
             format!(
-                "--memory: {bytes} bytes are too few for {keys} keys (at least 1 bit per key, checksums and trailer); try {enough}"
+                "--memory: {bytes} {verb} too few for {keys} (at least 1 bit per key, checksums and trailer); try {enough}"
             )
         }
     }
@@ -208,8 +209,9 @@ impl fmt::Display for Table {
         let keys = count(self.keys, "key");
         match self.budget {
             Budget::Rate(rate) => writeln!(f, "{keys} at an FPR of {}:\n", percent(rate)),
+            Budget::BitsPerKey(1.0) => writeln!(f, "{keys} at 1 bit per key:\n"),
             Budget::BitsPerKey(bits) => writeln!(f, "{keys} at {bits} bits per key:\n"),
-            Budget::Memory(bytes) => writeln!(f, "{keys} in {} bytes:\n", thousands(bytes)),
+            Budget::Memory(bytes) => writeln!(f, "{keys} in {}:\n", count(bytes, "byte")),
         }?;
         self.fmt_rows(f, false)?;
         writeln!(f, "\nClassical variants, in memory only:\n")?;
@@ -220,16 +222,15 @@ impl fmt::Display for Table {
                 writeln!(f, "{}: {why}", row.filter)?;
             }
             if let Some(memory) = row.taken.as_ref().and_then(|taken| taken.memory_len_bytes) {
-                writeln!(f, "{}: bytes as transmitted; in memory {}", row.filter, thousands(memory))?;
+                writeln!(f, "{}: bytes as sent; in memory it takes {}", row.filter, count(memory, "byte"))?;
             }
         }
         let measured = self.filters.iter().filter_map(|row| row.measured.as_ref());
         let mut by_keys = BTreeMap::<u64, Vec<&str>>::new();
         measured.for_each(|measured| by_keys.entry(measured.keys).or_default().push(measured.filter));
         if let (Some(machine), false) = (&self.measured_on, by_keys.is_empty()) {
-            let named = |(keys, filters): (&u64, &Vec<&str>)| {
-                format!("in {} with {} keys", filters.join(", "), thousands(*keys))
-            };
+            let named =
+                |(keys, filters): (&u64, &Vec<&str>)| format!("in {} with {}", filters.join(", "), count(*keys, "key"));
             let named = by_keys.iter().map(named).collect::<Vec<_>>().join(", ");
             writeln!(f, "ns if absent: measured for one absent key, without the time to hash it, {named};")?;
             writeln!(f, "{machine} (docs/BENCHMARKS.md)")?;

@@ -41,7 +41,8 @@ impl Engine {
         }
     }
 
-    /// Returns the filters that the engine can write. `keys` has the number of keys of each filter.
+    /// Returns some filters that the engine can write. `keys` has the number of keys of each
+    /// filter.
     ///
     /// # Errors
     /// Returns an error if a filter cannot be built.
@@ -138,10 +139,9 @@ impl Share {
         }
     }
 
-    /// Builds a filter for the values. For twice [`BUILT_KEYS_MAX`] values or more, builds a
-    /// smaller filter with the same number of values per block instead. Returns its expected FPR,
-    /// and the total length of all filters at their full size. The numbers of blocks are powers of
-    /// two, so the length of the bits is exact.
+    /// Builds a filter for the values, or for very many values a smaller filter with about as many
+    /// values per block. Returns its expected FPR, and the total length of all filters at their
+    /// full size.
     fn parquet(self, fpp: f64) -> Outcome<Deployable> {
         let num_blocks = ParquetBloomBuilder::for_values(self.keys, fpp)?.num_blocks() as u64;
         let shrunk = (self.keys / BUILT_KEYS_MAX.max(1)).max(1).next_power_of_two().min(num_blocks);

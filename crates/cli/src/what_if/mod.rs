@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::failure::Outcome;
-use super::text::{percent, significant, thousands};
+use super::text::{count, percent, significant, thousands};
 use filterblock::HashSeed;
 use filterblock::{FilterBuilder, LockedBlock, SelfCheck, Verify};
 use filterblock::{FilterKind, FilterSpec};
@@ -39,12 +39,12 @@ const DEFAULT_RATE: f64 = 0.01;
 #[derive(Debug, Clone)]
 pub struct Present {
     pub kind: String,
-    /// The engine that could write other filters; `None` for filter blocks.
+    /// The engine that could write other filters; `None` for filter blocks and bare filters.
     pub engine: Option<Engine>,
     pub keys: u64,
     /// The number of filter blocks that would replace the filters.
     pub blocks: u64,
-    /// The number of keys of each filter.
+    /// The number of keys of each filter. Not used without an engine.
     pub filters: Vec<u64>,
     pub len_bytes: u64,
     /// The expected FPR of the filters. `None` if the file has no filter.
@@ -156,9 +156,9 @@ impl fmt::Display for WhatIf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header(["filter", "bytes", "bits per key", "expected FPR", "of present size"]);
+        table.set_header(["filter", "bytes", "bits per key", "expected FPR", "of current size"]);
         for choice in &self.filters {
-            let name = if choice.is_present { format!("{} (present)", choice.filter) } else { choice.filter.clone() };
+            let name = if choice.is_present { format!("{} (current)", choice.filter) } else { choice.filter.clone() };
             let share = choice.share_of_present_len.map_or_else(|| "-".to_owned(), percent);
             table.add_row([
                 name,
@@ -171,8 +171,12 @@ impl fmt::Display for WhatIf {
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        let (keys, rate) = (thousands(self.keys), percent(self.false_positive_rate));
-        writeln!(f, "{keys} keys; filter blocks at an FPR of {rate}, with checksums:\n\n{table}")
+        let (keys, rate) = (count(self.keys, "key"), percent(self.false_positive_rate));
+        let estimates = match self.filters.iter().any(|choice| choice.is_present) {
+            true => "all but the current size are estimates",
+            false => "the file has no filter, and all sizes are estimates",
+        };
+        writeln!(f, "{keys}; filter blocks for an FPR of {rate}, with checksums; {estimates}:\n\n{table}")
     }
 }
 

@@ -46,12 +46,15 @@ fn reports_of_other_files_and_into_other_pages_are_refused() {
     let loads = loads.to_str().unwrap();
     shell.write("page.md", "# Nothing\n");
     shell.write("unknown.md", "<!-- bench report: speed -->\n<!-- end -->\n");
+    let unclosed = "<!-- bench report: absent -->\nprose\n<!-- bench report: stores -->\n<!-- end -->\n";
+    shell.write("unclosed.md", unclosed);
     shell.write("record.json", fs::read(record).unwrap());
     for (arguments, parts) in [
         (&["page.md"][..], &["page.md", "--json"][..]),
         (&["missing.json"], &["missing.json"]),
         (&[record, "--markdown", "page.md"], &["page.md", "no marker"]),
         (&[record, "--markdown", "unknown.md"], &["unknown.md", "speed", "absent"]),
+        (&[record, "--markdown", "unclosed.md"], &["unclosed.md", "line 1", "no <!-- end -->"]),
         (&[record, "--filter", "ribbon:8", "--svg", "new.svg"], &["--filter ribbon:8", "bloom:10"]),
         (&[record, "--filter", "bloom:10"], &["--svg"]),
         (&[loads, "--filter", "bloom:10", "--svg", "new.svg"], &["--filter bloom:10", "omit --filter"]),
@@ -60,6 +63,7 @@ fn reports_of_other_files_and_into_other_pages_are_refused() {
     ] {
         shell.run(&[&["bench", "report"], arguments].concat()).fails_with(parts);
     }
-    assert_eq!(shell.files(), ["page.md", "record.json", "unknown.md"]);
+    assert_eq!(shell.files(), ["page.md", "record.json", "unclosed.md", "unknown.md"]);
+    assert_eq!(fs::read_to_string(shell.path("unclosed.md")).unwrap(), unclosed);
     assert_eq!(fs::read_to_string(shell.path("page.md")).unwrap(), "# Nothing\n");
 }

@@ -90,8 +90,7 @@ fn build_prints_a_summary_and_inspect_explains_every_field() {
     let last = fields.last().unwrap();
     assert_eq!(last["offset"].as_u64().unwrap() + last["len_bytes"].as_u64().unwrap(), report["block_len_bytes"]);
     let text = shell.run(&["inspect", "f"]).exits(0);
-    for part in ["magic", "blocked-bloom", "3 distinct keys", "seed 5", "estimated from the fill ratio", "expected FPR"]
-    {
+    for part in ["magic", "blocked-bloom", "3 keys", "seed 5", "estimated from the fill ratio", "expected FPR"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
 }
@@ -243,7 +242,7 @@ fn verify_finds_a_damaged_range_filter_beside_a_sound_filter() {
     bytes[5] ^= 1;
     shell.write("both", bytes);
     let said = shell.run(&["verify", "both"]).exits(1);
-    assert!(said.starts_with("both: damaged: "), "{said}");
+    assert!(said.starts_with("both: the range filter cannot be used: damaged: "), "{said}");
     assert_eq!(shell.run(&["verify", "both", "--json"]).json(1)["sound"], false);
     // The other filter is usable.
     shell.run(&["inspect", "both"]).exits(0);
@@ -425,9 +424,18 @@ fn a_filter_of_prefixes_answers_prefixes_only() {
     shell.run(&["query", "prefixes", "apple"]).fails_with(&["prefixes of keys", "--prefixes"]);
     shell.run(&["verify", "prefixes", "--against", "keys"]).fails_with(&["prefixes of keys", "--prefixes"]);
     shell.run(&["verify", "prefixes"]).exits(0);
-    shell.run_with(&["verify", "prefixes", "--against", "-", "--prefixes"], b"ap\n").exits(0);
+    for name in ["prefixes", "both"] {
+        let verify =
+            |prefix: &[u8]| shell.run_with(&["verify", name, "--against", "-", "--prefixes", "--json"], prefix);
+        assert_eq!(verify(b"ap\n").json(0)["false_negatives"], 0, "{name}");
+        assert_eq!(verify(b"ap\nzz\n").json(1)["false_negatives"], 1, "{name}");
+    }
     assert_eq!(shell.run(&["query", "both", "apple"]).exits(0), "maybe\tapple\n");
     shell.run(&["query", "fruit.filter", "--prefixes", "ap"]).fails_with(&["whole keys"]);
+    shell.run(&["query", "fruit.filter", "--type", "utf8", "ap"]).fails_with(&["fruit.filter", "omit --type"]);
+    shell
+        .run(&["verify", "fruit.filter", "--type", "utf8", "--against", "keys"])
+        .fails_with(&["fruit.filter", "omit --type"]);
 }
 
 #[test]

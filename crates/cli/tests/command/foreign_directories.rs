@@ -159,7 +159,7 @@ fn a_refusal_names_the_engine() {
     ] {
         make(&shell.path(name), &files);
         for command in ["repair", "verify"] {
-            shell.run(&["db", command, name]).fails_with(&[engine, name, "nothing was changed"]);
+            shell.run(&["db", command, name]).fails_with(&[engine, name, "no file was changed"]);
         }
         shell.run(&["db", "put", name, "k", "v"]).fails_with(&[engine, name]);
     }

@@ -18,7 +18,7 @@ fn page(shell: &Shell, name: &str) -> String {
         "prefers-color-scheme:dark",
         "<title>filterblock ",
         "Command: <code>filterblock ",
-        "<h2>machine</h2>",
+        "<h2>machine",
         "aria-sort",
     ] {
         assert!(page.contains(part), "{part}");

@@ -333,7 +333,7 @@ fn values_are_written_in_the_type_of_the_column() {
         format!("maybe\t{value}\trows.parquet\n")
     );
     shell.run(&["index", "query", "index", "-1"]).exits(1);
-    shell.run(&["index", "query", "index", "--type", "utf8", "x"]).fails_with(&["INT64", "utf8"]);
+    shell.run(&["index", "query", "index", "--type", "utf8", "x"]).fails_with(&["Int64", "utf8"]);
     shell.run(&["index", "query", "index", "x"]).fails_with(&["int64"]);
     shell.run(&["index", "query", "index", "--hex", "00"]).fails_with(&["8 bytes"]);
     shell.write("list", "1\n");

@@ -174,13 +174,13 @@ fn wrong_digits_of_secrets_and_keys_are_explained() {
     shell.write("secret", "not hexadecimal\n");
     assert_eq!(
         refused(&shell, &["build", "-o", "f", "--secret-file", "secret", "keys"]),
-        "--secret-file secret: not a secret; the file must hold 32 or 64 hexadecimal digits; make one with openssl rand \
-         -hex 16"
+        "--secret-file secret: not a secret; the file must hold 32 or 64 hexadecimal digits, as \"openssl rand -hex \
+         16\" prints them"
     );
     shell.run(&["build", "-o", "f", "keys"]).exits(0);
     assert_eq!(
         refused(&shell, &["query", "f", "--hex", "6b6g"]),
-        "argument \"6b6g\", column 4: not a pair of hexadecimal digits; with --hex, write the key abc as 616263"
+        "argument \"6b6g\", column 4: not a pair of hexadecimal digits; with --hex, write abc as 616263"
     );
 }
 
@@ -196,6 +196,6 @@ fn an_argument_that_is_not_utf8_is_refused_in_one_line() {
     assert_eq!(run.status, 2, "{run:?}");
     assert_eq!(
         one_line(&run),
-        "an argument is not UTF-8; write it in UTF-8 (only keys and paths may have other bytes)"
+        "an argument is not UTF-8; write it in UTF-8 (only keys, values and paths may have other bytes)"
     );
 }

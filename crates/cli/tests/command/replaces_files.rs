@@ -135,7 +135,7 @@ fn files_with_several_names_are_not_replaced() {
     let before = fs::read(shell.path("a.filter")).unwrap();
     symlink("b.filter", shell.path("link")).unwrap();
     for out in ["a.filter", "b.filter", "link"] {
-        rebuild(&shell, out).fails_with(&[out, "hard link", "remove"]);
+        rebuild(&shell, out).fails_with(&[out, "hard link", "copy"]);
     }
     shell.run(&["export", "--force", "-o", "b.filter", "a.filter"]).fails_with(&["hard link"]);
     shell.run(&["merge", "--force", "-o", "b.filter", "a.filter"]).fails_with(&["hard link"]);

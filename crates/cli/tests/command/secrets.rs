@@ -60,6 +60,7 @@ fn a_file_without_a_secret_is_named_and_not_shown() {
         ("long", SECRET.repeat(3)),
         ("words", "correct horse battery staple!!!!".to_owned()),
         ("huge", SECRET.repeat(100_000)),
+        ("followed", format!("{SECRET}{}not hexadecimal", " ".repeat(1_000))),
     ] {
         shell.write(name, &content);
         let run = build(name);

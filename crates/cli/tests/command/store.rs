@@ -167,7 +167,10 @@ fn a_damaged_table_is_found_by_verify() {
     fs::remove_file(&table).unwrap();
     let said = shell.run(&["db", "verify", "store"]).exits(1);
     assert!(
-        said.contains(&format!("store/{name}: this file of the store is missing; run \"filterblock db repair store\"")),
+        said.contains(&format!(
+            "store/{name}: this file of the store is missing; restore it from a backup, or run \"filterblock db repair \
+             store\""
+        )),
         "{said}"
     );
 }
@@ -180,6 +183,8 @@ fn a_store_with_a_damaged_manifest_is_damaged() {
     shell.write("store/CURRENT", "nonsense");
     let report = shell.run(&["db", "verify", "store", "--json"]).json(1);
     assert_eq!(report["sound"], false);
+    let said = shell.run(&["db", "verify", "store"]).exits(1);
+    assert!(said.ends_with("store: damaged; its SST files were not checked\n"), "{said}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn what_if_shows_the_engines_filters_and_every_native_kind() {
         assert!(close(&same["share_of_present_len"], 1.0, 0.03), "{name}: {same}");
         assert!(close(&same["expected_false_positive_rate"], rate, 0.4), "{name}: {same}");
         let text = shell.run(&["inspect", "file", "--what-if"]).exits(0);
-        assert!(text.contains("of present size") && text.contains("(present)"), "{text}");
+        assert!(text.contains("of current size") && text.contains("(current)"), "{text}");
     }
     let shell = Shell::new();
     shell.write("keys", (0..5000).map(|i| format!("key-{i}\n")).collect::<String>());

@@ -1,5 +1,4 @@
-//! Runs C compilers and other tools for the tests. If a tool is missing, the test is skipped, or
-//! fails if `FILTERBLOCK_REQUIRE_TOOLS` is set.
+//! Runs C compilers and other tools for the tests.
 #![allow(dead_code, reason = "each test program uses a part of this module")]
 
 use std::ffi::OsStr;

@@ -38,8 +38,8 @@ pub(super) fn mask(hash: u64) -> Cell {
     mask
 }
 
-/// Returns whether `cell` has all bits of `mask`. The compiler turns the fold into vector
-/// operations.
+/// Returns whether `cell` has all bits of `mask`. The fold has no branch, so the compiler can use
+/// vector operations.
 #[inline(always)]
 pub(super) fn has_all(cell: &Cell, mask: &Cell) -> bool {
     cell.iter().zip(mask).fold(0, |missing, (cell, mask)| missing | (!cell & mask)) == 0

@@ -136,7 +136,7 @@ fn check_damage(blocks: &[Cell]) -> Result<()> {
         let empty = lanes.iter().filter(|lane| **lane == [0; 4]).count();
         if empty > 0 && empty < lanes.len() {
             let why =
-                format!("damaged: block {number} has {empty} empty lanes, but each key sets a bit in all 8 lanes");
+                format!("damaged: block {number} has empty lanes ({empty} of 8), but a key sets a bit in every lane");
             return Err(Error::invalid("filter", why + "; read the values instead"));
         }
     }

@@ -6,8 +6,7 @@ const FIRST_LIMIT: usize = 1 << 20;
 /// The distinct hashes of the keys of one file.
 ///
 /// It keeps at most 1 Mi hashes (8 MiB), or two hashes (16 bytes) per distinct key if that is more.
-/// The memory that its vector reserves may be twice as large. Repeated values need no more memory,
-/// because duplicate hashes are dropped during the collection.
+/// The memory that its vector reserves may be twice as large.
 #[derive(Debug, Default)]
 pub struct DistinctHashes {
     hashes: Vec<u64>,

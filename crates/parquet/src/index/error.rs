@@ -55,7 +55,7 @@ pub enum Error {
         offset: u64,
     },
     /// A newer version of this program wrote the index. Damage to the version and to another field
-    /// of the header gives the same error.
+    /// of the header can give the same error.
     Newer {
         /// The version in the header.
         found: u16,
@@ -121,7 +121,10 @@ impl fmt::Display for Error {
             ),
             Self::Invalid { what, why } => write!(f, "{what}: {why}"),
             Self::TooLarge { what } => {
-                write!(f, "{what} does not fit in memory or in the format; index fewer files, or choose a higher FPR")
+                write!(
+                    f,
+                    "{what} does not fit in memory or in the format; index fewer files, or build the index with a higher FPR"
+                )
             }
             Self::SelfCheckFailed { denied } => {
                 write!(

@@ -80,7 +80,7 @@ impl KeyType {
             Some(_) => Ok(()),
             None => Err(Error::invalid(
                 "key type",
-                format!("an index cannot have the key type {self}; choose another column"),
+                format!("an index cannot have the key type {self}; index a column of another type"),
             )),
         }
     }

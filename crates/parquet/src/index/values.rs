@@ -43,7 +43,7 @@ impl ParquetColumn {
             if columns.len() > NAMES_MAX {
                 names.push("...".to_owned());
             }
-            return Err(Error::invalid("column", format!("no column {path:?}; choose one of: {}", names.join(", "))));
+            return Err(Error::invalid("column", format!("no column {path:?}; the file has: {}", names.join(", "))));
         };
         if found.next().is_some() {
             return Err(Error::invalid(

@@ -25,6 +25,6 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, 
     done.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown reason");
-        Err(format!("the data are damaged: {text}"))
+        Err(format!("the data may be damaged: {text}"))
     })
 }

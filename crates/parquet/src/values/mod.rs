@@ -205,7 +205,7 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
                 found.num_values += header.num_values;
                 // A false number could keep the decoder busy for a long time.
                 if found.num_values > expected {
-                    return Err(format!("the pages have more than the {expected} values that the metadata say"));
+                    return Err(format!("the pages have more values than the metadata say ({expected})"));
                 }
             }
             if !matches!(header.content, Content::Indices | Content::Nothing) {

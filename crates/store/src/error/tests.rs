@@ -9,8 +9,8 @@ macro_rules! variants {
     ($($variant:ident),* $(,)?) => {
         const VARIANTS: &[&str] = &[$(stringify!($variant)),*];
 
-        /// Returns the name of the variant. A new variant compiles only after it is added to the
-        /// list below, and the test fails until a message of that variant is listed.
+        /// Returns the name of the variant. A new variant does not compile until it is in the list
+        /// below.
         fn name(error: &Error) -> &'static str {
             match error { $(Error::$variant { .. } => stringify!($variant),)* }
         }
@@ -40,7 +40,6 @@ variants!(
 /// An error and its expected message.
 type Message = (Error, &'static str);
 
-/// Returns errors about files and arguments, each with its expected message.
 fn file_messages() -> Vec<Message> {
     let mismatch = Error::ChecksumMismatch { field: Field::IndexBlock, offset: 4_096, stored: 1, computed: 2 };
     let batch = Error::InvalidArgument { what: "batch", reason: "it is full; write it first".into() };
@@ -57,22 +56,27 @@ fn file_messages() -> Vec<Message> {
         ),
         (
             Error::Corrupt { field: Field::Footer, offset: 12 },
-            "damaged: invalid footer at offset 12; run \"filterblock db repair\", or restore the file from a backup",
+            "damaged: invalid footer at offset 12; run \"filterblock db repair\" on the store, or restore from a \
+             backup",
         ),
         (
             Error::Corrupt { field: Field::LogHeader, offset: 0 },
-            "damaged: the write-ahead log is missing or has no header; run \"filterblock db repair\", or restore the \
-             file from a backup",
+            "damaged: the write-ahead log is missing or has no header; run \"filterblock db repair\" on the store, or \
+             restore from a backup",
+        ),
+        (
+            Error::Corrupt { field: Field::LogSequence, offset: 0 },
+            "damaged: invalid sequence number; run \"filterblock db repair\" on the store, or restore from a backup",
         ),
         (
             mismatch,
             "damaged: wrong checksum of index block at offset 4096 (stored 0x00000001, computed 0x00000002); run \
-             \"filterblock db repair\", or restore the file from a backup",
+             \"filterblock db repair\" on the store, or restore from a backup",
         ),
         (
             Error::Unsupported { field: Field::Version, found: 9 },
             "format version 9 is not supported by this version of filterblock: a newer version wrote the bytes, or \
-             they are damaged; use a newer version, or restore the file from a backup",
+             they are damaged; use a newer version, or restore from a backup",
         ),
         (
             Error::Unsupported { field: Field::Compression, found: 9 },
@@ -87,33 +91,33 @@ fn file_messages() -> Vec<Message> {
     ]
 }
 
-/// Returns errors about a whole store or a filter block, each with its expected message.
 fn store_messages() -> Vec<Message> {
     vec![
         (
             Error::NotAStore,
-            "the directory holds no store, or holds files where an empty directory is needed; give the directory of an \
-             existing store, or an empty directory for a new one",
+            "the directory holds no store, or holds files where an empty directory is needed; give another directory, \
+             or run \"filterblock db repair\" if a store here has lost its file CURRENT",
         ),
         (
             Error::ForeignFile { what: "a log of LevelDB" },
-            "a log of LevelDB; the directory is not opened as a filterblock store, and nothing was changed; give \
-             another directory, or move the file away if this directory is a filterblock store",
+            "a log of LevelDB; the directory is not opened as a filterblock store, and no file was changed; give \
+             another directory; or, if this is the directory of a store, restore the file that this one replaced, or \
+             move this one away if it replaced none",
         ),
         (Error::Locked, "already open in this process or in another one; close it there first"),
         (
             Error::Poisoned { reason: "disk gone".into() },
-            "the store refuses writes after an earlier failure (disk gone); reopen the store to recover",
+            "writes are refused after an earlier failure (disk gone); reopen the store, or use a new writer",
         ),
         (
             Error::NoSpace { free_bytes: 10, kept_bytes: 20 },
-            "no space: 10 bytes are free on the disk, and 20 bytes are kept free for deletes and compactions; delete \
-             keys, or free disk space",
+            "no space: 10 bytes are free on the disk, or would be, and 20 bytes must be free for the log, for deletes \
+             and for compactions; free disk space, or delete keys",
         ),
         (
             Error::BackgroundFails { reason: "disk full".into() },
-            "a background task fails and is retried (disk full); no data is lost, and the store continues when the \
-             task succeeds; remove the cause, or wait",
+            "a background task failed (disk full); no accepted write is lost, and an open store tries the task again; \
+             remove the cause",
         ),
         (
             Error::OutOfNumbers { field: Field::FileNumber, last: 7 },
@@ -123,6 +127,25 @@ fn store_messages() -> Vec<Message> {
         (
             Error::TooLarge { what: "a memtable" },
             "a memtable of this size does not fit in memory; free memory, or use a machine with more memory",
+        ),
+    ]
+}
+
+fn filter_messages() -> Vec<Message> {
+    let unexpected = |field, found: &str, expected: &str| {
+        let (found, expected) = (found.to_owned(), expected.to_owned());
+        Error::from(filterblock::Error::Unexpected { field, found, expected })
+    };
+    vec![
+        (
+            unexpected(filterblock::Field::NumKeys, "3", "2"),
+            "filter block damaged: number of keys is 3, but 2 is expected; no key is lost, because filters only save \
+             reads; run \"filterblock db repair\"",
+        ),
+        (
+            unexpected(filterblock::Field::HashId, "xxh3", "siphash-1-3"),
+            "hash function is xxh3, but siphash-1-3 is expected: the keys were hashed with another hasher; give the \
+             hash function and the seed of the store or SST file",
         ),
         (
             Error::from(filterblock::Error::ChecksumMismatch {
@@ -167,7 +190,7 @@ fn lack_of_memory_in_the_core_is_too_large() {
 #[test]
 fn each_message_says_what_to_do_next() {
     let mut missing = BTreeSet::from_iter(VARIANTS);
-    for (error, message) in file_messages().into_iter().chain(store_messages()) {
+    for (error, message) in file_messages().into_iter().chain(store_messages()).chain(filter_messages()) {
         missing.remove(&name(&error));
         assert_eq!(error.to_string(), message);
         let next = message.rsplit_once("; ").map_or("", |(_, next)| next);

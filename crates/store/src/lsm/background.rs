@@ -38,7 +38,11 @@ impl Shared {
         self.judge(error);
         let mut work = lock(&self.background.work);
         if work.failure.is_none() {
-            log::warn!("background {task:?} failed and will be retried: {error}");
+            let name = match task {
+                Task::Flush => "flush",
+                Task::Compaction => "compaction",
+            };
+            log::warn!("a background {name} failed, and the store tries it again: {error}");
             work.attempts(task).fail(error);
         }
         drop(work);

@@ -49,7 +49,7 @@ impl WriteBatch {
             return Err(Error::InvalidArgument { what: "value", reason });
         }
         check(self.encoded.len(), self.len, key, Some(value.len()))?;
-        // Reserve once instead of in the three steps below: most batches contain one write.
+        // Reserve once instead of in the three steps below.
         self.encoded.reserve(key.len() + value.len() + 2 * MAX_VARINT_LEN_BYTES);
         self.encoded.push(OP_PUT);
         put_bytes(&mut self.encoded, key);

@@ -217,9 +217,6 @@ impl Shared {
     }
 
     /// Waits until no compaction is running, and gives the caller the right to compact.
-    ///
-    /// # Errors
-    /// Returns [`Error::Poisoned`] if the store accepts no more writes.
     fn begin_compaction(&self) -> Result<Turn<'_>> {
         let mut work = lock(&self.background.work);
         work.callers_waiting += 1;
@@ -319,8 +316,9 @@ impl Shared {
     /// * with over 25 % more bits per key, or with so few that the present filter has over 1 %
     ///   more;
     /// * with the prefixes of the store's extractor, if the filter lacks them;
-    /// * with another range filter or without one, if [`Options::range_filter`] is set;
-    /// * with another range filter as the only filter.
+    /// * with a different range filter beside it, or with none instead of one, if
+    ///   [`Options::range_filter`] is set;
+    /// * that is a different range filter without another filter.
     ///
     /// The limit for smaller filters is strict, because the policy may have a memory budget.
     /// Returns `false` if the policies now choose no filter or an invalid one.

@@ -66,12 +66,12 @@ impl Db {
     /// Opens the store in a directory, or creates it there.
     ///
     /// An open flushes writes that are only in logs to SST files, and removes the leftovers of a
-    /// crash. If opening an existing store fails, the store keeps all writes.
+    /// crash. A failed open loses no writes.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be read, is damaged or has an unsupported format.
-    /// [`Options::recovery`] may accept damage of a log. A damaged filter is an error only if
-    /// [`Options::strict_filters`] is set. Other errors are:
+    /// Returns an error if a file cannot be read or written, is damaged or has an unsupported
+    /// format. [`Options::recovery`] may accept damage of a log. A damaged filter is an error only
+    /// if [`Options::strict_filters`] is set. Other errors are, for example:
     ///
     /// * [`Error::NotAStore`]: the directory is not empty and holds no store.
     /// * [`Error::ForeignFile`]: a file has the name of a store's file, but another program wrote
@@ -158,7 +158,7 @@ impl Db {
     ///
     /// # Errors
     /// Returns an error if a block that must be read is damaged or cannot be read. With
-    /// [`Options::strict_filters`], a damaged filter that must be asked is also an error.
+    /// [`Options::strict_filters`], damage of a filter may be an error, too.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (state, sequence) = self.shared.reading.state.moment();
         self.shared.get(&state, key, sequence)
@@ -428,12 +428,12 @@ impl Db {
     }
 
     /// Divides [`Options::filter_memory_budget`] anew among the filters, according to the number of
-    /// queries of each filter so far. Older queries count less. Filters that are asked often get
-    /// dropped columns back. Without a budget, the call has no effect.
+    /// queries of each filter so far. Older queries count less. Filters that are asked often may
+    /// get dropped columns back. Without a budget, the call has no effect.
     ///
     /// Flushes and compactions only drop columns. Call this function from time to time if reads
     /// move to other SSTs. The call may copy filters of about the budget's bytes in total. The old
-    /// copies stay in memory until no read uses them.
+    /// copies stay in memory until no read or snapshot uses them.
     pub fn rebalance_filters(&self) {
         self.shared.rebalance_filters();
     }

@@ -140,9 +140,9 @@ impl LogWriter {
     /// not.
     ///
     /// # Errors
-    /// Returns [`Error::InvalidArgument`], before anything is written, for an empty payload, for a
-    /// payload of 4 GiB or more, and for a `sequence` that is too small. Returns
-    /// [`Error::Poisoned`] after an earlier failure. Errors of the storage pass through.
+    /// Returns [`Error::InvalidArgument`] for an empty payload, for a payload of 4 GiB or more, and
+    /// for a `sequence` that is too small. Nothing is written then. Returns [`Error::Poisoned`]
+    /// after an earlier failure. Errors of the storage pass through.
     pub fn append(&mut self, sequence: u64, parts: &[&[u8]]) -> Result<()> {
         self.check_usable()?;
         let invalid = |what, reason: &str| Err(Error::InvalidArgument { what, reason: reason.to_owned() });

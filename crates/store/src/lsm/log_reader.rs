@@ -43,13 +43,14 @@ const MAX_SEQUENCE_STEP: u64 = 1 << 32;
 /// the file's length.
 const SEARCH_BUDGET_BYTES: u64 = 16 << 20;
 
-/// The behaviour of recovery if the middle of a log is damaged.
+/// The behaviour of recovery if a log is missing or damaged. A torn tail does not count as damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum LogRecovery {
-    /// Damage is an error.
+    /// Damage and missing logs are errors.
     #[default]
     Strict,
-    /// Damage is skipped and reported.
+    /// Damage is skipped and reported. An open also reports missing logs. It reports and ignores
+    /// files of other programs that have the name of a log.
     Salvage,
 }
 
@@ -101,8 +102,7 @@ impl LogEnd {
     }
 }
 
-/// The torn tail of a log or manifest: the bytes at its end that recovery did not accept. Opening
-/// the store cuts them off.
+/// The torn tail of a log or manifest: the bytes at its end that recovery did not accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogTail {
@@ -116,20 +116,22 @@ pub struct LogTail {
     /// written.
     ///
     /// `true` means that a crash probably interrupted a write that was not synced. `false` means
-    /// that either a crash interrupted the device in a write, or a synced write is damaged. The
-    /// file does not distinguish these two cases. It also does not show whether a crash removed
-    /// whole records.
+    /// that either a crash interrupted the device in a write, or the bytes are damaged. In the
+    /// second case, a synced write may be lost.
     pub is_cut: bool,
 }
 
 impl fmt::Display for LogTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, offset, len_bytes, is_cut } = self;
-        write!(
-            f,
-            "{}: the last {len_bytes} bytes, from offset {offset}, are not a complete record and were cut off: ",
-            path.display()
-        )?;
+        write!(f, "{}: ", path.display())?;
+        match len_bytes {
+            1 => write!(f, "the last byte, at offset {offset}, is not a complete record and was cut off: ")?,
+            _ => write!(
+                f,
+                "the last {len_bytes} bytes, from offset {offset}, are not a complete record and were cut off: "
+            )?,
+        }
         f.write_str(match is_cut {
             true => "a crash probably cut this write short",
             false => "no byte seems to be missing: the bytes are damaged, or a crash interrupted the device in a write",
@@ -154,8 +156,7 @@ pub fn read_log(
     read_log_in(&storage.read(path)?, path, id, recovery, visit)
 }
 
-/// Reads a log as [`read_log`] does, from the bytes of the file at `path`. The records borrow these
-/// bytes.
+/// Reads a log as [`read_log`] does, from the bytes of the file at `path`.
 ///
 /// # Errors
 /// Returns the errors of [`read_log`], except errors of the storage.

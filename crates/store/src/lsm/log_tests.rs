@@ -390,7 +390,8 @@ fn an_error_of_the_visitor_names_the_file() {
     });
     assert_eq!(
         error.unwrap_err().to_string(),
-        "000012.log: damaged: invalid write batch at offset 72; run \"filterblock db repair\", or restore the file from a backup"
+        "000012.log: damaged: invalid write batch at offset 72; run \"filterblock db repair\" on the store, or restore \
+         from a backup"
     );
 }
 

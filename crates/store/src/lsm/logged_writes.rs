@@ -1,8 +1,8 @@
 //! Iterates over the writes of a log in key order, for writing them to an SST. It sorts positions
 //! in the log and copies no keys or values.
 //!
-//! The memory for sorting is bounded for any number of writes. If not all keys fit, each further
-//! pass over the log handles the keys after the last key of the previous pass.
+//! The caller limits the memory for sorting. If not all keys fit, each further pass over the log
+//! handles the keys after the last key of the previous pass.
 
 use std::ops::Range;
 

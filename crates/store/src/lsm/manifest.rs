@@ -29,8 +29,8 @@ pub struct Manifest {
     may_be_in_force: bool,
 }
 
-/// An open store replaces a manifest that is longer than this number of bytes, if the manifest is
-/// also more than twice as long as after its first edit.
+/// The length in bytes above which an open store replaces a manifest. The manifest must also be
+/// more than twice as long as after its first edit.
 const LIMIT_BYTES: u64 = 1 << 20;
 
 /// The content of a manifest.

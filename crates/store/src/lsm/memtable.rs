@@ -43,8 +43,8 @@ impl GrowingFilter {
         Self((0..words).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// Returns the word of a key, and the mask of the key's four bits in it. The high bits of the
-    /// hash choose the word, and its low bits choose the four bits.
+    /// Returns the word of a key, and the mask of the key's bits in it. The high bits of the hash
+    /// choose the word, and its low bits choose the mask.
     #[inline]
     fn word_and_mask(&self, hash: KeyHash) -> (Option<&AtomicU64>, u64) {
         let raw = hash.raw();
@@ -176,8 +176,8 @@ impl Memtable {
                 versions.extend(self.list.version(found));
                 node = self.list.after(found);
             }
-            // Neighbours in the list are far apart in memory. The loads in `touch` do not depend on
-            // each other, so the processor can overlap them.
+            // Neighbours in the list may be far apart in memory. The loads in `touch` do not depend
+            // on each other, so the processor can overlap them.
             black_box(versions.iter().fold(0, |sum: u8, version| sum.wrapping_add(version.touch())));
             for version in &versions {
                 if last != Some(version.key()) {

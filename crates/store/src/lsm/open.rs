@@ -142,7 +142,7 @@ fn is_refused(error: &Error) -> bool {
 /// the directory is missing or holds nothing but leftovers of an interrupted creation.
 fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Result<()> {
     let missing = || {
-        let reason = "there is no store here; set create_if_missing to create one";
+        let reason = "there is no store here; check the path, or set create_if_missing to create one";
         Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)).in_file(dir)
     };
     if !storage.exists(dir)? {
@@ -228,10 +228,6 @@ fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
 }
 
 /// Checks the state that results from all edits of the manifest at `path`.
-///
-/// # Errors
-/// Returns [`Error::Corrupt`] for a number out of range, for an SST newer than all writes, and for
-/// overlapping SSTs in a level other than level 0.
 pub(crate) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
     in_range(state.next_file_number, Field::FileNumber, path)?;
     in_range(state.last_sequence, Field::LogSequence, path)?;

@@ -51,8 +51,8 @@ pub enum PrefixChoice {
     /// No prefixes.
     None,
     /// The prefixes of this extractor. If the manifest names another extractor or none, the store
-    /// reports how many SSTs lack these prefixes. The filter of such an SST answers "maybe" for
-    /// every prefix until a compaction rewrites the SST.
+    /// reports how many SSTs lack these prefixes. Scans cannot skip such an SST by its prefixes
+    /// until a compaction rewrites it.
     By(PrefixExtractor),
 }
 
@@ -116,10 +116,8 @@ pub struct Options {
     /// range filter beside their filter; scans still ask the existing range filters. The choice is
     /// ignored for an SST whose [`Options::filter`] is itself a range filter.
     ///
-    /// A short scan usually finds its keys in the bottommost level, which holds most keys. To save
-    /// memory, a policy may therefore choose range filters only above that level
-    /// ([`filterblock::AboveBottom`]). Range filters everywhere pay off if many scans find nothing
-    /// at all.
+    /// To save memory, a policy may choose no range filters for bottommost SSTs:
+    /// [`filterblock::AboveBottom`].
     pub range_filter: Option<Arc<dyn FilterPolicy>>,
     /// The prefixes that the filters hold beside the keys. Scans within one prefix then skip the
     /// SSTs whose filters deny the prefix. Each distinct prefix takes as much space in a filter as
@@ -190,12 +188,11 @@ pub struct Options {
     ///
     /// The SST files keep all columns. Whole filters are mapped into memory: the conditions of
     /// [`FilterMemory::Mapped`] apply. Filters that have lost columns are copies on the heap. While
-    /// a version replaces another, both may hold copies. A copy has no range filter. Scans then ask
-    /// the range filter in the map, and its bytes do not count toward the budget. `None` sets no
-    /// limit.
+    /// a version replaces another, both may hold copies. A range filter beside a filter that has
+    /// lost columns stays in the map, and does not count toward the budget. `None` sets no limit.
     pub filter_memory_budget: Option<u64>,
     /// Whether a damaged filter is an error. Otherwise the filter answers "maybe", and the damage
-    /// is counted and reported. Damage of a range filter beside another filter is never an error.
+    /// is counted and reported.
     pub strict_filters: bool,
     /// The compression of data blocks.
     pub compression: Compression,
@@ -203,7 +200,7 @@ pub struct Options {
     pub block_size_bytes: usize,
     /// The size of the cache for data blocks; 0 disables the cache.
     pub block_cache_bytes: u64,
-    /// The behaviour of recovery if the middle of a write-ahead log is damaged.
+    /// The behaviour of recovery if a write-ahead log is missing or damaged.
     pub recovery: LogRecovery,
 }
 
@@ -215,8 +212,8 @@ impl Options {
         FilterSpecs::of(choose(&self.filter), choose(&self.range_filter))
     }
 
-    /// Checks that the policy for range filters chooses no other kind for a flush or for the
-    /// bottommost level.
+    /// Asks the policy for range filters about two sample SSTs. Returns an error if it chooses
+    /// another kind for one of them.
     pub(super) fn check(&self) -> Result<()> {
         let Some(policy) = &self.range_filter else { return Ok(()) };
         let shapes = [TableShape::new(1, 0, false), TableShape::new(1, 1, true)];

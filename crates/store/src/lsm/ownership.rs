@@ -74,10 +74,7 @@ pub(crate) struct Ownership {
 }
 
 impl Ownership {
-    /// Judges every file of `dir` that has the name of a store's file.
-    ///
-    /// # Errors
-    /// Returns I/O errors, for example for a file that cannot be read. A file that disappears
+    /// Judges the files of `dir` that have the name of a store's file. A file that disappears
     /// meanwhile is not judged.
     pub(crate) fn judge(storage: &dyn Storage, dir: &Path) -> Result<Self> {
         let mut judged = Self::default();

@@ -5,8 +5,8 @@
 //!
 //! A strategy has three parts, each in its own function. [`Picker::due_levels`] ranks the levels
 //! that need a compaction, and [`Picker::pick_of`] chooses the SSTs of one level. If they find
-//! nothing, [`Picker::pick_tombstones`] looks for tombstones to drop. The constructors of [`Pick`]
-//! decide which SSTs of the next level a merge must include.
+//! nothing, [`Picker::pick_tombstones`] looks for tombstones to move or drop. The constructors of
+//! [`Pick`] decide which SSTs of the next level a merge must include.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -187,8 +187,7 @@ fn rewritten_per_byte(levels: &Levels<'_>, table: TableFacts<'_>, below: usize) 
     bytes as f64 / table.len_bytes.max(1) as f64
 }
 
-/// Returns an upper bound on the bytes that a compaction of level 0 writes: the total length of
-/// levels 0 and 1.
+/// Returns the total length of levels 0 and 1: about the most that a compaction of level 0 writes.
 fn merge_bytes(levels: &Levels<'_>) -> u64 {
     levels.bytes(0).saturating_add(levels.bytes(1))
 }
@@ -301,10 +300,10 @@ impl Picker {
     /// Returns whether level 0 needs a compaction. It needs one if it has an SST and at least
     /// `l0_trigger` SSTs, and if one of these conditions holds:
     ///
-    /// * It has at least as many bytes as level 1, so the merge writes at most two bytes per byte
-    ///   of level 0.
+    /// * It has at least as many bytes as level 1, so the merge writes at most about two bytes per
+    ///   byte of level 0.
     /// * It has at least `base_bytes` bytes, the maximum size of level 1.
-    /// * The merge writes at most `spare_bytes`.
+    /// * Levels 0 and 1 together have at most `spare_bytes` bytes.
     /// * It has at least `l0_limit` SSTs.
     fn is_level_0_due(&self, levels: &Levels<'_>, spare_bytes: u64) -> bool {
         let num_tables = levels.tables(0).len();

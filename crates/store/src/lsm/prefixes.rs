@@ -40,8 +40,9 @@ impl PrefixDoubt {
         let num_tables = version.levels.iter().map(|level| level.slots.len()).sum::<usize>();
         match self {
             Self::Unknown { stored } => reports.add(format!(
-                "{dir}: the store has the prefix extractor {stored:?}, which this program does not have; scans skip no \
-                 SST by its prefixes, and new SSTs get no prefixes; open the store with this extractor"
+                "{dir}: the store has the prefix extractor {stored:?}, which is not built in and was not given; scans \
+                 skip no SST by its prefixes, and new filters get no prefixes; open the store with a program that \
+                 gives this extractor"
             )),
             Self::Changed { stored, now } => {
                 let lacking = version.num_tables_without_prefixes();
@@ -51,8 +52,8 @@ impl PrefixDoubt {
                 let before =
                     stored.as_ref().map_or_else(|| "no prefix extractor".to_owned(), |name| format!("{name:?}"));
                 reports.add(format!(
-                    "{dir}: the prefix extractor is now {now:?}, and the store was written with {before}; the filters of \
-                     {lacking} of {num_tables} SSTs answer \"maybe\" for prefixes until a compaction rewrites these SSTs"
+                    "{dir}: the prefix extractor is now {now:?}, and the store was written with {before}; scans cannot \
+                     skip {lacking} of {num_tables} SSTs by prefix until a compaction writes new filters for them"
                 ));
             }
         }

@@ -48,8 +48,8 @@ pub(super) struct Replayed<'a> {
     empty_logs: Vec<u64>,
 }
 
-/// Reads the logs from the number `oldest_needed` on. Returns the number and the bytes of each log,
-/// oldest first.
+/// Reads the store's logs from the number `oldest_needed` on. Returns the number and the bytes of
+/// each log, oldest first.
 pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64, Vec<u8>)>> {
     let storage = site.options.storage.as_ref();
     let mut numbers: Vec<u64> = storage
@@ -66,11 +66,15 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64,
             if site.options.recovery == LogRecovery::Strict {
                 // This file may have replaced the store's last log, and nothing else would show
                 // that writes are missing.
-                let what = "a log of another program, which may have replaced a log of the store (to ignore this log, \
-                            use LogRecovery::Salvage or --salvage)";
+                let what = "a file of another program, which may have replaced a log of the store (a salvage ignores \
+                            this file)";
                 return Err(Error::ForeignFile { what }.in_file(&path));
             }
-            site.reports.add(format!("{}: another program wrote this file; it stays unchanged", path.display()));
+            site.reports.add(format!(
+                "{}: another program wrote this file, which may have replaced a log of the store; the store ignores \
+                 it; check the newest writes, then move the file away",
+                path.display()
+            ));
         } else {
             own.push(number);
         }
@@ -161,7 +165,11 @@ fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, reports: &Repo
     let removed = ownership::reason_to_keep(storage, path, file).and_then(|reason| match reason {
         None => storage.remove(path),
         Some(what) => {
-            reports.add(format!("{}: {what}; the file stays unchanged", path.display()));
+            reports.add(format!(
+                "{}: {what}; the store does not use this file, and leaves it unchanged; move it away to avoid this \
+                 report",
+                path.display()
+            ));
             Ok(())
         }
     });
@@ -236,8 +244,8 @@ fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTa
     // The memory for sorting grows with the records of the group, so the number of passes over them
     // is bounded.
     let max_places = buffer_len_bytes.max(group.len_bytes() / 4) / PLACE_LEN_BYTES;
-    // The hashes of more than `max_hashes` writes would take more memory than half of the records.
-    // The SST then gets no filter.
+    // The hashes of more than `max_hashes` writes would take more memory than half of the records,
+    // and more than the write buffer. The SST then gets no filter.
     let max_hashes = buffer_len_bytes.max(group.len_bytes() / 2) / size_of::<u64>();
     let with_filter = group.num_writes() <= max_hashes as u64;
     shared.write_level_0(group.num_writes(), group.sequences(), with_filter, others, |writer| {
@@ -246,13 +254,14 @@ fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTa
 }
 
 impl Site<'_> {
-    /// Reports a missing or empty log. Returns an error instead, unless the options say to salvage.
+    /// Reports a log that is missing or has no header. Returns an error instead, unless the options
+    /// say to salvage.
     fn missing_log(&self, number: u64) -> Result<()> {
         let path = self.dir.join(log_name(number));
         if self.options.recovery == LogRecovery::Strict {
             return Err(Error::Corrupt { field: Field::LogHeader, offset: 0 }.in_file(&path));
         }
-        self.reports.add(format!("{}: the log is missing or empty; its writes are lost", path.display()));
+        self.reports.add(format!("{}: the log is missing or has no header; its writes may be lost", path.display()));
         Ok(())
     }
 }
@@ -274,6 +283,7 @@ impl<'a> Replay<'a, '_> {
         for (offset, len) in &end.skipped {
             site.reports.add(match len {
                 0 => format!("{}: log records are missing before offset {offset}", path.display()),
+                1 => format!("{}: 1 damaged byte at offset {offset} was skipped", path.display()),
                 _ => format!("{}: {len} damaged bytes at offset {offset} were skipped", path.display()),
             });
         }
@@ -283,7 +293,8 @@ impl<'a> Replay<'a, '_> {
             if number == oldest_needed {
                 site.missing_log(number)?;
             } else if end.torn_tail_bytes == 0 {
-                site.reports.add(format!("{}: the log is empty; a crash cut off its creation", path.display()));
+                let path = path.display();
+                site.reports.add(format!("{path}: the log is empty; a crash probably cut off its creation"));
             }
         }
         // A log without records still says which write it begins with. This number reveals a
@@ -332,12 +343,12 @@ impl<'a> Replay<'a, '_> {
     }
 }
 
-/// Renames SSTs that `state` does not name. If an edit was lost, such an SST may hold the only copy
-/// of some writes, and under its old name the open would remove it. The new names are durable on
-/// success.
+/// Renames SSTs that `state` does not name, because the open would remove them under their old
+/// names. If an edit was lost, such an SST may hold the only copy of some writes. The new names are
+/// durable on success.
 ///
-/// An SST that holds no write above the sequence number `known` keeps its name, and the open
-/// removes it. A file of another program keeps its name, too.
+/// An SST of this store that certainly holds no write above the sequence number `known` keeps its
+/// name. A file of another program keeps its name, too.
 ///
 /// `moved` receives the old and the new path of each renamed SST, even if the function fails.
 fn set_aside_unnamed(
@@ -358,7 +369,8 @@ fn set_aside_unnamed(
         }
         if holds_only(storage, &path, shared.identity.table_id(number), known) {
             shared.reading.reports.add(format!(
-                "{}: the manifest does not name this SST, and other SSTs hold its writes; the open removes the file",
+                "{}: the manifest does not name this SST; the store has its writes or newer ones, and may remove the \
+                 file",
                 path.display()
             ));
             continue;

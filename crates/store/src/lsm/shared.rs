@@ -145,7 +145,6 @@ impl Background {
         self.changed.notify_all();
     }
 
-    /// Returns a guard that fails the store if it is dropped before [`Alarm::disarm`].
     pub(super) fn alarm(&self) -> Alarm<'_> {
         Alarm(self)
     }
@@ -421,10 +420,7 @@ pub(super) fn create_log(
 }
 
 /// Opens an SST of the store, checks that the file agrees with `meta`, and reports an unusable
-/// filter.
-///
-/// # Errors
-/// With [`Options::strict_filters`], an unusable filter is an error.
+/// filter. With [`Options::strict_filters`], an unusable filter is an error.
 pub(super) fn open_table(
     options: &Options,
     identity: &Identity,

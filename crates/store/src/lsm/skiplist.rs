@@ -107,10 +107,7 @@ impl SkipList {
     }
 
     /// Adds a version. Only one thread at a time may call this: a second caller could undo links of
-    /// the first.
-    ///
-    /// # Errors
-    /// Returns [`Error::InvalidArgument`] if the 32-bit index space is used up.
+    /// the first. Returns an error if the 32-bit index space is used up.
     pub(super) fn insert(&self, version: Entry) -> Result<()> {
         let mut before = [HEAD; MAX_HEIGHT as usize];
         self.search(&version.place(), &mut before);

@@ -63,8 +63,8 @@ pub struct ProbeStats {
     /// pages answered "maybe" for something absent.
     pub degraded: u64,
     /// Number of SST searches because no filter could be asked: the SST has none, its filter holds
-    /// no prefixes of the store's extractor, or filters are not used. Ranges count here only if the
-    /// store has [`Options::range_filter`](super::Options::range_filter).
+    /// no prefixes of the store's extractor, or gets do not use filters. Ranges count here only if
+    /// the store has [`Options::range_filter`](super::Options::range_filter).
     pub unfiltered: u64,
     /// Expected number of false positives: the sum of the expected FPRs over all queries for
     /// something absent. A query for a range counts with the FPR of the longest range for which the
@@ -190,8 +190,8 @@ pub struct Stats {
     pub scan_block_reads: u64,
     /// Bytes of these data blocks.
     pub scan_block_read_bytes: u64,
-    /// Number of times that a write or [`super::Db::flush`] had to wait for a flush or a
-    /// compaction.
+    /// Number of times that a write waited for room in memory or in level 0, or that
+    /// [`super::Db::flush`] waited for room in level 0.
     pub write_stalls: u64,
     /// Total time of these waits in ns, including waits that have not ended.
     pub write_stall_nanos: u64,

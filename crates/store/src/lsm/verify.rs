@@ -27,8 +27,7 @@ pub struct VerifyReport {
     /// Number of keys that the filter of their own SST denies. It must be 0.
     pub filter_false_negatives: u64,
     /// All other problems: damage, files of a newer format version, missing files, and a log that
-    /// cannot be flushed. Each error names the file. An error about damage also names the field and
-    /// the offset.
+    /// cannot be flushed. Each error names the file.
     pub damage: Vec<Error>,
     /// The torn tails that this handle cut off logs and the manifest when it opened the store. New
     /// files have replaced these logs and the manifest.

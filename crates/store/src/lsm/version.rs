@@ -1,9 +1,7 @@
 //! Defines a version: the SSTs of a store at one moment.
 //!
 //! A version is immutable; flushes and compactions create new versions. Level 0 holds SSTs that may
-//! overlap, newest first. Each deeper level is one sorted run. A newer entry of a key is never in a
-//! deeper level than an older entry. A read therefore goes from level 0 to deeper levels, and stops
-//! at the first SST that holds the key.
+//! overlap, newest first. Each deeper level is one sorted run.
 
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -89,8 +87,7 @@ impl StoredTable {
     /// Reports a damaged or unusable filter, at most once.
     ///
     /// # Errors
-    /// If `strict` is set, returns an error for a damaged or unusable filter instead. Damage of a
-    /// range filter beside a usable filter is only reported.
+    /// If `strict` is set, returns an error for damaged pages or an unusable filter instead.
     pub(super) fn report_filter(&self, reports: &Reports, strict: bool) -> Result<()> {
         match self.table.filter() {
             TableFilter::Absent => Ok(()),
@@ -107,7 +104,7 @@ impl StoredTable {
                 }
                 self.report_once(reports, || match self.table.filter_damage() {
                     Some(error) => error.to_string(),
-                    None => format!("{}: {damaged_pages} pages of the filter are damaged", self.path.display()),
+                    None => format!("{}: damaged pages of the filter: {damaged_pages}", self.path.display()),
                 });
                 Ok(())
             }

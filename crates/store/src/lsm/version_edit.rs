@@ -314,8 +314,9 @@ impl StoreState {
     /// another level.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] with `offset`, the position of the edit in its file, if the edit
-    /// does not fit the state or has invalid values. After an error the state is unusable.
+    /// Returns [`Error::Corrupt`] with `offset` if the edit does not fit the state or has invalid
+    /// values. `offset` is the position of the edit in its file. After an error the state is
+    /// unusable.
     pub fn apply(&mut self, edit: &VersionEdit, offset: u64) -> Result<()> {
         let corrupt = |field| Error::Corrupt { field, offset };
         if let Some(id) = edit.store_id {

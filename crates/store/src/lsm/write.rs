@@ -238,8 +238,7 @@ impl Shared {
         self.reading.state.load().immutable.len() >= self.options.max_immutable_memtables.max(1)
     }
 
-    /// Returns whether level 0 is too full for another SST and a background thread will compact it.
-    /// A writer must never wait for a compaction that will not happen.
+    /// Returns whether level 0 is too full for another SST and a background thread compacts it.
     fn is_level_0_full(&self, work: &Work) -> bool {
         let state = self.reading.state.load();
         state.version.tables(0).count() >= self.options.l0_stall() && self.compacts_level_0(&state.version, work)

@@ -1,5 +1,4 @@
-//! Keeps the queue of waiting writers, the bytes of the current step, and the result of the last
-//! check of the free space.
+//! Defines the queue of waiting writers.
 
 use std::sync::Arc;
 

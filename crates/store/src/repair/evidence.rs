@@ -32,7 +32,7 @@ impl Listing {
     /// Lists the files of `dir` that a store may have written.
     ///
     /// # Errors
-    /// Returns I/O errors. Returns [`Error::ForeignFile`] if a file of another program has a number above
+    /// Returns [`Error::ForeignFile`] if a file of another program has a number above
     /// [`MAX_NUMBER`].
     pub(super) fn of(storage: &dyn Storage, dir: &Path, judged: &Ownership) -> Result<Self> {
         let mut listing = Self { next_number: 1, ..Self::default() };
@@ -72,17 +72,15 @@ pub(super) struct ManifestEvidence {
     /// The last state that could be read. Its store id is zero if no readable part of a manifest
     /// gives it.
     pub(super) state: StoreState,
-    /// Whether `state` is the complete state of the store. Its manifest is then readable from its
-    /// start to an end that a crash can leave, and no other manifest is more likely in force.
+    /// Whether the manifest of `state` is readable from its start to an end that a crash can leave,
+    /// and no other manifest is more likely in force.
     pub(super) is_whole: bool,
-    /// Whether the manifest has a torn tail. An edit in the torn tail may have named an SST, so an
-    /// unnamed SST may belong to the store.
+    /// Whether the manifest of `state` has a torn tail and no other damage. An edit in the torn
+    /// tail may have named an SST.
     pub(super) is_torn: bool,
-    /// Whether `is_whole` is true and `CURRENT` names the manifest of `state`. The manifest can
-    /// then stay in force.
+    /// Whether `is_whole` is true and `CURRENT` names the manifest of `state`.
     pub(super) is_in_force: bool,
-    /// The numbers of the SSTs that an edit removed and no later edit added again. They no longer
-    /// belong to the store.
+    /// The numbers of the SSTs that the readable edits removed and did not add again.
     pub(super) removed: BTreeSet<u64>,
     /// The parts that could not be read.
     pub(super) losses: Vec<Loss>,
@@ -91,8 +89,8 @@ pub(super) struct ManifestEvidence {
 }
 
 impl ManifestEvidence {
-    /// Reads `CURRENT` and the manifest that it names. If that manifest is missing or unreadable,
-    /// reads the newest readable manifest.
+    /// Reads `CURRENT` and the manifest that it names. If either is missing or unreadable, reads
+    /// the newest readable manifest.
     pub(super) fn gather(storage: &dyn Storage, dir: &Path, listing: &Listing) -> Result<Self> {
         let mut found = Self::default();
         let named = match read_current(storage, dir) {
@@ -126,7 +124,7 @@ impl ManifestEvidence {
     }
 
     fn lose(&mut self, error: Error) {
-        // A manifest holds no entries. The losses of the SSTs report the effect of its damage.
+        // A manifest holds no entries.
         self.losses.push(Loss::without_keys(error));
     }
 
@@ -243,8 +241,9 @@ impl FoundTable {
         self.peek.properties.as_ref()?.origin.filter(|origin| origin.largest_sequence <= MAX_NUMBER)
     }
 
-    /// Returns the number of the first original if the SST is a copy, and its own number otherwise.
-    /// A copy is an SST that a repair wrote from the sound blocks of another SST.
+    /// Returns the number of the first original if the properties name one, and the SST's own
+    /// number otherwise. Only a copy names an original: an SST that a repair wrote from another
+    /// SST.
     pub(super) fn first_number(&self) -> u64 {
         self.peek.properties.as_ref().and_then(|own| own.copied_from).unwrap_or(self.number)
     }

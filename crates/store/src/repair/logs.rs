@@ -16,8 +16,7 @@ use crate::storage::Storage;
 /// The result of reading the WALs.
 #[derive(Debug, Default)]
 pub(super) struct LogEvidence {
-    /// The losses of writes that remain even if the store is opened with
-    /// [`LogRecovery::Salvage`].
+    /// The missing and unreadable parts of the WALs.
     pub(super) losses: Vec<Loss>,
     /// The damaged WALs that an open with [`LogRecovery::Salvage`] accepts.
     pub(super) damaged: Vec<PathBuf>,
@@ -51,12 +50,12 @@ pub(super) fn first_sequence(storage: &dyn Storage, dir: &Path, logs: &BTreeSet<
     Ok(None)
 }
 
-/// The sequence numbers of the writes that one WAL holds.
+/// The sequence numbers of the writes that one WAL holds. In a WAL without writes, all three
+/// sequence numbers are the one that its first write would have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LogSpan {
     number: u64,
-    /// The sequence number of the first write in the WAL. For a WAL without writes, the number
-    /// that its first write would have.
+    /// The sequence number of the first write in the WAL.
     earliest: u64,
     /// The sequence number of the first write after the last gap in the WAL, or of the first write
     /// if there is no gap.
@@ -111,9 +110,9 @@ pub(super) fn spans(
     Ok(spans)
 }
 
-/// Returns a range of sequence numbers without a gap that ends with the last write in the WALs. The
-/// range begins where the WALs no longer prove that no write is missing. Considers only WALs with a
-/// number of at least `log_number`. Returns `None` if these WALs hold no writes.
+/// Returns a range of sequence numbers that ends with the last write in the WALs. The WALs hold
+/// every write of the range. Considers only WALs with a number of at least `log_number`. Returns
+/// `None` if these WALs hold no writes.
 pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>> {
     let mut spans = spans.iter().filter(|span| span.number >= log_number).rev().skip_while(|span| span.is_empty());
     let mut oldest = *spans.next()?;
@@ -138,7 +137,7 @@ pub(super) fn earliest(spans: &[LogSpan]) -> Option<u64> {
 }
 
 /// Reads the WALs with a number of at least `log_number`, collects their losses, and determines the
-/// oldest needed WAL. The SSTs of the store hold all writes up to `last_sequence`.
+/// oldest needed WAL. `last_sequence` is the last sequence number that the SSTs cover.
 pub(super) fn look_at_logs(
     storage: &dyn Storage,
     dir: &Path,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sound manifest that fits the SSTs ─▶ SSTs and levels of the manifest ──┐
-//! anything else ─▶ all SSTs, ordered by their own properties (`order`) ──┘
+//! anything else ─▶ SSTs in the directory, in the order of `order` ───────┘
 //!   ─▶ damaged SSTs are rewritten from their sound blocks
 //!   ─▶ damaged files are copied to lost/ ─▶ a new manifest ─▶ the store opens and salvages the WALs
 //! ```
@@ -14,8 +14,7 @@
 //!
 //! With a sound manifest that fits, no deleted key comes back unless its tombstone is lost. The
 //! report gives the range of the keys whose tombstones may be lost. Without such a manifest, the
-//! SSTs' own properties give their order. If such an order is a guess, the report names the SST
-//! that is taken as newer and one older SST.
+//! order of SSTs may be a guess. The report then has a doubt.
 
 mod evidence;
 mod logs;
@@ -75,8 +74,9 @@ pub struct RepairReport {
     /// Whether a new manifest was needed.
     pub new_manifest: bool,
     /// The unreadable parts of files, the missing files, and the gaps in the sequence numbers, with
-    /// the range of affected keys. The range is [`KeyRange::NONE`](crate::sstable::KeyRange::NONE)
-    /// for damage that alone affects no key, such as damage of a filter or a manifest.
+    /// the range of the keys that may be affected. The range is
+    /// [`KeyRange::NONE`](crate::sstable::KeyRange::NONE) for damage that alone affects no key,
+    /// such as damage of a filter or a manifest.
     pub losses: Vec<Loss>,
     /// One text for each fact that the repair could not determine, with the possible effect on
     /// keys.
@@ -138,10 +138,9 @@ impl Db {
     /// * [`Secret`](filterblock::Error::Secret) and the other errors that concern the options, as
     ///   for [`Db::open`].
     /// * [`Error::Unsupported`] for files of a newer version.
-    /// * [`Error::Corrupt`] if the repaired store would not open, for example because its file
-    ///   numbers would exceed the limit.
-    /// * I/O errors, among them `NotFound` for a missing or empty directory. A file that cannot be
-    ///   read does not count as lost.
+    /// * I/O errors, with the kind `NotFound` for a missing or empty directory. A file that cannot
+    ///   be read does not count as lost.
+    /// * Other errors if the repaired store would not open.
     ///
     /// Damage of a file is not an error. The report lists it.
     pub fn repair(path: impl AsRef<Path>, options: Options, mode: RepairMode) -> Result<RepairReport> {
@@ -223,8 +222,7 @@ impl Plan {
         let unnamed: BTreeSet<u64> = found.iter().map(|table| table.number).filter(|n| !named.contains(n)).collect();
         let first_logged = logs::first_sequence(storage, dir, &listing.logs)?;
         let has_gap = first_logged.is_some_and(|first| first > evidence.state.last_sequence.saturating_add(1));
-        // `true` if the manifest seems to have lost edits other than those of the last flushes. The
-        // manifest itself may show no trace of the loss, but SSTs that it does not name do.
+        // `true` if the manifest seems to have lost edits other than those of the last flushes.
         let is_stale = found.iter().filter(|table| unnamed.contains(&table.number)).any(|table| match table.origin() {
             None => evidence.is_torn || has_gap,
             Some(origin) => !evidence.is_before(&origin) && !evidence.is_next(&origin),

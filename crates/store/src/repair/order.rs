@@ -45,9 +45,8 @@
 //! readable origin, which no manifest names either, is ordered by its file number alone. If its
 //! order to an overlapping SST is a guess, the report has a doubt.
 //!
-//! We rejected the file number as the only rule. A compaction that runs during a flush writes SSTs
-//! with higher numbers than the flushed SST but older content, so deleted keys would come back
-//! regularly.
+//! We rejected the file number as the only rule. A compaction that runs during a flush can write
+//! SSTs with higher numbers than the flushed SST but older content. Deleted keys would come back.
 
 use std::cmp::Reverse;
 
@@ -73,9 +72,9 @@ impl Place {
         other.smallest_sequence <= self.smallest_sequence && self.largest_sequence <= other.largest_sequence
     }
 
-    /// Returns whether this SST must be a merge input of the deeper SST `other`. An SST of level 0
-    /// must be one if its last write is not newer than the last write of `other`, unless a manifest
-    /// says that both SSTs are in force.
+    /// Returns whether `other` proves that this SST was merged away: this SST was written to level
+    /// 0, `other` is deeper, and no write of this SST is after the last write of `other`. If a
+    /// whole manifest names both SSTs, both are in force.
     fn is_merged_away(&self, other: &Self) -> bool {
         let both_in_force = self.is_exact && other.is_exact;
         !both_in_force && self.level == 0 && other.level > 0 && self.largest_sequence <= other.largest_sequence

@@ -101,9 +101,8 @@ impl Tables<'_> {
         Ok(state)
     }
 
-    /// Returns a state with all existing SSTs in level 0, in the order of [`newest_first`]. SSTs of
-    /// level 0 may overlap. The state leaves out SSTs whose writes are all in the WALs, and SSTs
-    /// without a readable entry.
+    /// Returns a state with the existing SSTs in level 0, in the order of [`newest_first`]. It
+    /// leaves out SSTs whose writes are all in the WALs, and SSTs without a readable entry.
     pub(super) fn by_themselves(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
         let named = evidence.named();
         let places: Vec<Option<Place>> = found.iter().map(|table| place(table, &named, evidence.is_whole)).collect();
@@ -172,13 +171,13 @@ impl Tables<'_> {
     /// Assigns sequence numbers to the SSTs in `ordered` (newest first), so that level 0 keeps
     /// their order. Returns the SSTs and the new last sequence number.
     ///
-    /// The WALs hold the writes above `last`. Therefore the numbers exceed `last` only if the order
-    /// of the SSTs needs more numbers. Adds a loss to the report if the WALs use the same numbers.
-    /// The range of each SST begins with 0. The result of every later merge of these SSTs inherits
-    /// the 0, which shows that its content may come from any level.
+    /// The WALs may use the numbers above `last`. Therefore an SST gets such a number only if the
+    /// order of the SSTs needs it. If the WALs use the number too, the report gets a loss. The
+    /// range of each SST begins with 0, and a later merge inherits the 0. It shows that the content
+    /// may come from any level.
     fn rank(&mut self, ordered: Vec<Candidate>, last: u64) -> (Vec<TableMeta>, u64) {
-        // If two SSTs have equal sequence numbers, the SST with the higher file number is newer. So
-        // several SSTs may share a number. This is needed if there are more SSTs than numbers.
+        // If two SSTs have equal sequence numbers, the SST with the higher file number is newer. If
+        // there are more SSTs than numbers, SSTs share a number where this rule keeps their order.
         let may_be_equal = ordered.len() as u64 > last.saturating_add(1);
         let (mut rank, mut ranks, mut before) = (0, Vec::new(), None);
         for one in ordered.iter().rev() {
@@ -332,8 +331,8 @@ impl Tables<'_> {
             summary.num_tombstones += u64::from(value.is_none());
             writer.as_mut().map_or(Ok(()), |writer| writer.add(key, value))
         })?;
-        // If no part of the file is readable as version 1, a newer version is more likely than
-        // damage in every block.
+        // If no entry is readable as version 1, a newer version is more likely than damage in every
+        // block.
         let newer = errors.iter().position(Error::is_unsupported);
         if let (0, Some(newer)) = (summary.num_entries, newer) {
             return Err(errors.into_iter().nth(newer).unwrap_or(Error::OutOfOrder));

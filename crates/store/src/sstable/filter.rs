@@ -54,8 +54,7 @@ pub(super) fn open(
 }
 
 /// Returns the reason why the range filter beside the filter of keys cannot be used. Returns `None`
-/// if that range filter can be used, or if the properties name none. The filter of keys stays
-/// usable.
+/// if that range filter can be used, or if the properties name none.
 pub(super) fn range_damage(
     filter: &FilterBlock<SharedBytes>,
     properties: &Properties,

@@ -28,8 +28,8 @@ pub const VERSION: u32 = 1;
 /// The length of the footer in bytes.
 pub const FOOTER_LEN_BYTES: usize = 112;
 
-/// The alignment of a filter block in the file, in bytes. On a system with memory pages of 4 KiB,
-/// each page of the block is therefore one page of a memory map.
+/// The alignment of a filter block in the file, in bytes: the length of a filter page, and of a
+/// memory page on most systems.
 pub const FILTER_ALIGNMENT_BYTES: u64 = 4096;
 
 /// The largest length of a key or value that a [`TableWriter`](super::TableWriter) accepts, in

@@ -327,7 +327,7 @@ impl Table {
         Some(block)
     }
 
-    /// Returns the data block at a place that [`Self::announce`] returned, for several searches.
+    /// Returns the data block at a place that [`Self::announce`] returned.
     pub(crate) fn known_block(
         &self,
         place: Handle,

@@ -68,8 +68,8 @@ impl fmt::Display for KeyRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Long keys are cut, so that the message stays readable.
         let text = |key: &Vec<u8>| match key.get(..60) {
-            Some(front) => format!("\"{}..\"", front.escape_ascii()),
-            None => format!("\"{}\"", key.escape_ascii()),
+            Some(front) if front.len() < key.len() => format!("\"{}..\"", front.escape_ascii()),
+            _ => format!("\"{}\"", key.escape_ascii()),
         };
         match &self.from {
             Bound::Included(key) => write!(f, "from {}", text(key))?,
@@ -105,14 +105,19 @@ impl Loss {
     pub fn holds_keys(&self) -> bool {
         self.keys != KeyRange::NONE
     }
+
+    /// Returns the message of the error without its next step. The next step is usually a repair,
+    /// and the repair itself reports the loss.
+    #[must_use]
+    pub fn damage(&self) -> String {
+        let error = self.error.to_string();
+        error.rsplit_once("; ").map_or(error.as_str(), |(damage, _)| damage).to_owned()
+    }
 }
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The message of the error ends with a next step, usually a repair. The repair itself
-        // prints this text, so the next step is cut off.
-        let error = self.error.to_string();
-        let damage = error.rsplit_once("; ").map_or(error.as_str(), |(damage, _)| damage);
+        let damage = self.damage();
         if !self.holds_keys() {
             return write!(f, "{damage}; this damage alone affects no key");
         }
@@ -151,8 +156,7 @@ impl Peek {
     }
 }
 
-/// Decodes the fields of a footer whose checksum may not match. The caller trusts a handle only if
-/// the part at that handle matches the checksum that is stored for it.
+/// Decodes the fields of a footer whose checksum may not match.
 fn footer_of(bytes: &[u8]) -> Option<Footer> {
     let footer = bytes.last_chunk::<FOOTER_LEN_BYTES>()?;
     Footer::decode_fields(&mut Cursor::new(footer, 0)).ok()

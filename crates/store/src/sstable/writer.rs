@@ -244,11 +244,10 @@ impl<'s> TableWriter<'s> {
     /// directory. An existing file of that name is replaced.
     ///
     /// # Errors
-    /// Returns an I/O error, [`Error::InvalidArgument`] if the index block would exceed 4 GiB, or
-    /// [`Error::Poisoned`] after an earlier failure. Returns the errors of
-    /// [`FilterBuilder::finish`], such as [`filterblock::Error::SelfCheckFailed`] if the filter
-    /// denies one of its keys. After an error, the final name is unchanged, unless the last step
-    /// failed: the sync of the directory after the rename.
+    /// Returns an error if the file cannot be written or the filter cannot be built, for example
+    /// [`filterblock::Error::SelfCheckFailed`], and [`Error::Poisoned`] after an earlier failure.
+    /// After an error, the final name is unchanged, unless the last step failed: the sync of the
+    /// directory after the rename.
     pub fn finish(mut self) -> Result<TableSummary> {
         self.check_usable()?;
         self.write_rest().map_err(|error| error.in_file(&self.path))?;

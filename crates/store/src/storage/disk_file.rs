@@ -156,14 +156,15 @@ impl DiskWriter {
         Ok(Self { file, path: path.to_path_buf(), len, home, failure: None })
     }
 
-    /// Checks that the file still has its name, if the directory is held open. Without a name the
-    /// bytes are lost when the file is closed, even after a successful sync.
+    /// Checks that the file still has its name, if the directory is held open. The bytes of a file
+    /// without a name are lost when the file is closed, even after a successful sync.
     fn check_name(&self) -> io::Result<()> {
         #[cfg(unix)]
         if let Some(home) = &self.home
             && !home.leads_to(&self.path, &self.file)?
         {
-            let reason = "another program removed or replaced this file during the write; reopen the store to recover";
+            let reason = "another program removed or replaced this file during the write; stop that program, then \
+                          reopen the store or repeat the operation";
             return Err(io::Error::new(ErrorKind::NotFound, reason));
         }
         Ok(())

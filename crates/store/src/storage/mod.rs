@@ -84,8 +84,8 @@ pub trait Storage: Debug + Send + Sync {
     /// Returns whether a file or directory of that name exists.
     ///
     /// # Errors
-    /// Returns an error if the system cannot tell. An answer `false` would be wrong then: the
-    /// caller would create a new store over one that only seems to be missing.
+    /// Returns an error, not `false`, if the system cannot tell. After `false`, a caller may create
+    /// a new store.
     fn exists(&self, path: &Path) -> Result<bool>;
 
     /// Returns the sorted names of the files and directories in a directory. Invalid UTF-8 is
@@ -120,8 +120,8 @@ pub trait Storage: Debug + Send + Sync {
     /// even if the path leads elsewhere later. The caller still passes full paths, which must lie
     /// in or below `dir`.
     ///
-    /// On Unix, the locks of that storage also lock the directory itself if the file system
-    /// supports that.
+    /// On Unix, the locks of a directory that [`Disk`] holds also lock the directory itself if the
+    /// file system supports that.
     ///
     /// A storage that holds a directory A can in turn hold a directory B. [`Storage::link_or_copy`]
     /// of the result links files from A to B, so its first path must lie in or below A.

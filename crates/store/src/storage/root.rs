@@ -95,7 +95,7 @@ impl Root {
         // Without `NONBLOCK`, opening a pipe would wait for a reader.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let no_file = || {
-            let reason = "the lock is not a regular file; remove it, and open the store again";
+            let reason = "the lock is not a regular file; move it away, and try again";
             Error::Io(io::Error::new(ErrorKind::InvalidInput, reason)).in_file(path)
         };
         for _ in 0..MAX_LOCK_ATTEMPTS {

@@ -17,7 +17,7 @@ pub(super) fn check_plain(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file; remove it, or give it another name"))
+    Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file; check the path, or move it away"))
 }
 
 /// Copies `source` to `target`, a new file at `to`, and syncs `target`. If either step fails, calls

@@ -79,7 +79,7 @@ fn bloom_rate(bits_per_key: f64, probes: u8) -> f64 {
     (rate(keys + deviation) + rate(keys - deviation)) / 2.0
 }
 
-/// The size of a ribbon filter that has the same false-positive rate as a Bloom filter.
+/// The size of a ribbon filter.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct RibbonSizes {
     slots: u64,
@@ -88,11 +88,10 @@ pub(in super::super) struct RibbonSizes {
 
 impl RibbonSizes {
     /// Computes the size of a filter that has the FPR of a `FastLocalBloom` filter with this
-    /// budget, but at least 2^-32. The high half of the first key's hash decides whether one more
-    /// block has one column less.
+    /// budget, but at least 2^-32. The high half of the first key's hash rounds the number of
+    /// blocks with one column less.
     ///
-    /// Returns `None` for no keys and for more than [`MAX_KEYS`] keys, because RocksDB then writes
-    /// no ribbon filter.
+    /// Returns `None` for no keys and for more than [`MAX_KEYS`] keys.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares of the number of blocks")]
     pub(in super::super) fn new(num_keys: u64, bits_per_key: f64, bloom_probes: u8, first_hash: u64) -> Option<Self> {
         if !(1..=MAX_KEYS).contains(&num_keys) {

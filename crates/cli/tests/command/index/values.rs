@@ -45,7 +45,7 @@ fn a_key_of_another_length_is_refused_for_fixed_columns() {
     for query in [&["index", "query", "index"][..], &["query", "--column", "v", "rows"]] {
         let run = |more: &[&str]| shell.run(&[query, more].concat());
         run(&["abc"]).exits(0);
-        run(&["abcd"]).fails_with(&["3 bytes", "--hex", "--type"]);
+        run(&["abcd"]).fails_with(&["3 bytes", "--hex"]);
         run(&["--type", "utf8", "ab"]).fails_with(&["3 bytes"]);
         run(&["--type", "uuid", UUID]).fails_with(&["3 bytes"]);
         run(&["--hex", "616263"]).exits(0);
