@@ -85,7 +85,7 @@ pub enum Error {
     /// An object does not fit in the memory or address space of this machine, or its size does not
     /// fit in the fields of its format.
     TooLarge {
-        /// The object.
+        /// The name of the object, for example "a filter block".
         what: &'static str,
     },
     /// A newly built filter denies keys that were added to it, for example because of broken
@@ -327,6 +327,10 @@ pub(crate) mod message {
     pub(crate) fn io(f: &mut Formatter<'_>, error: &io::Error) -> Result {
         use io::ErrorKind as Kind;
         let next = match error.kind() {
+            // These errors are made by this crate, and say what to do.
+            Kind::InvalidInput if error.get_ref().is_some_and(|text| text.to_string().contains("; ")) => {
+                return write!(f, "{error}");
+            }
             Kind::NotFound | Kind::NotADirectory | Kind::IsADirectory | Kind::InvalidFilename => "check the path",
             Kind::PermissionDenied => "check the permissions",
             Kind::AlreadyExists => "choose another name, or remove the existing file",

@@ -144,7 +144,7 @@ impl Item {
 fn check_shape(buffer: &PyUntypedBuffer) -> PyResult<()> {
     if buffer.dimensions() != 1 {
         return Err(PyValueError::new_err(format!(
-            "the array has {} dimensions; pass an array of one dimension, for example array.ravel()",
+            "the buffer has {} dimensions; pass a buffer of one dimension, for example array.ravel() of a NumPy array",
             buffer.dimensions()
         )));
     }

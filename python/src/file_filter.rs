@@ -1,5 +1,5 @@
-//! Defines the class `FileFilter`: a Bloom filter in a file, with methods of the package
-//! `pybloomfiltermmap3`.
+//! Defines the class `FileFilter`: a Bloom filter in a file, with the method names of the
+//! package `pybloomfiltermmap3`.
 
 use std::ffi::OsString;
 #[cfg(unix)]

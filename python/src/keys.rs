@@ -68,7 +68,7 @@ impl<'py> Keys<'py> {
         let is_numpy = keys.hasattr(intern!(py, "__array_interface__"))?;
         if is_numpy && keys.hasattr(intern!(py, "mask"))? {
             return Err(PyTypeError::new_err(
-                "a masked array is no array of keys, because its masked items still have bytes; pass array.compressed()",
+                "a masked array is not accepted, because its masked items would be taken as keys; pass array.compressed()",
             ));
         }
         if is_numpy && keys.getattr(intern!(py, "ndim"))?.extract::<usize>()? != 1 {

@@ -11,10 +11,8 @@ const ALIGNMENT_BYTES: usize = 64;
 
 /// A copy of a filter block on the heap, aligned to 64 bytes.
 ///
-/// A slice of a host's buffer seldom begins at a cache line of 64 bytes. Answers are the same at
-/// any offset, but a query of unaligned bytes may read more cache lines. For example, a query of
-/// `blocked-bloom` may read two instead of one. `cargo bench --bench probe -- unaligned` measures
-/// the cost.
+/// Answers are the same at any alignment, but a query of unaligned bytes may read more cache lines.
+/// `cargo bench --bench probe -- unaligned` measures the cost.
 ///
 /// The copy does not change when the file changes.
 ///
@@ -68,9 +66,7 @@ impl AlignedBytes {
     /// Reads the whole file at `path`.
     ///
     /// # Errors
-    /// Returns [`Error::Io`] if the file cannot be read or shrinks during the read, and
-    /// [`Error::TooLarge`] if the file does not fit in memory. The error names the file
-    /// ([`Error::InFile`]).
+    /// Returns an error that names the file if the file cannot be read or does not fit in memory.
     pub fn read(path: &Path) -> Result<Self> {
         let read = || {
             let mut file = File::open(path)?;

@@ -1,6 +1,5 @@
 //! Defines the compact form of filters, and checks and queries filters in this form. The compact
-//! form is for hosts that store many tiny filters as bytes and pass the bytes to every query. For
-//! example, LevelDB has a filter for every 2 KiB of data.
+//! form is for hosts that store many tiny filters as bytes and pass the bytes to every query.
 //!
 //! ```text
 //! | payload, any number of bytes | shape, 1 byte | checksum, 4 bytes |
@@ -66,7 +65,7 @@ pub fn ask(bytes: &[u8], hasher: &KeyHasher, hash: KeyHash) -> Answer {
 ///
 /// # Errors
 /// - Returns [`Error::ChecksumMismatch`] if the checksum does not match: the bytes are damaged, or
-///   another hasher hashed the keys. The bytes do not show which of the two happened.
+///   another hasher hashed the keys.
 /// - Returns [`Error::Unsupported`] if the checksum matches, but the kind is unknown or has no
 ///   compact form in this version.
 /// - Returns [`Error::Corrupt`] if the bytes are too short, or if the checksum matches but no

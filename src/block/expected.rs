@@ -20,7 +20,6 @@ use crate::hash::{HashIdentity, KeyHasher};
 /// | [`with_num_entries`](Self::with_num_entries) | a block with a number of keys that the SST cannot have |
 /// | [`with_checksum`](Self::with_checksum) | another block, such as a stale block of the same SST |
 /// | [`with_prefixes`](Self::with_prefixes) | a block without prefixes, or with the prefixes of another extractor |
-/// | [`at_offset`](Self::at_offset) | nothing; makes errors count offsets from the start of the host's file |
 ///
 /// Without [`with_prefixes`](Self::with_prefixes), the block must hold whole keys.
 ///
@@ -249,7 +248,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// * [`Error::Secret`] if the keys were hashed with another secret.
     /// * [`Error::Invalid`] if the expectations name no SST: [`Expected::of_any_table`], or a
     ///   table id of zeros without a checksum.
-    /// * [`Error::TooLarge`] if there is no memory for the partition index or the states of pages.
+    /// * [`Error::TooLarge`] if there is not enough memory.
     pub fn open(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
         let block = LockedBlock::open(data, verify).map_err(|error| error.moved_by(expected.offset()))?;
         block.unlock_expecting(expected)

@@ -73,11 +73,8 @@ pub(super) struct Extension<'a> {
 }
 
 impl<'a> Extension<'a> {
-    /// Decodes the records. `offset` is the offset of the extension, for errors.
-    ///
-    /// # Errors
-    /// Returns [`Error::Unsupported`] for an unknown tag, because no record is safe to ignore.
-    /// Returns [`Error::Corrupt`] for an invalid, truncated or repeated record.
+    /// Decodes the records. `offset` is the offset of the extension, for errors. An unknown tag is
+    /// an error, because no record is safe to ignore.
     pub(super) fn read(bytes: &'a [u8], offset: u64) -> Result<Self> {
         let mut cursor = Cursor::new(bytes, offset);
         let mut found = Self::default();

@@ -136,7 +136,7 @@ impl Added {
         matches!(self, Self::Prefixes | Self::Both)
     }
 
-    /// Returns the words of messages for the content of the filter.
+    /// Describes the parts of keys, for error messages.
     pub(crate) fn described(self) -> &'static str {
         match self {
             Self::WholeKeys => "only whole keys",
@@ -239,10 +239,6 @@ impl Trailer {
     }
 
     /// Appends page checksums, extension and trailer to a block that so far is only its payload.
-    ///
-    /// # Errors
-    /// Returns [`NoMemory`] if the allocation fails, or if the number of keys or the length of the
-    /// payload has more than 48 bits.
     pub(crate) fn append_to(&self, block: &mut Vec<u8>) -> Result<(), NoMemory> {
         let payload_len = block.len();
         let identity = page_identity(&self.table_id, self.partition_number);
@@ -541,8 +537,7 @@ impl RawTrailer {
     }
 }
 
-/// Computes the trailer's checksum, which covers the page checksums, the extension and the trailer
-/// up to the checksum field. It continues from `page_checksums`, the checksum of the page
+/// Computes the trailer's checksum. It continues from `page_checksums`, the checksum of the page
 /// checksums. `covered` is the extension and the trailer up to the checksum field.
 fn trailer_checksum(page_checksums: u32, covered: &[u8]) -> u32 {
     Crc32::continuing(page_checksums).with(covered).finish()

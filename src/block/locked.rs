@@ -17,9 +17,8 @@ use crate::kinds::Shape;
 /// A checked filter block without its hasher. It gives access to metadata, pages and bytes, but
 /// answers no queries.
 ///
-/// With another hash function, seed or secret, a filter would deny present keys. So the block must
-/// be unlocked before the first query. A store calls [`LockedBlock::unlock_expecting`], and a tool
-/// that inspects files calls [`LockedBlock::unlock`].
+/// With another hash function, seed or secret, a filter would deny present keys. So unlock the
+/// block before the first query: see [`LockedBlock::unlock_expecting`].
 pub struct LockedBlock<D>(pub(super) FilterBlock<D>);
 
 /// Omits the bytes, which may be gigabytes.
@@ -120,9 +119,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         self.0.trailer.partition_number
     }
 
-    /// Returns a block with another payload and number of keys, but with the other fields of this
-    /// block. `shape` must be the shape of this block. The new block has no table id and no range
-    /// filter. Returns an error if no reader would accept the new block.
+    /// Returns a block with another payload and number of keys, and without table id and range
+    /// filter. All other fields are those of this block. `shape` must be the shape of this block.
     #[cfg(feature = "variants")]
     pub(crate) fn with_payload(&self, shape: &Shape, num_keys: u64, mut payload: Vec<u8>) -> Result<Vec<u8>> {
         let payload_len_bytes = payload.len() as u64;

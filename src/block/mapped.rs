@@ -16,7 +16,7 @@ use crate::error::{Error, Field, Result};
 /// Tells whether all pages are read when a file is mapped, or each page at its first touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Populate {
-    /// Reads all pages while the file is mapped, on Linux 5.14 or newer. If a page cannot be read,
+    /// Reads all pages when the file is mapped, on Linux 5.14 or newer. If a page cannot be read,
     /// for example because the file became shorter, mapping returns an error. Older kernels and
     /// other systems read each page when it is first touched. If the page cannot be read then, the
     /// touch raises a signal.

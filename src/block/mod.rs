@@ -1,10 +1,11 @@
 //! Plans, builds, opens, queries and shrinks filter blocks, alone and in sets. A filter block has a
 //! payload, one checksum for each page of the payload, an extension and a trailer. `docs/FORMAT.md`
-//! is the specification. The module [`compact`] has a shorter form for tiny filters.
+//! is the specification, also for blocks with partitions or a range filter. The module [`compact`] has
+//! a shorter form for tiny filters.
 //!
 //! ```text
-//! | payload: whole 4 KiB pages, the last may be shorter | page checksums | extension | trailer, 60 bytes |
-//! ^ place it at a 4 KiB boundary of the file                                     magic at the very end ^
+//! | payload: 4 KiB pages, last may be shorter | page checksums | extension | trailer, 60 bytes |
+//! ^ place it at a 4 KiB boundary of the file                           magic at the very end ^
 //! ```
 
 mod aligned;

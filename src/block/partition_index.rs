@@ -152,7 +152,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         self.len as usize
     }
 
-    /// Returns whether the filter has no partition, and therefore no key.
+    /// Returns whether the filter has no partition.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -185,7 +185,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     }
 
     /// Returns the number of the partition that `key` belongs to, or `None` if the filter has no
-    /// partition, and therefore no key.
+    /// partition.
     ///
     /// The function takes time logarithmic in the number of partitions. If `key` is a prefix, the
     /// result is the only partition that can deny the prefix.

@@ -28,15 +28,8 @@ const MAX_PARTITION_KEYS: u64 = 1 << 48;
 /// next key opens a new partition. Call `with_table_id`, `with_extractor` and `with_prefixes`
 /// before the first key.
 ///
-/// Some methods of [`FilterBuilder`] have no counterpart here:
-///
-/// - [`finish_compact`](FilterBuilder::finish_compact), because the compact form has no partition
-///   index;
-/// - [`add_hash`](FilterBuilder::add_hash) and [`finish_with`](FilterBuilder::finish_with), because
-///   a hash does not choose a partition: use [`add_hashed`](Self::add_hashed), which also takes the
-///   key;
-/// - [`with_ranges`](FilterBuilder::with_ranges): write a second partitioned filter of the same
-///   keys with a range filter as its specification, such as `grafite:fpr=0.01`.
+/// To answer for ranges too, write a second partitioned filter of the same keys with a range filter
+/// as its specification, such as `grafite:fpr=0.01`.
 ///
 /// ```
 /// use filterblock::{Expected, FilterBlock, HashSeed, KeyHasher, PartitionedBuilder, PrefixExtractor, Verify};
@@ -220,8 +213,8 @@ impl PartitionedBuilder {
         self.add_at(key, self.current.added().whole_keys().then_some(hash))
     }
 
-    /// Panics in debug builds if `hash` is not the hash of `key`, which is a key or a prefix. The
-    /// hash of another key would go to the wrong partition.
+    /// Panics in debug builds if `hash` is not the hash of `key`. The hash of another key could go
+    /// to the wrong partition.
     fn debug_check(&self, key: &[u8], hash: KeyHash) {
         let hasher = self.current.hasher();
         hasher.debug_check(hash);
@@ -413,9 +406,9 @@ fn shown(key: &[u8]) -> String {
     String::from_utf8_lossy(key.get(..SHOWN_LEN_BYTES).unwrap_or(key)).into_owned()
 }
 
-/// Returns a number of keys whose planned block has at most `max_len_bytes`. With one more key, the
-/// block is longer or cannot be planned, or the number of keys reaches [`MAX_PARTITION_KEYS`].
-/// Returns 1 if even the block of one key is longer or cannot be planned.
+/// Returns a number of keys whose planned block has at most `max_len_bytes`, or 1 if the search
+/// finds no such number. With one more key, the block is longer or cannot be planned, or the number
+/// of keys reaches [`MAX_PARTITION_KEYS`].
 fn most_keys(builder: &FilterBuilder, max_len_bytes: u64) -> usize {
     let extension = builder.trailer(0, 0, Content::PartitionIndex).extension_len_bytes(None) as u64;
     let fits = |num_keys: u64| {

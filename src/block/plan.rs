@@ -16,7 +16,7 @@ pub enum Goal {
     FalsePositiveRate(f64),
     /// The budget in bits per key, within the limits of [`FilterSpec::bits_per_key`]. For a binary
     /// fuse filter, it limits the bits of the payload per key. For a classical variant, it limits
-    /// [`VariantPlan::bits`] per key. These two limits may be any number.
+    /// [`VariantPlan::bits`] per key.
     BitsPerKey(f64),
     /// The largest number of bytes that the whole block may take. A classical variant has no block:
     /// for it, eight times this number limits [`VariantPlan::bits`].
@@ -72,8 +72,8 @@ impl BlockPlan {
     }
 
     /// Returns the plan for the largest number of keys whose block has at most `max_len_bytes`. The
-    /// block is that of [`Goal::FalsePositiveRate`] with `rate`. Returns `None` if the block of one
-    /// key is longer.
+    /// block is that of [`Goal::FalsePositiveRate`] with `rate`. Returns `None` if no block of one
+    /// key is that short.
     ///
     /// With one more key, there is no such block, unless the number is [`MAX_KEYS`]. The sizes of
     /// some kinds, such as ribbons and binary fuse filters, do not always grow with the number of

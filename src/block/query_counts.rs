@@ -22,7 +22,7 @@ thread_local! {
 }
 
 /// Returns the initial `UNCOUNTED` of a thread. The state differs between threads. Otherwise,
-/// threads that live only for a few queries would all count the same filters.
+/// threads that live only for a few queries could all count the same filters.
 fn start() -> (u32, u32) {
     static THREADS: AtomicU32 = AtomicU32::new(0);
     let state = THREADS.fetch_add(1, Ordering::Relaxed).wrapping_add(1).wrapping_mul(0x9e37_79b9);

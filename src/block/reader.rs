@@ -152,9 +152,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// a range filter, or is a partition without its index, the function returns `true`. If the
     /// filter has partitions, the function asks them one by one until one answers "maybe".
     /// [`FilterBlock::may_contain_hashed_key`] asks only one.
-    ///
-    /// The function is always inlined, so that a common query makes only one call, to the code for
-    /// the processor's instruction set.
+    // Always inlined, so that a common query makes only one call, to the code for the processor's
+    // instruction set.
     #[must_use]
     #[inline(always)]
     pub fn may_contain_hash(&self, hash: KeyHash) -> bool {

@@ -31,9 +31,8 @@ pub struct FilterSetShrunk {
     pub len_bytes: u64,
     /// The number of filters that lost columns or their range filter.
     pub num_shrunk: usize,
-    /// The number of filters that should have lost columns but could not. For example, a page is
-    /// damaged, there is no memory for the copy, or [`IfMapped::InPlace`] meets a filter that is
-    /// verified on first touch.
+    /// The number of filters that should have lost columns but could not, for example because a
+    /// page is damaged.
     pub num_failed: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Shares the bytes of filter blocks between threads. A [`Reclaimer`] frees them in a thread of the
-//! host's choice.
+//! Shares the bytes of filter blocks between threads. A [`Reclaimer`] lets a
+//! thread of the host's choice free these bytes.
 #![expect(unsafe_code, reason = "a slice of bytes whose owner lies behind a shared pointer; see the blocks")]
 
 use std::fmt;
@@ -107,9 +107,9 @@ impl SharedBytes {
 
     /// Lets the thread that calls [`Reclaimer::reclaim`] free the bytes.
     ///
-    /// Freeing gigabytes or unmapping a file takes milliseconds, and the last reference may belong
-    /// to a reading thread. Call this method before the first clone. If there are other references,
-    /// the call has no effect.
+    /// Freeing gigabytes or unmapping a file may take milliseconds, and the last reference may
+    /// belong to a reading thread. Call this method before the first clone. If there are other
+    /// references, the call has no effect.
     #[must_use]
     pub fn freed_by(self, reclaimer: &Reclaimer) -> Self {
         let Self { start, len, owner } = self;

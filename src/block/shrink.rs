@@ -96,8 +96,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// The bytes stay where they are, but neither queries nor [`FilterBlock::verify_pages`] read
     /// the pages that hold only dropped columns. This method is for blocks in memory maps: the
-    /// kernel can evict these pages. For bytes on the heap, it frees no memory. The block always
-    /// keeps the first eight columns; [`FilterBlock::shrunk_to`] can drop up to seven of them.
+    /// kernel can evict these pages. For bytes on the heap, it frees no memory.
     ///
     /// The limit applies to [`Metadata::block_len_bytes`](super::Metadata::block_len_bytes), which
     /// counts only the kept columns.
@@ -273,8 +272,7 @@ impl FilterBlock<SharedBytes> {
     /// Returns a block that shares the bytes of this block and has only the first `columns`
     /// columns. Reads no page of the payload, but reads the trailer and the page checksums again.
     /// `columns` must be a multiple of eight. Returns `None` if the block has at most `columns`
-    /// columns, is verified on first touch, or cannot drop columns. Returns an error if the bytes
-    /// have changed since they were opened and do not open again.
+    /// columns, is verified on first touch, or cannot drop columns.
     pub(super) fn shared_in_place(&self, columns: u32) -> Result<Option<Self>> {
         if self.filter.states.is_some() || self.columns_to_drop_from(Drop::InPlace).is_none() {
             return Ok(None);

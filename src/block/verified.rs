@@ -58,9 +58,6 @@ impl<'a> VerifiedFilter<'a> {
     /// does not know the SST of the filter, use [`Expected::of_any_table`]. The hasher is always
     /// compared.
     ///
-    /// Opening allocates memory only for an error, and once in the process to detect the vector
-    /// instructions.
-    ///
     /// # Errors
     /// Returns the errors of [`FilterBlock::open`](super::FilterBlock::open) for the trailer and
     /// the expectations. But damaged pages, damaged page checksums and invalid parameters of a

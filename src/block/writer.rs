@@ -268,9 +268,8 @@ impl FilterBuilder {
         }
     }
 
-    /// Reserves memory for `keys` more keys. Without this call, the vector of hashes doubles when
-    /// it is full, and both copies exist during the move. If there is not enough memory, the call
-    /// reserves less or nothing.
+    /// Reserves memory for `keys` more keys. If there is not enough memory, the call reserves less
+    /// or nothing.
     pub fn reserve(&mut self, keys: usize) {
         if let Some(of_ranges) = &mut self.keys {
             of_ranges.reserve(keys);

@@ -176,8 +176,8 @@ impl KeyHasher {
     #[expect(clippy::unused_self, reason = "debug builds use it")]
     pub(crate) fn debug_check_of(&self, _: &[u8], _: KeyHash) {}
 
-    /// Returns the public identity of the hasher. Two hashers with the same identity give the same
-    /// hashes.
+    /// Returns the public identity of the hasher. Hashers with the same identity give the same
+    /// hashes, unless two secrets have the same fingerprint by chance.
     #[must_use]
     pub fn identity(&self) -> HashIdentity {
         let (kind, fingerprint) = match &self.function {
@@ -255,7 +255,7 @@ impl HashIdentity {
     /// secret is given and the function takes none.
     pub fn hasher(&self, secret: Option<&Secret>) -> Result<KeyHasher> {
         let hasher = KeyHasher::new(self.kind, self.seed, secret).map_err(|error| match error {
-            // The keys exist, so the error names the fingerprint of their secret.
+            // `KeyHasher::new` does not know the fingerprint that the error must name.
             Error::Secret { hash, given, .. } => Error::Secret { hash, stored: self.fingerprint, given },
             other => other,
         })?;

@@ -18,8 +18,7 @@
 //!
 //! The permutation is `P_i(bucket, remainder) = ((bucket + shift_i(remainder)) mod buckets,
 //! remainder)`, a bijection for every number of buckets. The paper's `a f + c mod 2^q` needs a
-//! power of two, which would waste up to half of the memory. `f` comes from the high bits of a
-//! well-mixed hash; permutations of a badly mixed hash can double the FPR.
+//! power of two, which would waste up to half of the memory.
 //!
 //! * When: a set changes and its size is known.
 //! * When not: to send plain bits to others, or if the number of keys may exceed the capacity, use

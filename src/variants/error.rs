@@ -95,8 +95,8 @@ pub enum Error {
         /// The change to the file, in the words of the message.
         reason: &'static str,
     },
-    /// The filter refuses writes after an earlier failure. To write again, close the filter and open
-    /// its file again. The file may lack keys that were inserted since the last sync.
+    /// The filter refuses writes after an earlier failure. To write again, close the filter and
+    /// open its file again. The file may lack keys that were inserted since the last sync.
     Poisoned {
         /// The earlier failure.
         reason: String,

@@ -42,8 +42,7 @@
 //! page at any time, for example before its checksum is updated. If a mapped file were truncated,
 //! an access would kill the process.
 //!
-//! * When: a set grows slowly, several processes ask it, and rebuilding it costs more than the
-//!   1.6 % of space for checksums.
+//! * When: a set grows slowly, several processes ask it, and it is expensive to rebuild.
 //! * When not: if all keys are known at once, build a filter block. If keys are removed, use a
 //!   store.
 //! * Numbers: FPR and bits are those of a [`Bloom`]. The file has 8 bytes of checksum in each 512
@@ -130,8 +129,8 @@ impl FileFilter {
     /// Returns [`Error::Invalid`] unless `capacity > 0` and the rate is below 1 and at least about
     /// `capacity / 2^63`. Returns [`Error::Locked`] if another writer holds the lock of `path`, and
     /// [`Error::TooLarge`] if the filter does not fit in memory. Returns an I/O error if the file
-    /// exists or cannot be written. A call that fails changes no existing file, but may leave a new
-    /// `PATH.lock`.
+    /// exists or cannot be written. A call that fails changes no existing file, but may leave new
+    /// files behind, such as `PATH.lock`.
     pub fn create(path: impl AsRef<Path>, capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         let header = Header { id: 0, shape, seed, capacity, rate: false_positive_rate };

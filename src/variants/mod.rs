@@ -4,7 +4,7 @@
 //! | Struct | Use it for |
 //! |---|---|
 //! | [`Bloom`] | keys that arrive one by one, from many threads; [`Bloom::freeze`] makes a filter block |
-//! | [`Partitioned`] | keys that arrive one by one, in one thread; the stages of `Scalable` are such filters |
+//! | [`Partitioned`] | keys that arrive one by one, in one thread; an FPR that can be computed exactly |
 //! | [`Counting`] | sets with removals that are sent to others as a plain filter |
 //! | [`DLeft`] | sets with removals, in half the memory of `Counting` |
 //! | [`Spectral`] | how often each key was added |
@@ -77,7 +77,7 @@ pub trait Membership {
 
 /// A set from which keys can be removed.
 ///
-/// Remove only keys that were added. An absent key that gets the answer "maybe" shares its cells
+/// Remove only keys that were added. An absent key that gets the answer "maybe" may share its cells
 /// with present keys. If it is removed, the filter may deny those keys. The filter cannot detect
 /// this mistake.
 pub trait Removable: Membership {

@@ -39,8 +39,7 @@ use crate::variants::error::{Error, Result};
 pub enum SpectralMode {
     /// Raises all counters of a key. Keys can be removed.
     MinimumSelection,
-    /// Raises only the least counters of a key. In the tests, it makes about half the errors of
-    /// `MinimumSelection`, or fewer. Keys cannot be removed.
+    /// Raises only the least counters of a key. Keys cannot be removed.
     MinimumIncrease,
     /// Raises all counters of a key, and also counts a key with a single least counter in a table.
     /// Keys can be removed.

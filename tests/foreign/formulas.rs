@@ -21,7 +21,7 @@ fn bytes(random: &mut SplitMix, len: usize) -> Vec<u8> {
     (0..len).map(|_| byte(random)).collect()
 }
 
-/// Asks for 70 keys, one by one and as a batch. Asserts that the answers are those of the formula.
+/// Queries 70 random keys one by one and as a batch. Asserts that the answers are those of the formula.
 /// Returns the number of answers "maybe".
 fn compare(
     what: &str,

@@ -1,6 +1,6 @@
-//! Tests the FPR and the size of range filters. For ranges of `l` integers, `n` keys and codes
-//! below `universe`, the mean FPR over all seeds is at most `l * n / universe`, for any keys and
-//! queries.
+//! Tests the FPR and the size of range filters. Let a filter with a range length (`L=`) have `n` keys
+//! and codes below `universe`. For queries of `l` integers, its mean FPR over all seeds is at most
+//! `l * n / universe`.
 
 use std::ops::Bound::Included;
 

@@ -287,7 +287,7 @@ fn chunks_of<'a>(file: &'a Parquet, question: &Question) -> Result<Vec<&'a Parqu
     if chunks.is_empty() {
         return Err(format!("no column {path:?}; choose one of the file"));
     }
-    // Column names may contain dots. The filter of another column with the same path would deny
+    // Column names may contain dots. The filter of another column with the same path could deny
     // present values.
     if chunks.windows(2).any(|pair| matches!(pair, [one, next] if one.row_group == next.row_group)) {
         return Err(format!(

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::file::{Content, Opened, Parquet};
 
-/// The maximum number of regions of a map. Further regions would be narrower than a pixel.
+/// The maximum number of regions of a map.
 const REGIONS_MAX: usize = 4000;
 
 /// The regions, in the order in which they were found.

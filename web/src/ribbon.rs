@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 const WIDTH: u32 = 8;
 /// The number of slots beyond the number of keys. Fewer than two keys count as two.
 const SPARE: u32 = 6;
-/// The maximum number of tried seeds. Each seed gives other equations, and usually one of the first
-/// few has a solution.
+/// The maximum number of tried seeds. Each seed gives other equations.
 const SEEDS: u64 = 200;
 
 /// Maps a hash to `0..range`, as docs/FORMAT.md defines it.

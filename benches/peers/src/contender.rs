@@ -1,7 +1,7 @@
 //! Defines the interface of a measured filter, and runs the timed loops.
 //!
-//! The compiler makes a copy of each loop for each type of filter, as in a program that uses the
-//! type directly. Only the call of a whole loop is dynamic.
+//! The compiler makes a copy of each loop for each type of filter. Only the call of a whole loop is
+//! dynamic.
 
 use std::hint::black_box;
 

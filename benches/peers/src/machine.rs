@@ -19,7 +19,7 @@ pub fn describe(cpu: usize) -> String {
         "{model}, {cores} cores (pinned to {cpu}), {memory}, Linux {}, huge pages: {huge}, {}, {}, filterblock probes: {}",
         kernel.trim(),
         env!("RUSTC_VERSION"),
-        if cfg!(target_feature = "avx2") { "built for AVX2" } else { "built for any processor of its kind" },
+        if cfg!(target_feature = "avx2") { "built for AVX2" } else { "built for the baseline instruction set" },
         filterblock::instruction_set(),
     )
 }

@@ -13,7 +13,6 @@ use filterblock::{
 use crate::clock::{process_time, thread_time};
 use crate::contender::{Asked, BATCH, Contender, Group, Input, Mode, Probe, chain, single};
 
-/// The specifications that are measured.
 const SPECS: [&str; 13] = [
     "bloom:10",
     "blocked-bloom:10",

@@ -1,5 +1,5 @@
-//! Runs the timed loops. The compiler makes a copy of each loop for each engine, as in a program
-//! that uses the engine directly. Only the call of a whole loop is dynamic.
+//! Runs the timed loops. The compiler makes a copy of each loop for each engine. Only the call of a
+//! whole loop is dynamic.
 
 use std::hint::black_box;
 use std::time::Instant;

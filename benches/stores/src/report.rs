@@ -43,8 +43,8 @@ pub fn write(args: &Report) -> Outcome<()> {
     fs::write(&path, drawing(&rows)).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Returns the table that `what` names: "machine", or one of "loading", "absent", "present",
-/// "mixed" and "cold" with a space and the number of keys.
+/// Returns the text for the marker `what`: "machine", or one of "loading", "absent", "present",
+/// "mixed" and "cold" followed by a space and the number of keys.
 fn table(what: &str, machine: &str, rows: &[Row]) -> Outcome<String> {
     let (name, n) = what.split_once(' ').unwrap_or((what, ""));
     let n = n.parse().unwrap_or(0);

@@ -37,7 +37,7 @@ pub struct Arguments {
     #[command(flatten)]
     block: BlockArguments,
     /// The form of LevelDB keys: `user` for plain keys, `internal` for keys with 8 bytes of
-    /// sequence number and type [default: the form that fits the table's filter]
+    /// sequence number and type [default: the form that fits the table]
     #[arg(long, value_enum, value_name = "FORM", hide_possible_values = true)]
     key_form: Option<Form>,
 }

@@ -318,14 +318,15 @@ fn explain_hash(dir: &Path, failure: Failure) -> Failure {
 }
 
 /// Returns whether `error` reports damage of a write-ahead log, which `--salvage` can skip. Damage
-/// of a manifest has the same fields, but a manifest is always read strictly.
+/// of a manifest has the same fields, but a manifest is always read strictly. An invalid batch in a
+/// record with a correct checksum is an error with `--salvage`, too.
 fn is_log_damage(error: &Error) -> bool {
     let Error::InFile { path, .. } = error else { return false };
     if path.extension().is_none_or(|extension| extension != "log") {
         return false;
     }
     let (Error::Corrupt { field, .. } | Error::ChecksumMismatch { field, .. }) = error.root() else { return false };
-    matches!(field, Field::LogRecord | Field::LogSequence | Field::LogHeader | Field::Batch)
+    matches!(field, Field::LogRecord | Field::LogSequence | Field::LogHeader)
 }
 
 impl Notation {

@@ -113,7 +113,7 @@ impl NewFile {
         match inputs.into_iter().find(is_target) {
             Some(_) => {
                 let path = self.path.display();
-                Err(Failure::Message(format!("{path}: this file is also an input; give two different files")))
+                Err(Failure::Message(format!("{path}: the output file is also an input; choose another output file")))
             }
             None => Ok(()),
         }

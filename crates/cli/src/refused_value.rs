@@ -47,7 +47,7 @@ pub fn line(refused: &clap::Error) -> Option<String> {
         ErrorKind::ValueValidation | ErrorKind::InvalidValue => wrong_value(refused),
         // clap does not name the argument.
         ErrorKind::InvalidUtf8 => Some(
-            "an argument is not UTF-8; write it in UTF-8 (only keys, values and paths may have other bytes)".into(),
+            "an argument is not UTF-8; write it in UTF-8 (only keys, paths and the value of \"db put\" may have other bytes)".into(),
         ),
         ErrorKind::UnknownArgument => unknown(refused, ContextKind::InvalidArg, ContextKind::SuggestedArg, "option"),
         ErrorKind::InvalidSubcommand => {

@@ -234,8 +234,8 @@ impl fmt::Display for Error {
             Self::ForeignFile { what } => write!(
                 f,
                 "{what}; the directory is not opened as a filterblock store, and no file was changed; give another \
-                 directory; or, if this is the directory of a store, restore the file that this one replaced, or move \
-                 this one away if it replaced none"
+                 directory, or, if this is the directory of a store, move this file away and restore the store's own \
+                 file of this name, if there was one"
             ),
             Self::Locked => f.write_str("already open in this process or in another one; close it there first"),
             Self::Poisoned { reason } => {

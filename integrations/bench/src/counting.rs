@@ -32,8 +32,7 @@ impl Counting {
     /// Returns the total length in bytes of the newest filters: from the newest one back, until
     /// these filters have at least `keys` keys together.
     ///
-    /// A compaction builds filters of its keys again, and the engine then deletes the old files. So
-    /// in these measurements, only the newest filters are still in the database.
+    /// A compaction builds filters of its keys again, and the engine then deletes the old filters.
     #[must_use]
     pub fn bytes_of_last(&self, keys: usize) -> u64 {
         let built = self.built.lock().unwrap_or_else(PoisonError::into_inner);

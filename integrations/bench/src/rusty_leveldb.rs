@@ -1,5 +1,4 @@
-//! Measures rusty-leveldb with its own filter and with filterblock. The crate `sstable` has the
-//! same format, so it is not measured.
+//! Measures rusty-leveldb with its own filter and with filterblock.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

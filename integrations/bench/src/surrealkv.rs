@@ -16,8 +16,7 @@ use crate::workload::{absent_keys, present_keys};
 
 /// The number of runs in the first layout.
 const RUNS: usize = 5;
-/// A limit for the SSTs of level 0 that no layout reaches, so that SurrealKV does not compact by
-/// itself.
+/// A limit for the SSTs of level 0 that no layout reaches.
 const NO_COMPACTION: usize = 10_000;
 /// A maximum size of a level in bytes that no layout reaches. SurrealKV also compacts level 0 if it
 /// exceeds this size.

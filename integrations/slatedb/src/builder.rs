@@ -9,12 +9,12 @@ use slatedb::{Filter, PrefixTarget, RowEntry};
 use crate::config::{Config, TABLE_ID};
 use crate::filter::Opened;
 
-/// Collects the hashes of the keys and prefixes of an SST: 8 bytes for each.
+/// Collects the hashes of the keys and prefixes of an SST.
 pub(crate) struct Builder {
     config: Arc<Config>,
     hashes: Vec<KeyHash>,
-    /// The hash of the last prefix. The keys come in ascending order, so equal prefixes come in a
-    /// row.
+    /// The hash of the last prefix. The keys come in ascending order, so equal prefixes usually
+    /// come in a row.
     last_prefix: Option<KeyHash>,
     /// The reason why the filter cannot be built. A filter without some of the hashes would deny
     /// keys.

@@ -95,7 +95,7 @@ impl Filter for Opened {
         self.0.bytes.as_ref().len()
     }
 
-    /// Returns a clone that shares the bytes, because they are already a copy of the right length.
+    /// Returns a clone that shares the bytes. They already have the right length.
     fn clamp_allocated_size(&self) -> Arc<dyn Filter> {
         Arc::new(self.clone())
     }

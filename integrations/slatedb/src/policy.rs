@@ -71,8 +71,7 @@ impl FilterPolicy for Policy {
     /// Estimates the length in bytes from the plan for the smallest number of keys in the same
     /// step. Does not count prefixes, because their number is unknown.
     ///
-    /// SlateDB calls this method for every write. A new plan for each call could take longer than
-    /// the rest of the write.
+    /// SlateDB calls this method for every write, and a new plan for each call would be slow.
     fn estimate_size(&self, num_keys: usize) -> usize {
         let num_keys = num_keys as u64;
         let (index, start) = step(num_keys);

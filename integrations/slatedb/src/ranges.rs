@@ -8,8 +8,7 @@ use slatedb::{Filter, RowEntry};
 use crate::config::{Config, RANGES_TABLE_ID};
 use crate::filter::Opened;
 
-/// Collects the keys of an SST. The keys come in ascending order. So the builder keeps only the
-/// bytes in which a key differs from the key before it, and about two bytes more.
+/// Collects the keys of an SST, which come in ascending order.
 pub(crate) struct RangeBuilder {
     config: Arc<Config>,
     /// The builder of the range filter. It is `None` after the first call of `build`.

@@ -1,5 +1,4 @@
-//! Keeps a record of the policies beside the database, so that a process with other policies does
-//! not start.
+//! Keeps a record of the policies beside the database, and compares other policies with it.
 
 use slatedb::bytes::Bytes;
 use slatedb::object_store::path::Path;

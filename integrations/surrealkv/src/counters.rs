@@ -7,7 +7,7 @@ use filterblock::Error;
 
 /// A handle to the counters of a policy. Clones of the handle and of the policy share the counters.
 ///
-/// A query that a usable filter answers is not counted, because counting would slow down queries.
+/// A query that a usable filter answers is not counted.
 #[derive(Debug, Clone, Default)]
 pub struct Counters(Arc<Cells>);
 

@@ -9,9 +9,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use filterblock::{Error, Expected, KeyHash, Result, VerifiedFilter, VerifiedTrailer, layout};
 
-/// The maximum number of trailers that a thread keeps. At 7 bits per key, a filter partition of 16
-/// KiB has more than 18,000 keys. So 1,024 trailers cover partitions with more than 18 million
-/// keys.
+/// The maximum number of trailers that a thread keeps. With partitions of 16 KiB and 7 bits per
+/// key, their filters have more than 18 million keys.
 const MOST: usize = 1024;
 
 /// A map from the checksum of a trailer to the trailer and the number of the policy that accepted

@@ -127,8 +127,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Skips a value. Each element takes at least one byte. With a false number of elements, the
-    /// loop therefore ends with an error at the end of the bytes.
+    /// Skips a value. Each element of a list or map takes at least one byte. So even with a false
+    /// number of elements, the loop ends at the end of the bytes at the latest.
     fn skip_element(&mut self, kind: Type, depth: u32) -> Result<()> {
         let deeper = depth.checked_sub(1).ok_or_else(|| self.corrupt())?;
         match kind {

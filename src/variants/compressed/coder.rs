@@ -187,8 +187,8 @@ mod tests {
             let mut encoder = Encoder::new(odds, Vec::new());
             let mut bits = Vec::new();
             // Choose bits that keep the number 0x80 00 00 ... inside the interval. The written
-            // bytes are then 7f ff ff ff. `middle` is the number, in units of the last bit of
-            // `low`, minus the written bytes.
+            // bytes are then 7f ff ff ff. `middle` is this number minus the value of the
+            // written bytes. Its unit is the last bit of `low`.
             let mut middle = 1u128 << 63;
             let mut put = |encoder: &mut Encoder, bit| {
                 bits.push(bit);

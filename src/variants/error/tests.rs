@@ -73,8 +73,8 @@ fn of_filters() -> Vec<Told> {
              open it for reading only",
         ),
         (
-            Error::Displaced { reason: "was truncated or overwritten" },
-            "the filter's file was truncated or overwritten while it was open for writing, so new keys may be in \
+            Error::Displaced { reason: "was changed by other code" },
+            "the filter's file was changed by other code while it was open for writing, so new keys may be in \
              memory only; copy the filter to a new file, or put the unchanged file back and try again",
         ),
         (

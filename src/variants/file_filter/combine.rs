@@ -46,9 +46,9 @@ impl FileFilter {
     /// filter, open for writing.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the text is not valid base64, or if any page of the filter in
-    /// it is damaged. Returns [`Error::Unsupported`] for a text of a newer version. Returns the
-    /// errors of [`FileFilter::create`] too, except [`Error::Invalid`].
+    /// Returns [`Error::Corrupt`] if the text is not valid base64, or if the filter in it is
+    /// damaged. Returns [`Error::Unsupported`] for a text of a newer version. Returns the errors of
+    /// [`FileFilter::create`] too, except [`Error::Invalid`].
     pub fn from_base64(path: impl AsRef<Path>, text: &str) -> Result<Self> {
         let bytes = base64::decode(text)?;
         let Image { header, length, bloom, first_damage, .. } = layout::read(bytes.as_slice(), bytes.len() as u64)?;

@@ -219,8 +219,8 @@ pub(super) fn write(out: &mut impl Write, header: &Header, state: &State, bloom:
     Ok(())
 }
 
-/// Reads a whole file of `len_bytes` bytes. Sets all bits of a damaged page and counts the page, so
-/// that no key is denied. Checks the length before memory for the filter is allocated.
+/// Reads a whole file of `len_bytes` bytes. Sets all bits of a damaged page of bits, so that no key
+/// is denied. Checks the length before memory for the filter is allocated.
 pub(super) fn read(mut file: impl Read, len_bytes: u64) -> Result<Image> {
     let corrupt_length = Error::Corrupt { field: Field::Length, offset: len_bytes };
     let mut page = [0; PAGE_LEN_BYTES];

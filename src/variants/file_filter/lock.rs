@@ -118,7 +118,10 @@ fn open_or_create(path: &Path) -> io::Result<(File, bool)> {
         Ok(file) => Ok((file, true)),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             if !path.symlink_metadata()?.is_file() {
-                return Err(io::Error::new(error.kind(), "not a regular file"));
+                return Err(io::Error::new(
+                    ErrorKind::InvalidInput,
+                    "the lock is not a regular file; move it away, and try again",
+                ));
             }
             Ok((OpenOptions::new().write(true).open(path)?, false))
         }

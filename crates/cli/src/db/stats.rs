@@ -85,8 +85,8 @@ struct Level {
     bytes: u64,
     filter_bytes: u64,
     bits_per_key: f64,
-    /// The number of SST files whose filter lacks the prefixes of the store's extractor. It is 0 if
-    /// the store has no extractor.
+    /// The number of SST files without a usable filter of the prefixes of the store's extractor. It
+    /// is 0 if the store has no extractor.
     tables_without_prefixes: u64,
     /// The number of SST files with a usable range filter.
     tables_with_ranges: u64,

@@ -31,10 +31,10 @@ Exit status: 0 each step behaved as explained; 2 an error, or a step that did no
 /// The pause after each step on a terminal. The pauses of all steps take a little over a minute.
 const PAUSE: Duration = Duration::from_secs(4);
 
-/// The words of this project's documentation (docs/ and README.md) when the list was made, in
+/// Words of three or more letters from this project's documentation (docs/ and README.md), in
 /// alphabetical order. Each line has a word, a tab, and the number of occurrences of the word.
 const WORDS: &str = include_str!("words.tsv");
-/// The words of this project's sources that its documentation lacked at that time.
+/// Words of this project's sources that are not in [`WORDS`].
 const OTHER_WORDS: &str = include_str!("other-words.txt");
 
 /// Show filters and a store at work in one minute: build, query, damage, repair

@@ -52,7 +52,7 @@ pub struct FileArguments {
     #[arg(long, value_name = "N", conflicts_with = "format", value_parser = whole(0..=usize::MAX, 0))]
     pub row_group: Option<usize>,
     /// The form of LevelDB keys: `user` for plain keys, `internal` for keys with 8 bytes of
-    /// sequence number and type [default: the form that fits the table's filter]
+    /// sequence number and type [default: the form that fits the table]
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "format", hide_possible_values = true)]
     pub key_form: Option<Form>,
     /// The seed of the key hash for filterblock's filters in a LevelDB table; these filters do not

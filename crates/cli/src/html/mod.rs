@@ -1,6 +1,6 @@
-//! Makes HTML pages from reports, for `--html`. A page shows the values that `--json` prints: as
-//! plots, as sortable tables, and as JSON. It is one file, loads nothing, and follows the light or
-//! dark theme.
+//! Makes HTML pages from reports, for `--html`. A page shows the values that `--json` prints as
+//! tables and as JSON, and some of them as plots. It is one file, loads nothing, and follows the
+//! light or dark theme.
 
 mod bars;
 pub mod plots;

@@ -32,7 +32,7 @@ pub struct FileList {
     #[arg(long)]
     from_filters: bool,
     /// The form of LevelDB keys: `user` for plain keys, `internal` for keys with 8 bytes of
-    /// sequence number and type [default: the form that fits the table's filter]
+    /// sequence number and type [default: the form that fits the table]
     #[arg(long, value_enum, value_name = "FORM", hide_possible_values = true)]
     key_form: Option<Form>,
     /// The directory in which relative paths are looked up; the index stores the paths as given

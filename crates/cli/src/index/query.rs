@@ -219,8 +219,9 @@ impl<W: Write> Query<'_, W> {
         if is_full { self.answer() } else { Ok(()) }
     }
 
-    /// Looks for files that have changed since they were indexed, are missing or cannot be read.
-    /// Such a file becomes a candidate for every key. A message counts it once and may name it.
+    /// Looks, as --check says, for files that have changed since they were indexed, are missing or
+    /// cannot be read. Such a file becomes a candidate for every key. A message counts it once and
+    /// may name it.
     fn check_files(&mut self) {
         let mut differences = self.arguments.files.differences(&self.index);
         differences.retain(|(file, _)| self.changed.insert(*file));

@@ -48,8 +48,7 @@ pub struct ColumnReport {
     pub len_bytes: u64,
     /// The sum of the numbers of distinct values in the row groups with a new filter.
     pub distinct_values: u64,
-    /// Whether `distinct_values` is an estimate: in a dry run, and for row groups with very many
-    /// distinct values.
+    /// Whether `distinct_values` is an estimate.
     pub is_estimate: bool,
     /// The highest expected false-positive rate of a new filter, or null without a new filter.
     pub fpr: Option<f64>,

@@ -10,7 +10,7 @@ use super::super::failure::{Failure, Outcome};
 use super::inputs::{Input, Inputs};
 
 /// Returns the output path of each input. `output` is a file, or a folder for all outputs. Returns
-/// an error if an output is also an input, or if two outputs are the same file. Also returns an
+/// an error if an output is also an input, or if two outputs have the same path. Also returns an
 /// error if the output folder is an input folder or lies in one.
 pub fn below(output: &Path, inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
     let is_file = inputs.is_one_file && !is_folder(output);

@@ -196,6 +196,6 @@ fn an_argument_that_is_not_utf8_is_refused_in_one_line() {
     assert_eq!(run.status, 2, "{run:?}");
     assert_eq!(
         one_line(&run),
-        "an argument is not UTF-8; write it in UTF-8 (only keys, values and paths may have other bytes)"
+        "an argument is not UTF-8; write it in UTF-8 (only keys, paths and the value of \"db put\" may have other bytes)"
     );
 }

@@ -1,4 +1,4 @@
-//! Runs the command in a temporary directory. Nearly all tests of the command share this module.
+//! Runs the command in a temporary directory.
 
 use std::fs;
 use std::io::Write;

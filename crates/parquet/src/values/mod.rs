@@ -174,7 +174,7 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
             return Err("the location of the dictionary or of the first page is not valid".into());
         }
         let (Ok(offset), Ok(left_bytes)) = (u64::try_from(start), u64::try_from(chunk.compressed_size())) else {
-            return Err("the location of the chunk is not valid".into());
+            return Err("the compressed size of the chunk is negative".into());
         };
         if offset.checked_add(left_bytes).is_none_or(|end| end > source.len()) {
             return Err("the chunk exceeds the file".into());

@@ -188,8 +188,8 @@ fn dictionaries_give_the_number_of_values_without_filters() {
         let exact = distinct(&sample, chunk).len() as u64;
         assert_eq!(chunk.distinct, Some(exact), "{chunk:?}");
     }
-    // `plain` has no dictionary. `full` has plain pages after a full dictionary, so its dictionary
-    // does not hold all values.
+    // `plain` has no dictionaries. In `full`, the column `id` has plain pages after a full
+    // dictionary, so the dictionary does not hold all values of `id`.
     let plain = write(&Layout::default());
     assert!(checked_with(&plain.bytes, false).unwrap().iter().all(|chunk| chunk.distinct.is_none()));
     let full = write_with(&Layout { dictionary: true, ..Layout::default() }, |builder| {

@@ -101,8 +101,8 @@ fn store_messages() -> Vec<Message> {
         (
             Error::ForeignFile { what: "a log of LevelDB" },
             "a log of LevelDB; the directory is not opened as a filterblock store, and no file was changed; give \
-             another directory; or, if this is the directory of a store, restore the file that this one replaced, or \
-             move this one away if it replaced none",
+             another directory, or, if this is the directory of a store, move this file away and restore the store's \
+             own file of this name, if there was one",
         ),
         (Error::Locked, "already open in this process or in another one; close it there first"),
         (

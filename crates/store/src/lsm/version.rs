@@ -389,7 +389,7 @@ impl Version {
         self.levels.iter().flat_map(|level| level.slots.iter().map(|slot| (level.number, &slot.stored)))
     }
 
-    /// Returns the number of SSTs whose filter lacks the prefixes of the store's extractor.
+    /// Returns the number of SSTs without a usable filter of the prefixes of the store's extractor.
     pub(super) fn num_tables_without_prefixes(&self) -> usize {
         self.levels.iter().flat_map(|level| &level.slots).filter(|slot| !slot.has_prefixes).count()
     }

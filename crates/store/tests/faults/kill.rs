@@ -19,7 +19,6 @@ fn kills() -> u64 {
 
 /// Writes until the process is killed, and reports each acknowledged step.
 fn be_the_writer(dir: &Path, durability: Durability) {
-    // These options keep flushes and compactions running most of the time.
     let db = Db::open(dir, small(durability)).unwrap();
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {

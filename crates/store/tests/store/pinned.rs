@@ -146,7 +146,7 @@ fn present_keys_by_get_and_by_get_pinned() {
         let mut random = Random(7);
         let keys: Vec<_> = (0..GETS).map(|_| key(random.below(num_keys))).collect();
         (0..num_keys).for_each(|i| assert_eq!(db.get(&key(i)).unwrap().unwrap().len(), len));
-        // Both loops read one byte of each cache line of the value, as a caller would.
+        // Both loops read one byte of each cache line of the value.
         let touch = |value: &[u8]| {
             black_box(value.iter().step_by(64).fold(0, |sum: u8, byte| sum.wrapping_add(*byte)));
         };

@@ -1,4 +1,4 @@
-//! Tests that no filter denies a key. Shows how rusty-leveldb itself loses keys at tombstones.
+//! Tests that no filter denies a key.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,4 @@
-//! Damages each filter in the files of a store. SurrealKV verifies its own checksum first, so the
-//! damage never reaches the policy, and no key is lost.
+//! Tests damaged filters in the files of a store.
 
 use std::path::Path;
 use std::sync::Arc;
