@@ -260,8 +260,8 @@ impl fmt::Display for Error {
             Self::TooLarge { what } => message::too_large(f, what),
             Self::SelfCheckFailed { denied } => write!(
                 f,
-                "the new filter denies {denied} of its own keys, and nothing was written; build it again, and test \
-                 this machine's memory if it happens twice"
+                "the new filter denies {denied} of its own keys and was discarded; build it again, and test this \
+                 machine's memory if it happens twice"
             ),
         }
     }
@@ -327,8 +327,10 @@ pub(crate) mod message {
     pub(crate) fn io(f: &mut Formatter<'_>, error: &io::Error) -> Result {
         use io::ErrorKind as Kind;
         let next = match error.kind() {
-            // These errors are made by this crate, and say what to do.
-            Kind::InvalidInput if error.get_ref().is_some_and(|text| text.to_string().contains("; ")) => {
+            // The crates of this project make these errors, and they say what to do.
+            Kind::InvalidInput | Kind::InvalidData
+                if error.get_ref().is_some_and(|text| text.to_string().contains("; ")) =>
+            {
                 return write!(f, "{error}");
             }
             Kind::NotFound | Kind::NotADirectory | Kind::IsADirectory | Kind::InvalidFilename => "check the path",

@@ -58,8 +58,8 @@ impl BufferKeys {
         let item_len_bytes = buffer.item_size();
         let item = Item::of_format(&format, item_len_bytes).ok_or_else(|| {
             PyTypeError::new_err(format!(
-                "items of the type {format:?} are not keys; keys are integers, truth values, bytes and texts. Convert \
-                 the array, for example array.view('i8') or array.astype(object)"
+                "items of the type {format:?} are not keys; convert them to bytes or texts, the same way in every \
+                 process"
             ))
         })?;
         let (len, stride) = shape(&buffer);
@@ -75,8 +75,8 @@ impl BufferKeys {
         }
         if width == 0 || !len_bytes.is_multiple_of(width) {
             return Err(PyValueError::new_err(format!(
-                "{len_bytes} bytes are not a whole number of keys of width {width}; pass whole keys, and a width of at \
-                 least 1"
+                "the length in bytes, {len_bytes}, is not a multiple of the width {width}; pass whole keys, and a \
+                 width of at least 1"
             )));
         }
         let stride = isize::try_from(width).map_err(|_| PyValueError::new_err("the width is too large; use a list"))?;

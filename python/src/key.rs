@@ -25,15 +25,15 @@ pub enum Accepts {
 }
 
 impl Accepts {
-    /// Returns the reason why integers are not accepted, and what to pass instead.
-    pub fn instead_of_integers(self) -> &'static str {
+    /// Returns the reason why numbers are not accepted, and what to pass instead.
+    pub fn instead_of_numbers(self) -> &'static str {
         match self {
             Self::All | Self::BytesOnly => {
-                "the file does not say how its writer stores integers: give the bytes that it stores"
+                "the file does not say how its writer stores numbers: give the bytes that it stores"
             }
             Self::InOrder => {
                 "a range filter compares keys as bytes: give bytes in the order of the numbers, for example \
-                 key.to_bytes(8, 'big')"
+                 int(key).to_bytes(8, 'big') if no key is negative"
             }
         }
     }
@@ -108,7 +108,7 @@ fn refused(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyErr {
     let kind = key.get_type().fully_qualified_name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
     let next = match kind.as_str() {
         "NoneType" => "leave missing values out",
-        "float" | "numpy.float64" | "numpy.float32" | "numpy.float16" => {
+        "float" | "numpy.float64" | "numpy.float32" | "numpy.float16" if accepts == Accepts::All => {
             "choose the bytes yourself, for example int(key) or struct.pack('<d', key)"
         }
         "uuid.UUID" => "use key.bytes",
@@ -117,8 +117,8 @@ fn refused(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyErr {
             "an array holds many keys: use contains_many or update"
         }
         _ if kind.starts_with("pyarrow.") => "use key.as_py()",
-        "int" | "bool" => accepts.instead_of_integers(),
-        _ if kind.starts_with("numpy.") && accepts == Accepts::InOrder => accepts.instead_of_integers(),
+        "int" | "bool" | "float" => accepts.instead_of_numbers(),
+        _ if kind.starts_with("numpy.") && accepts != Accepts::All => accepts.instead_of_numbers(),
         _ => "turn it into bytes yourself, the same way in every process",
     };
     let accepted = if accepts == Accepts::All { "str, bytes or int" } else { "str or bytes" };

@@ -40,7 +40,7 @@ impl<'py> Keys<'py> {
             Self::Objects(..) => false,
         };
         if accepts != Accepts::All && is_of_integers {
-            return Err(PyTypeError::new_err(accepts.instead_of_integers()));
+            return Err(PyTypeError::new_err(accepts.instead_of_numbers()));
         }
         Ok(found)
     }
@@ -82,9 +82,11 @@ impl<'py> Keys<'py> {
             Err(_) if is_numpy && kind_of_numpy(keys)? == "T" => None,
             Err(error) if is_numpy => {
                 let dtype = keys.getattr(intern!(py, "dtype"))?;
-                let refused = PyTypeError::new_err(format!(
-                    "items of the type {dtype} are not keys; convert the array, for example array.view('i8')"
-                ));
+                let next = match accepts {
+                    Accepts::All => "convert the array, for example array.view('i8')",
+                    _ => accepts.instead_of_numbers(),
+                };
+                let refused = PyTypeError::new_err(format!("items of the type {dtype} are not keys; {next}"));
                 refused.set_cause(py, Some(error));
                 return Err(refused);
             }

@@ -111,9 +111,9 @@ fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Ve
         };
         if len.is_some_and(|len| len != bytes.len()) {
             return Err(PyValueError::new_err(format!(
-                "a value of this column has {} bytes, not {}; give the stored bytes",
-                len.unwrap_or(0),
-                bytes.len()
+                "the length of the value in bytes is {}, but the column requires {}; give the stored bytes",
+                bytes.len(),
+                len.unwrap_or(0)
             )));
         }
         return one(bytes);
@@ -198,9 +198,7 @@ fn leaves_of(footer: &Footer, names: &[String]) -> PyResult<Vec<usize>> {
             )));
         };
         if same.next().is_some() {
-            return Err(PyValueError::new_err(format!(
-                "several columns have the path {name:?}, because names contain dots; rename one of them"
-            )));
+            return Err(PyValueError::new_err(format!("several columns have the path {name:?}; rename one of them")));
         }
         if leaf.physical_type == PhysicalType::Boolean {
             return Err(PyValueError::new_err(format!(

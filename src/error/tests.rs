@@ -128,7 +128,7 @@ fn of_callers() -> Vec<ErrorAndMessage> {
         ),
         (
             Error::SelfCheckFailed { denied: 3 },
-            "the new filter denies 3 of its own keys, and nothing was written; build it again, and test this machine's \
+            "the new filter denies 3 of its own keys and was discarded; build it again, and test this machine's \
              memory if it happens twice",
         ),
     ]

@@ -129,7 +129,7 @@ impl Error {
 }
 
 /// The advice for a damaged file of another engine.
-const RESTORE: &str = "go on without this file, and restore it or let its engine write it again";
+const RESTORE: &str = "restore the file, or let its engine write it again";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -245,6 +245,7 @@ fields! {
     Partition = "partition",
     FileMetadata = "file metadata",
     FilterHeader = "filter header",
+    FilterCompression = "filter compression",
     PayloadLen = "payload length",
     Kind = "filter kind",
     HashId = "hash function",

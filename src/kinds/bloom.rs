@@ -2,9 +2,11 @@
 //!
 //! Probe `i` of a key tests bit `reduce(x_i, m)`, where `x_0` is the key's hash and
 //! `x_(i+1) = mix(x_i)`. The step is invertible, and the probes of a key behave as if they were
-//! independent. We rejected plain double hashing (`h1 + i h2`). It is cheaper. But if `h2` has too
-//! few bits, the FPR rises above 0.82 % at 10 bits per key, and `h2 = 0` puts all probes on one bit
-//! (docs/DESIGN.md). Bit `i` of the payload is bit `i % 8` of byte `i / 8`.
+//! independent. We rejected plain double hashing (`h1 + i h2`), although it is cheaper
+//! (docs/DESIGN.md). If `h1` and `h2` have few bits, the FPR exceeds that of independent probes. If
+//! `h2` is 0, all probes of a key test one bit.
+//!
+//! Bit `i` of the payload is bit `i % 8` of byte `i / 8`.
 
 use super::Columns;
 use super::blank::{Blank, SetBits};

@@ -3,9 +3,9 @@
 //! checksums.
 //!
 //! The kinds are a closed set, because they are tags on disk. One list in this file generates
-//! [`FilterKind`] and the dispatch to the facts of each kind ([`Kind`](contract::Kind)). No `match`
-//! over kinds or geometries has a wildcard, so the compiler reports every `match` that a new kind
-//! must extend.
+//! [`FilterKind`] and the dispatch to the facts of each kind ([`Kind`](contract::Kind)). A
+//! `match` over kinds or geometries in this module has no wildcard, so the compiler reports every
+//! `match` that a new kind must extend.
 //!
 //! A kind builds a payload and its [`Shape`] from hashes or, for range filters, from keys. A
 //! [`FilterView`] answers queries from the payload and the parsed shape.

@@ -114,8 +114,8 @@ impl LevelShape {
 /// because its filter block describes itself. An SST keeps its filter until a compaction rewrites
 /// the SST.
 ///
-/// If a policy panics while `filterblock-store` writes an SST, the store refuses writes until it is
-/// opened again.
+/// If a policy panics in a write or in a background thread of `filterblock-store`, the store refuses
+/// writes until it is opened again.
 ///
 /// ```
 /// use filterblock::{FilterPolicy, FilterSpec, TableShape};

@@ -17,6 +17,9 @@ impl FilterSpec {
     /// of a fixed length count as big-endian integers. The budget (bits per key or an FPR) then
     /// applies to ranges of this length. The text form is `grafite:L=1024:fpr=0.01`.
     ///
+    /// The FPR holds for keys that have at most 15 bytes after a common prefix. A filter drops
+    /// further bytes, so ranges directly beside a longer key may always get "maybe".
+    ///
     /// Without a range length, a range filter suits short scans, such as a scan from one key of the
     /// store to the next. It adapts to the distances between the keys.
     ///

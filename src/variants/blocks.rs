@@ -182,12 +182,12 @@ fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
         FilterKind::SplitBlock512 => lanes(64),
         kind @ (FilterKind::Empty | FilterKind::AlwaysMaybe) => {
             let reason = "blocks of this kind have no bits to compare; compare blocks with keys, of the kind bloom, \
-                          blocked-bloom or split-block";
+                          blocked-bloom, split-block or split-block-512";
             return Err(Error::invalid("filter kind", kind, reason));
         }
         kind @ (FilterKind::Ribbon | FilterKind::BumpedRibbon | FilterKind::BinaryFuse | FilterKind::Grafite) => {
-            let reason =
-                "blocks of this kind cannot be merged or compared; build them as bloom, blocked-bloom or split-block";
+            let reason = "blocks of this kind cannot be merged or compared; build them as bloom, blocked-bloom, \
+                          split-block or split-block-512";
             return Err(Error::invalid("filter kind", kind, reason));
         }
     })

@@ -43,7 +43,8 @@ pub enum Error {
         /// The checksum computed over the bytes.
         computed: u32,
     },
-    /// Bytes of a newer format version, which this build cannot read.
+    /// Bytes of a newer format version, which this build cannot read. An unknown version may also
+    /// be damage.
     Unsupported {
         /// The field that holds the unknown value.
         field: Field,
@@ -186,7 +187,8 @@ impl fmt::Display for Error {
             Self::Unsupported { field, found } => {
                 write!(
                     f,
-                    "{field} {found} is not supported by this version of filterblock; open the filter with a newer version"
+                    "{field} {found} is not supported by this version of filterblock: a newer version wrote the filter, \
+                     or it is damaged; open it with a newer version, or restore a copy"
                 )
             }
             Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
@@ -213,8 +215,8 @@ impl fmt::Display for Error {
             ),
             Self::Displaced { reason } => write!(
                 f,
-                "the filter's file {reason} while it was open for writing, so new keys may be in memory only; copy \
-                 the filter to a new file, or put the unchanged file back and try again"
+                "the filter's file {reason} while it was open for writing, so the file may lack new keys; copy the \
+                 filter to a new file if it is still open, otherwise insert the new keys again"
             ),
             Self::Poisoned { reason } => write!(
                 f,

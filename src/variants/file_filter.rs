@@ -143,7 +143,7 @@ impl FileFilter {
     /// * [`Error::Locked`]: another handle or process has or may have the file open for writing.
     /// * [`Error::Corrupt`]: the header is damaged, the file has the wrong length, or it is not a
     ///   filter.
-    /// * [`Error::Unsupported`]: the file is from a newer version.
+    /// * [`Error::Unsupported`]: the file is from a newer version, or its version is damaged.
     /// * [`Error::TooLarge`]: the filter does not fit in memory.
     ///
     /// Damage after the header is not an error; see [`damaged_pages`](Self::damaged_pages). I/O

@@ -231,7 +231,7 @@ fn of_column<'a>(
     let remark = filters.iter().find_map(|(_, filter)| match filter {
         Ok(Some(_)) => None,
         Ok(None) => Some("a chunk of the column has no filter, so every value may be present".to_owned()),
-        Err(why) => Some(format!("{why}; so every value may be present")),
+        Err(why) => Some(format!("a filter of the column cannot be used, so every value may be present: {why}")),
     });
     let ask = move |key: &[u8]| {
         let places = RefCell::new(Vec::new());

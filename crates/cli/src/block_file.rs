@@ -6,6 +6,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::failure::{Failure, Outcome};
+use super::foreign::file::table_message;
 use super::foreign::{FileArguments, Foreign, ValueType};
 use super::secret::SecretArguments;
 use super::text;
@@ -88,7 +89,7 @@ fn check_foreign(path: &Path, arguments: &FileArguments, len_bytes: u64) -> Outc
                  inspect, query, verify and export read (with --format)"
             )))
         }
-        Err(error) if error.is_damage() => Ok(BlockFile::Damaged(error.to_string())),
+        Err(error) if error.is_damage() => Ok(BlockFile::Damaged(table_message(&error, arguments.key_form))),
         Err(error) => Err(error.into()),
     }
 }
@@ -133,8 +134,8 @@ pub fn check_ranges(path: &Path, filter: &FilterBlock<AlignedBytes>) -> Outcome<
         return Ok(());
     }
     Err(Failure::Message(format!(
-        "{path}: this filter cannot answer range queries; query keys without --ranges, or build a range filter with \
-         \"filterblock build --filter grafite:fpr=0.01\""
+        "{path}: this filter cannot answer range queries; query keys or prefixes without --ranges, or build a range filter with \
+         \"filterblock build --filter grafite:fpr=0.01 -o OUT KEYFILE\""
     )))
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::block_file::{self, FilterFile};
 use super::failure::{Failure, Outcome};
-use super::foreign::file::{Form, unknown_form};
+use super::foreign::file::{Form, table_message, unknown_form};
 use super::foreign::{FileArguments, Foreign};
 use super::new_block::BlockArguments;
 use super::progress;
@@ -63,8 +63,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
         FilterFile::Foreign(table) => table,
     };
     arguments.block.make(path, |builder| {
-        add_keys(&table, builder)
-            .map_err(|error| unknown_form(&error, path).unwrap_or_else(|| error.in_file(path).into()))
+        add_keys(&table, builder).map_err(|error| {
+            unknown_form(&error, path)
+                .unwrap_or_else(|| Failure::Message(table_message(&error.in_file(path), arguments.key_form)))
+        })
     })
 }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::failure::{Exit, Failure, Outcome};
 use super::filter_choice::FilterChoice;
+use super::html::quoted;
 use super::output::message;
 use super::range_choice::RangeChoice;
 use super::secret::{HashArguments, SecretArguments};
@@ -265,13 +266,14 @@ impl StoreArguments {
 
     /// Explains that the store, or one of its files, does not exist.
     fn explain_missing(&self, error: &Error) -> Failure {
-        let dir = self.dir.display();
         match error {
             Error::InFile { path, .. } if *path != self.dir => {
-                let path = path.display();
+                let (path, dir) = (path.display(), quoted(&self.dir.display().to_string()));
+                let secret = self.secret.path().map(|file| quoted(&file.display().to_string()));
+                let secret = secret.map_or_else(String::new, |file| format!(" --secret-file {file}"));
                 Failure::Damage(format!(
                     "{path}: this file of the store is missing; restore it from a backup, or run \
-                     \"filterblock db repair {dir}\""
+                     \"filterblock db repair {dir}{secret}\""
                 ))
             }
             _ => no_store(&self.dir),

@@ -137,7 +137,8 @@ fn choose<'a>(arguments: &Arguments, filters: &'a [FilterReport]) -> Outcome<&'a
     match (filters, arguments.number) {
         ([], _) => {
             let is_part = arguments.foreign.column.is_some() || arguments.foreign.row_group.is_some();
-            let next = if is_part { "choose another --column or --row-group" } else { "give a file with filters" };
+            let next =
+                if is_part { "choose another --column, --row-group or file" } else { "give a file with filters" };
             Err(Failure::Message(format!("{path}: no filter to export is found; {next}")))
         }
         ([only], None) => Ok(only),

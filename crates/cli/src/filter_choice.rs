@@ -14,9 +14,8 @@ const MONKEY: &str = "monkey:";
 const BUDGET: &str = "budget:";
 const BY_LEVEL_EXPECTED: &str =
     "expected by-level or by-level:FAST/SMALL with two valid filters; try by-level:blocked-bloom:10/bumped-ribbon:8";
-const MONKEY_EXPECTED: &str =
-    "expected monkey:BITS or monkey:KIND:BITS, with 1 to 100 bits per key; try monkey:10 or monkey:bloom:10";
-const BUDGET_EXPECTED: &str = "expected budget:BYTES or budget:KIND:BYTES, with KiB, MiB, GiB, TiB or no unit; try budget:64MiB or budget:bloom:64MiB";
+const MONKEY_EXPECTED: &str = "expected monkey:BITS or monkey:KIND:BITS, with 1 to 100 bits per key and a KIND that allows them (not always-maybe or grafite); try monkey:10 or monkey:bloom:10";
+const BUDGET_EXPECTED: &str = "expected budget:BYTES or budget:KIND:BYTES, with a whole number of bytes below 2^64 (KiB, MiB, GiB, TiB or no unit) and a KIND other than always-maybe and grafite; try budget:64MiB or budget:bloom:64MiB";
 
 /// The filters that SST files get.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -126,7 +125,7 @@ const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 
 
 /// Parses the value of an option that takes a number of bytes.
 pub fn memory(text: &str) -> Result<u64, &'static str> {
-    bytes(text).ok_or("expected a whole number of bytes, with KiB, MiB, GiB, TiB or no unit; try 64MiB")
+    bytes(text).ok_or("expected a whole number of bytes below 2^64, with KiB, MiB, GiB, TiB or no unit; try 64MiB")
 }
 
 /// Parses a whole number of bytes with an optional unit such as `MiB`. Returns `None` for any other

@@ -129,10 +129,11 @@ fn publish(
 
 fn inspect_foreign(arguments: &Arguments, file: &Foreign, page: Option<NewFile>) -> Outcome {
     let mut report = foreign::inspect::report(&arguments.file, file, &arguments.foreign)?;
+    // A note may say how the number of keys becomes known, so the notes precede the comparison.
+    report.tell_notes();
     if arguments.what_if {
         report.what_if = compare(arguments, report.present())?;
     }
-    report.tell_notes();
     publish(arguments, &report, page, || report.describe())
 }
 
@@ -143,7 +144,7 @@ fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<Wh
     let Some(present) = present else {
         let path = arguments.file.display();
         return Err(Failure::Message(format!(
-            "{path}: --what-if needs the number of keys, and this file does not hold it; use \
+            "{path}: --what-if needs the number of keys, which is unknown for this file; use \
              \"filterblock plan --keys N --fpr RATE\""
         )));
     };

@@ -45,7 +45,7 @@ mod unix {
             }
             let access_list = access_list::of(target).map_err(|error| {
                 Failure::Message(format!(
-                    "{}: cannot read the access list: {error}; choose another output file, or use a copy of this file",
+                    "{}: cannot read the access list: {error}; first replace this file by your own copy of it",
                     path.display()
                 ))
             })?;
@@ -59,7 +59,7 @@ mod unix {
             let refused = |what: &str, error: io::Error| {
                 let path = path.display();
                 Failure::Message(format!(
-                    "{path}: the new file cannot get {what}: {error}; choose another output file, or use a copy of this file"
+                    "{path}: the new file cannot get {what}: {error}; first replace the old file by your own copy of it"
                 ))
             };
             let in_place = |error| refused("the same mode", error);

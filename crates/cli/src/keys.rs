@@ -102,7 +102,7 @@ pub struct KeyReader {
     input: Box<dyn BufRead>,
     name: String,
     format: KeyFormat,
-    /// Whether the command has the options of [`KeyFormat`], so that a message may name them.
+    /// Whether messages may name --delimiter and --keep-empty.
     has_options: bool,
     max_len_bytes: usize,
     number: u64,
@@ -135,8 +135,8 @@ impl KeyReader {
         Ok(Self::open(path, KeyFormat::default(), max_len_bytes)?.without_options())
     }
 
-    /// Returns the reader for a command without --delimiter and --keep-empty. Its messages do not
-    /// name these options.
+    /// Returns the reader for a command without --delimiter and --keep-empty, or for lines that are
+    /// not keys. Its messages do not name these options.
     pub fn without_options(self) -> Self {
         Self { has_options: false, ..self }
     }

@@ -72,8 +72,8 @@ Streams and signals:
 binary block (--output -), a closed pipe is an error.
   A full disk, a closed standard output and a closed standard input are errors. Closed streams are detected \
 only on Linux.
-  Before a signal ends the command, the command removes its temporary files. SIGKILL may leave some of them, such as \
-.filterblock.*.tmp beside the output file.
+  If HUP, INT, QUIT, TERM or XCPU ends the command, the command removes its temporary files first. Other signals, such \
+as KILL, may leave some of them, such as .filterblock.*.tmp beside the output file.
   On Linux, signals that the parent process ignores (nohup) stay ignored.
 
 Environment:

@@ -139,7 +139,7 @@ fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[Locked
     });
     match pair {
         Some((first, second)) => Failure::Message(format!(
-            "{first} and {second} cannot be merged: {what} is {left} in the first and {right} in the second; build one filter from the keys of both instead"
+            "{first} and {second} cannot be merged: {what} is {left} in the first and {right} in the second; build one filter from all keys instead"
         )),
         None => error.into(),
     }

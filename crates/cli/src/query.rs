@@ -250,6 +250,10 @@ impl<W: Write> Query<'_, W> {
 
     fn ask_file(&mut self, path: &Path) -> Outcome<()> {
         let mut reader = KeyReader::open(path, self.format(), MAX_FILTER_KEY_LEN_BYTES)?;
+        if self.arguments.ranges {
+            // An empty line is no range, so --keep-empty does not help.
+            reader = reader.without_options();
+        }
         while let Some(next) = reader.next_key()? {
             let asked = self.ask(next.key, next.written);
             asked.map_err(|refused| refused.at(|| reader.place()))?;

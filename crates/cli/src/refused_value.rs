@@ -47,7 +47,7 @@ pub fn line(refused: &clap::Error) -> Option<String> {
         ErrorKind::ValueValidation | ErrorKind::InvalidValue => wrong_value(refused),
         // clap does not name the argument.
         ErrorKind::InvalidUtf8 => Some(
-            "an argument is not UTF-8; write it in UTF-8 (only keys, paths and the value of \"db put\" may have other bytes)".into(),
+            "an argument is not UTF-8; write it in UTF-8 (keys, file paths and the value of \"db put\" may have other bytes)".into(),
         ),
         ErrorKind::UnknownArgument => unknown(refused, ContextKind::InvalidArg, ContextKind::SuggestedArg, "option"),
         ErrorKind::InvalidSubcommand => {
@@ -87,7 +87,7 @@ fn missing(refused: &clap::Error) -> Option<String> {
     let Some(ContextValue::Strings(missing)) = refused.get(ContextKind::InvalidArg) else { return None };
     // clap writes a group of alternatives as `<--one <A>|--two <B>>`.
     let readable = |argument: &String| match argument.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
-        Some(group) if group.contains('|') => group.split('|').collect::<Vec<_>>().join(" or "),
+        Some(group) if group.contains('|') => format!("one of {}", group.split('|').collect::<Vec<_>>().join(", ")),
         _ => argument.clone(),
     };
     let missing: Vec<String> = missing.iter().map(readable).collect();

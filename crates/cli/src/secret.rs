@@ -89,6 +89,9 @@ impl SecretArguments {
             Error::Secret { given: None, .. } => {
                 Failure::Message(format!("--hash {kind}: missing secret; give it with --secret-file SECRETFILE"))
             }
+            Error::Invalid { what: "secret", .. } => Failure::Message(format!(
+                "--hash {kind}: this function takes no secret; omit --hash to use siphash-1-3, or omit --secret-file"
+            )),
             error => self.explain(error),
         })
     }

@@ -135,6 +135,9 @@ impl fmt::Display for Error {
                 "the new footer at offset {offset} differs from the footer that was written; discard the new file, \
                  check disk and memory, and try again"
             ),
+            Self::Corrupt { part, offset: 0 } => {
+                write!(f, "not a sound Parquet file: the {part} is not valid; restore the file or write it again")
+            }
             Self::Corrupt { part, offset } => write!(
                 f,
                 "not a sound Parquet file: the {part} at offset {offset} is not valid; restore the file or write it again"
@@ -145,12 +148,12 @@ impl fmt::Display for Error {
                 "the metadata at offset {offset} have an unusual encoding that would not survive a rewrite; write the \
                  file again with a common Parquet writer"
             ),
-            Self::Values { row_group, column, reason } => write!(
-                f,
-                "row group {row_group}, column {}: cannot read the values: {reason}; check the file with the engine \
-                 that wrote it",
-                shortened(column)
-            ),
+            Self::Values { row_group, column, reason } => {
+                write!(f, "row group {row_group}, column {}: cannot read the values: {reason}", shortened(column))?;
+                // Some reasons of this crate contain the next step.
+                let next = if reason.contains("; ") { "" } else { "; check the file with the engine that wrote it" };
+                f.write_str(next)
+            }
             Self::Denied { row_group, column, values } => write!(
                 f,
                 "row group {row_group}, column {}: the written filter denies {values} of its own values; \

@@ -66,7 +66,7 @@ void TheCommandReadsSstsOfRocksDb(const Case& of) {
   }
   const std::string kind = of.spec.substr(0, of.spec.find(':'));
   check::Expect("inspect " + sst, 0, {"rocksdb-table", kind, "hash seed                     7"});
-  check::Expect("verify " + sst + secret, 0, {"sound", "1,000 keys; the table's own filter denies 0"});
+  check::Expect("verify " + sst + secret, 0, {"sound", "1,000 keys, 0 denied by a filter of the table"});
 
   const std::string keys = dir.Path("keys");
   {

@@ -14,18 +14,17 @@ fn each_message_says_what_to_do_next() {
         (Error::Io(ErrorKind::PermissionDenied.into()), "permission denied; check the permissions"),
         (
             Error::Corrupt { field: Field::Restarts, offset: 99 }.in_file(Path::new("000012.ldb")),
-            "000012.ldb: damaged: invalid restart points at offset 99; go on without this file, and restore it or let \
-             its engine write it again",
-        ),
-        (
-            Error::Corrupt { field: Field::Footer, offset: 12 },
-            "damaged: invalid footer at offset 12; go on without this file, and restore it or let its engine write it \
+            "000012.ldb: damaged: invalid restart points at offset 99; restore the file, or let its engine write it \
              again",
         ),
         (
+            Error::Corrupt { field: Field::Footer, offset: 12 },
+            "damaged: invalid footer at offset 12; restore the file, or let its engine write it again",
+        ),
+        (
             mismatch,
-            "damaged: wrong checksum of data block at offset 4096 (stored 0x00000001, computed 0x00000002); go on \
-             without this file, and restore it or let its engine write it again",
+            "damaged: wrong checksum of data block at offset 4096 (stored 0x00000001, computed 0x00000002); \
+             restore the file, or let its engine write it again",
         ),
         (
             Error::Unsupported { field: Field::Compression, found: 3 },
@@ -63,7 +62,7 @@ fn each_message_says_what_to_do_next() {
         ),
         (
             Error::from(crate::Error::SelfCheckFailed { denied: 3 }),
-            "the new filter denies 3 of its own keys, and nothing was written; build it again, and test this machine's \
+            "the new filter denies 3 of its own keys and was discarded; build it again, and test this machine's \
              memory if it happens twice",
         ),
     ];

@@ -38,7 +38,7 @@ pub(super) fn lengths(bytes: &[u8]) -> Result<(usize, usize)> {
             _ => reader.skip(kind)?,
         }
     }
-    for (union, field) in unions.into_iter().zip([Field::Kind, Field::HashId, Field::Compression]) {
+    for (union, field) in unions.into_iter().zip([Field::Kind, Field::HashId, Field::FilterCompression]) {
         match union {
             Some(KNOWN) => {}
             Some(found) => return Err(Error::Unsupported { field, found: found.cast_unsigned().into() }),
@@ -105,7 +105,7 @@ mod tests {
             let error = parse(&with(1, len)).unwrap_err();
             assert!(matches!(error, Error::Corrupt { field: Field::PayloadLen, .. }), "{len}: {error}");
         }
-        for (at, field) in [(3, Field::Kind), (7, Field::HashId), (11, Field::Compression)] {
+        for (at, field) in [(3, Field::Kind), (7, Field::HashId), (11, Field::FilterCompression)] {
             let error = parse(&with(at, 0x2c)).unwrap_err();
             assert!(matches!(error, Error::Unsupported { field: found, found: 2 } if found == field), "{error}");
         }

@@ -23,7 +23,7 @@ const MAX_COLUMNS: u64 = 32;
 
 /// The factor that spreads the bits of a seed number.
 const SEED_MIX: u64 = 0xc782_19a2_3eea_dd03;
-/// The factor for the hash under a seed.
+/// The factor that mixes the XOR of a key's hash and the seed.
 const HASH_MIX: u64 = 0x6193_d459_236a_3a0d;
 /// The factor for the mixed hash that gives coefficients and fingerprint.
 const ROW_MIX: u64 = 0xc28f_8282_2b65_0bed;

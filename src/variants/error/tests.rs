@@ -34,7 +34,8 @@ fn of_bytes() -> Vec<Told> {
         ),
         (
             Error::Unsupported { field: Field::Version, found: 9 },
-            "format version 9 is not supported by this version of filterblock; open the filter with a newer version",
+            "format version 9 is not supported by this version of filterblock: a newer version wrote the filter, or it \
+             is damaged; open it with a newer version, or restore a copy",
         ),
         (
             Error::invalid("capacity", 0, "expected one key or more; try 1000"),
@@ -74,8 +75,8 @@ fn of_filters() -> Vec<Told> {
         ),
         (
             Error::Displaced { reason: "was changed by other code" },
-            "the filter's file was changed by other code while it was open for writing, so new keys may be in \
-             memory only; copy the filter to a new file, or put the unchanged file back and try again",
+            "the filter's file was changed by other code while it was open for writing, so the file may \
+             lack new keys; copy the filter to a new file if it is still open, otherwise insert the new keys again",
         ),
         (
             Error::Poisoned { reason: "disk gone".into() },

@@ -53,7 +53,8 @@ impl Writer {
     /// Creates a file at `path`. Returns an error if `path` exists. After an error, it tries to
     /// remove the new file.
     pub(super) fn create(path: &Path, header: &Header, length: Length, bloom: &Bloom) -> Result<Self> {
-        let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;
+        let no_name = "the path does not end with a file name; give the path of a new file";
+        let name = path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, no_name))?;
         let place = dir_of(path).canonicalize()?.join(name);
         let lock = NameLock::take(&place)?;
         check_absent(&place)?;

@@ -11,7 +11,7 @@ use super::super::secret::{HashArguments, SecretArguments};
 use super::super::text::{count, printable, thousands};
 use super::content::{Content, kind_of};
 use filterblock::foreign::parquet::{self, ParquetColumnChunk};
-use filterblock::foreign::{Error, Result};
+use filterblock::foreign::{Error, Field, Result};
 use filterblock::foreign::{FileKind, KeyForm, leveldb, rocksdb};
 use filterblock::{HashIdentity, HashKind, HashSeed, KeyHasher};
 
@@ -148,7 +148,7 @@ impl Foreign {
         let (all, unusable @ 1..) = table.count_unusable_filters() else { return None };
         let filters = count(all, "filter");
         Some(format!(
-            "{} of {filters} cannot be used, so the answer is \"maybe\": damage, or another seed, hash function or \
+            "{} of {filters} cannot be used, which counts as \"maybe\": damage, or another seed, hash function or \
              secret; `query` and `verify` take the writer's --seed, --hash and --secret-file",
             thousands(unusable)
         ))
@@ -276,8 +276,12 @@ impl FileArguments {
         let with_filter = || chunks.iter().copied().filter(|chunk| chunk.filter.is_some());
         let (file_path, path) = (path, path.display());
         let Some(first) = with_filter().next() else {
+            let next = match self.row_group {
+                Some(_) => "choose another --row-group, or give a file with filters",
+                None => "give a file with filters",
+            };
             return Err(Failure::Message(format!(
-                "{path}: no selected column chunk has a filter, so every value may be present; give a file with filters"
+                "{path}: no selected column chunk has a filter, so every value may be present; {next}"
             )));
         };
         if with_filter().any(|chunk| chunk.path != first.path) {
@@ -297,7 +301,7 @@ fn one_column<'a>(path: &Path, chunks: Vec<&'a ParquetColumnChunk>) -> Outcome<V
     if let Some((chunk, _)) = neighbours.into_iter().find(|(one, next)| one.row_group == next.row_group) {
         let (path, column) = (path.display(), printable(&chunk.path));
         return Err(Failure::Message(format!(
-            "{path}: several columns have the path {column}, because column names contain dots; this command cannot tell them apart, so rename one of them"
+            "{path}: several columns have the path {column}, and this command cannot tell them apart; rename one of them"
         )));
     }
     Ok(chunks)
@@ -320,6 +324,19 @@ fn columns<'a>(chunks: impl Iterator<Item = &'a ParquetColumnChunk>) -> String {
         }
     }
     printable(&names.join(", "))
+}
+
+/// Returns the message of an error. With --key-form, keys of another form look damaged, so the
+/// advice is then to omit the option.
+pub fn table_message(error: &Error, key_form: Option<Form>) -> String {
+    let text = error.to_string();
+    match (error.root(), key_form) {
+        (Error::Corrupt { field: Field::Key, .. }, Some(_)) => {
+            let problem = text.rsplit_once("; ").map_or(text.as_str(), |(problem, _)| problem);
+            format!("{problem}, or keys of another form than --key-form says; omit --key-form")
+        }
+        _ => text,
+    }
 }
 
 /// Returns the failure for a LevelDB table whose form of keys is unknown, or `None` for any other

@@ -41,7 +41,7 @@ impl fmt::Display for Walked {
             Self::Table { blocks, keys, denied_keys } => {
                 let (blocks, keys) = (count(blocks, "block"), count(keys, "key"));
                 let so = if denied_keys > 0 { ", so reads may miss these keys" } else { "" };
-                write!(f, "{blocks}, {keys}; the table's own filter denies {} of them{so}", thousands(denied_keys))
+                write!(f, "{blocks}, {keys}, {} denied by a filter of the table{so}", thousands(denied_keys))
             }
             Self::Filters { filters } => {
                 write!(f, "the headers of {} are valid; Parquet has no checksums for filters", count(filters, "filter"))

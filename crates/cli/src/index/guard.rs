@@ -39,7 +39,7 @@ impl Guard {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(busy(path)),
             Err(TryLockError::Error(error)) => message(format_args!(
-                "{}: the file cannot be locked: {error}; the command goes on, so start no other command that writes this index before it ends",
+                "{}: the file cannot be locked: {error}; the command goes on, so until it ends, start no other command that writes this index",
                 path.display()
             )),
         }

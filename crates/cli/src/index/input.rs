@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::failure::{Failure, Outcome};
-use super::super::foreign::file::{Form, unknown_form};
+use super::super::foreign::file::{Form, table_message, unknown_form};
 use super::super::foreign::{FileArguments, Foreign};
 use super::super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::super::progress;
@@ -141,8 +141,10 @@ impl FileList {
             let content = Content::Parquet { values, column, name, from_filters: self.from_filters };
             return Ok((stamp, content));
         }
-        let content = match Foreign::open(path, &FileArguments { key_form: self.key_form, ..FileArguments::default() })?
-        {
+        let arguments = FileArguments { key_form: self.key_form, ..FileArguments::default() };
+        let opened =
+            Foreign::open(path, &arguments).map_err(|error| Failure::Message(table_message(&error, self.key_form)))?;
+        let content = match opened {
             Some(Foreign::Parquet(_)) => {
                 return refused("the Parquet file is encrypted; index files without encryption");
             }

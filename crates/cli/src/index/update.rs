@@ -8,6 +8,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::super::failure::{Failure, Outcome};
+use super::super::html::quoted;
 use super::super::new_file::NewFile;
 use super::super::output;
 use super::build;
@@ -121,9 +122,9 @@ pub fn remove(arguments: &RemoveArguments) -> Outcome {
     let unknown = arguments.paths.iter().find(|path| !known.contains(path.as_path()));
     if let Some(unknown) = unknown {
         return Err(Failure::Message(format!(
-            "{}: not in the index {}; give a path as \"filterblock index verify --json\" prints it",
+            "{}: not in the index; give a path as \"filterblock index verify --json {}\" prints it",
             unknown.display(),
-            path.display()
+            quoted(&path.display().to_string())
         )));
     }
     let removed: HashSet<&Path> = arguments.paths.iter().map(PathBuf::as_path).collect();

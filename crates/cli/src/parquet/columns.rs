@@ -28,12 +28,12 @@ pub fn find(footer: &Footer, names: &[String]) -> Outcome<Vec<usize>> {
         let name = shown(name);
         if same.len() > 1 {
             return Err(Failure::Message(format!(
-                "several columns have the path {name}, because a name contains a dot; rename one of them"
+                "several columns have the path {name}, and this command cannot tell them apart; rename one of them"
             )));
         }
         if leaf.physical_type == PhysicalType::Boolean {
             return Err(Failure::Message(format!(
-                "column {name} is Boolean: it has two values, and engines use no filter for it; omit this column"
+                "column {name} is Boolean: a filter of two values rarely skips a row group; omit this column"
             )));
         }
         if leaf.is_float16() {

@@ -35,7 +35,10 @@ pub fn of(
     if are_ranges_apart(footer, leaf, ranges) {
         tips.push("sorted: readers already skip row groups by min and max, so a filter adds little".into());
     } else if footer.is_sorted_by(leaf) {
-        tips.push("sorted within row groups: if these do not overlap, readers already skip them by min and max".into());
+        tips.push(
+            "sorted within a row group: if the row groups do not overlap, readers already skip them by min and max"
+                .into(),
+        );
     }
     let longest = filters.iter().filter(|filter| filter.range.len_bytes.is_some_and(|len| len >= MAX_LEN_BYTES));
     let worst = longest.map(|filter| filter.fpr).fold(0.0, f64::max);

@@ -13,6 +13,7 @@ use super::html;
 use super::new_file::NewFile;
 use super::output::{self, message};
 use super::refused_value::{BITS_EXPECTED, RATE_EXPECTED, number, whole};
+use filterblock::planning::MAX_KEYS;
 
 use table::{Budget, Table};
 
@@ -50,7 +51,7 @@ Exit status: 0 done; 2 an error. After an error some of the files of --svg and -
 #[command(group(clap::ArgGroup::new("budget").required(true).args(["fpr", "bits_per_key", "memory"])))]
 pub struct Arguments {
     /// The number of distinct keys
-    #[arg(long, value_name = "N", value_parser = whole(0..=u64::MAX, 1_000_000))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=MAX_KEYS, 1_000_000))]
     keys: u64,
     /// The wanted false-positive rate (FPR), above 0 and below 1
     #[arg(long, value_name = "RATE", value_parser = number(RATE_EXPECTED))]

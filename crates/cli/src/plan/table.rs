@@ -12,7 +12,7 @@ use super::super::refused_value::{BITS_EXPECTED, RATE_EXPECTED};
 use super::super::text::{count, percent, significant, thousands};
 use super::measured::{Machine, Measured};
 use filterblock::Error;
-use filterblock::planning::{MAX_KEYS, Variant, VariantPlan};
+use filterblock::planning::{Variant, VariantPlan};
 use filterblock::{BlockPlan, FilterKind, FilterSpec, Goal};
 
 /// The planned kinds.
@@ -87,19 +87,14 @@ struct Taken {
 }
 
 impl Table {
-    /// Plans a filter of each kind in [`KINDS`] and of every classical variant.
+    /// Plans a filter of each kind in [`KINDS`] and of every classical variant. `keys` is from 1 to
+    /// [`MAX_KEYS`](filterblock::planning::MAX_KEYS).
     ///
     /// # Errors
-    /// Returns a message for the user if the number of keys or the budget is out of range. Also
-    /// returns a message if no kind of filter block fits the budget.
+    /// Returns a message for the user if the budget is out of range, or if no kind of filter block
+    /// fits the budget.
     pub fn new(keys: u64, budget: Budget) -> Outcome<Self> {
         let refuse = |why: String| Err(Failure::Message(why));
-        if keys == 0 {
-            return refuse("--keys 0: a plan needs at least one key; try 1000000".into());
-        }
-        if keys > MAX_KEYS {
-            return refuse(format!("--keys {keys}: at most 2^56 keys are possible; try 1000000"));
-        }
         match budget {
             // NaN is in no range.
             Budget::Rate(rate) if !(rate > 0.0 && rate < 1.0) => {

@@ -287,7 +287,7 @@ fn companions_existing_outputs_and_missing_options_are_refused() {
     fails(&["a.parquet", "--column", "id", "-o", "_metadata"], &["--force"]);
     fails(&["a.parquet", "--column", "id", "-o", "a.parquet", "--force"], &["also an input", "--in-place"]);
     fails(&["--column", "id", "a.parquet", "--in-place"], &["give the files before --column"]);
-    fails(&["a.parquet", "--column", "id"], &["--output <OUT> or --in-place or --dry-run"]);
+    fails(&["a.parquet", "--column", "id"], &["one of --output <OUT>, --in-place, --dry-run"]);
     fails(&["a.parquet", "--in-place"], &["--column"]);
     fails(&["a.parquet", "--column", "id", "--fpr", "1", "-o", "b"], &["false-positive rate 1", "try 0.01"]);
     fails(&["missing.parquet", "--column", "id", "-o", "b"], &["missing.parquet"]);

@@ -48,21 +48,26 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
             "expected leveldb-bloom, rocksdb-filter or parquet-sbbf; try leveldb-bloom",
         ),
         (&["export", "-o", "o", "f"], "--number", "1.5", &format!("{NUMBER} 0")),
-        (&["plan", "--fpr", "0.1"], "--keys", "1e6", &format!("{NUMBER} 1000000")),
+        (
+            &["plan", "--fpr", "0.1"],
+            "--keys",
+            "1e6",
+            "expected a whole number from 1 to 72057594037927936; try 1000000",
+        ),
         (&["plan", "--keys", "9"], "--fpr", "1%", "the false-positive rate must be above 0 and below 1; try 0.01"),
         (&["plan", "--keys", "9"], "--bits-per-key", "ten", "bits per key must be from 1 to 100; try 10"),
         (
             &["plan", "--keys", "9"],
             "--memory",
             "1.5MB",
-            "expected a whole number of bytes, with KiB, MiB, GiB, TiB or no unit; try 64MiB",
+            "expected a whole number of bytes below 2^64, with KiB, MiB, GiB, TiB or no unit; try 64MiB",
         ),
         (&BENCH, "--count", "5", "expected a whole number from 16 to 100000000; try 1000000"),
         (
             &BENCH,
             "--filter-memory",
             "64MB",
-            "expected a whole number of bytes, with KiB, MiB, GiB, TiB or no unit; try 64MiB",
+            "expected a whole number of bytes below 2^64, with KiB, MiB, GiB, TiB or no unit; try 64MiB",
         ),
         (&BENCH, "--value-size", "9999999", "expected a whole number from 0 to 1048576; try 100"),
         (&BENCH, "--lookups", "0", "expected a whole number from 1 to 100000000; try 1000000"),
@@ -72,7 +77,8 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
             &BENCH,
             "--filter",
             "monkey",
-            "expected monkey:BITS or monkey:KIND:BITS, with 1 to 100 bits per key; try monkey:10 or monkey:bloom:10",
+            "expected monkey:BITS or monkey:KIND:BITS, with 1 to 100 bits per key and a KIND that allows them (not \
+             always-maybe or grafite); try monkey:10 or monkey:bloom:10",
         ),
         (&BENCH, "--layout", "run-5", "expected as-fallen, compacted, runs-5, runs-36, all or levels-4; try runs-5"),
         (&BENCH, "--io", "mmap", "expected buffered or direct; try buffered"),
@@ -88,8 +94,8 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
             &["db", "put", "s", "k", "v"],
             "--filter",
             "budget:64MB",
-            "expected budget:BYTES or budget:KIND:BYTES, with KiB, MiB, GiB, TiB or no unit; try budget:64MiB or \
-             budget:bloom:64MiB",
+            "expected budget:BYTES or budget:KIND:BYTES, with a whole number of bytes below 2^64 (KiB, MiB, GiB, TiB or \
+             no unit) and a KIND other than always-maybe and grafite; try budget:64MiB or budget:bloom:64MiB",
         ),
     ] {
         let arguments = [command, &[option, value]].concat();
@@ -126,7 +132,7 @@ fn a_wrong_command_line_is_explained_in_one_line() {
         (&["db", "get", "store"], "missing <KEY>; run \"filterblock db get --help\""),
         (
             &["plan", "--keys", "9"],
-            "missing --fpr <RATE> or --bits-per-key <BITS> or --memory <BYTES>; run \"filterblock plan --help\"",
+            "missing one of --fpr <RATE>, --bits-per-key <BITS>, --memory <BYTES>; run \"filterblock plan --help\"",
         ),
         (&["build", "--nonsense"], "unknown option --nonsense; run \"filterblock build --help\""),
         (&["build", "--forse"], "unknown option --forse; did you mean --force?"),
@@ -150,10 +156,13 @@ fn a_wrong_command_line_is_explained_in_one_line() {
 fn impossible_plan_numbers_are_refused_with_possible_ones() {
     let shell = Shell::new();
     for (arguments, line) in [
-        (&["--keys", "0", "--fpr", "0.1"][..], "--keys 0: a plan needs at least one key; try 1000000"),
+        (
+            &["--keys", "0", "--fpr", "0.1"][..],
+            "--keys 0: expected a whole number from 1 to 72057594037927936; try 1000000",
+        ),
         (
             &["--keys", "72057594037927937", "--fpr", "0.1"],
-            "--keys 72057594037927937: at most 2^56 keys are possible; try 1000000",
+            "--keys 72057594037927937: expected a whole number from 1 to 72057594037927936; try 1000000",
         ),
         (&["--keys", "9", "--fpr", "2"], "--fpr 2: the false-positive rate must be above 0 and below 1; try 0.01"),
         (&["--keys", "9", "--bits-per-key", "101"], "--bits-per-key 101: bits per key must be from 1 to 100; try 10"),
@@ -196,6 +205,6 @@ fn an_argument_that_is_not_utf8_is_refused_in_one_line() {
     assert_eq!(run.status, 2, "{run:?}");
     assert_eq!(
         one_line(&run),
-        "an argument is not UTF-8; write it in UTF-8 (only keys, paths and the value of \"db put\" may have other bytes)"
+        "an argument is not UTF-8; write it in UTF-8 (keys, file paths and the value of \"db put\" may have other bytes)"
     );
 }

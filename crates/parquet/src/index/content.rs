@@ -74,7 +74,8 @@ impl<S: Read + Write + Seek> Spill<S> {
             left -= count;
         }
         if sum != run.sum {
-            let why = "the temporary file of the hashes returns other bytes than were written";
+            let why = "the temporary file of the hashes returns other bytes than were written; check disk and memory, \
+                       and try again";
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         Ok(())

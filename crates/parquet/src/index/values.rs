@@ -48,7 +48,7 @@ impl ParquetColumn {
         if found.next().is_some() {
             return Err(Error::invalid(
                 "column",
-                format!("several columns have the path {path:?}, because names contain dots; rename one of them"),
+                format!("several columns have the path {path:?}; rename one of them"),
             ));
         }
         let physical_type = match column.physical_type() {

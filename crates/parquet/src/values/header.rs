@@ -133,7 +133,10 @@ fn interpret(header: &Struct<'_>, header_len: u64, left_bytes: u64, offset: u64)
     let longer = uncompressed.max(compressed);
     if longer > MAX_PAGE_LEN_BYTES {
         let mib = MAX_PAGE_LEN_BYTES >> 20;
-        return Err(format!("the page at offset {offset} has {longer} bytes, more than {mib} MiB"));
+        return Err(format!(
+            "the page at offset {offset} has {longer} bytes, more than {mib} MiB; write the file again with smaller \
+             pages"
+        ));
     }
     let page_type = int(header, 1).ok_or_else(invalid)?;
     let (num_values, encoding) = match page_type {

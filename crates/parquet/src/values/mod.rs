@@ -142,7 +142,8 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
             let column = chunk.map_or_else(|| leaf.to_string(), |chunk| chunk.column_path().string());
             Error::Values { row_group, column, reason }
         };
-        let chunk = chunk.ok_or_else(|| failed("there is no such column chunk".into()))?;
+        let missing = "there is no such column chunk; choose a row group and a column of the file";
+        let chunk = chunk.ok_or_else(|| failed(missing.into()))?;
         let mut hashes = Hashes::new(chunk.column_descr(), companions, sink).map_err(failed)?;
         let rows = group.and_then(|group| usize::try_from(group.num_rows()).ok()).unwrap_or(0);
         let walk = guarded(|| Walk::new(&self.source, chunk, rows)).map_err(failed)?;

@@ -46,7 +46,7 @@ impl<'a> Hashes<'a> {
     ) -> Result<Self, String> {
         let is_half = matches!(column.logical_type_ref(), Some(LogicalType::Float16));
         let form = match column.physical_type() {
-            Type::BOOLEAN => return Err("a Boolean column can have no filter".into()),
+            Type::BOOLEAN => return Err("a Boolean column can have no filter; choose another column".into()),
             Type::INT32 => Form::Fixed(4),
             Type::INT64 => Form::Fixed(8),
             Type::INT96 => Form::Fixed(12),

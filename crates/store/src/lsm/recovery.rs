@@ -44,6 +44,9 @@ pub(super) struct Replayed<'a> {
     last_sequence: u64,
     /// Whether writes are missing and the options accept that.
     has_gap: bool,
+    /// Whether a salvage found that a log is missing, damaged or cut. Its last writes may be lost,
+    /// and no later record shows a gap.
+    lost_records: bool,
     /// The numbers of logs without any record or damage.
     empty_logs: Vec<u64>,
 }
@@ -93,7 +96,8 @@ pub(super) fn replay<'a>(
     oldest_needed: u64,
     last_sequence: u64,
 ) -> Result<Replayed<'a>> {
-    let found = Replayed { groups: Vec::new(), last_sequence, has_gap: false, empty_logs: Vec::new() };
+    let lost_records = oldest_needed != 0 && logs.first().is_none_or(|&(first, _)| first != oldest_needed);
+    let found = Replayed { groups: Vec::new(), last_sequence, has_gap: false, lost_records, empty_logs: Vec::new() };
     let mut replay = Replay { site, found };
     for (number, log) in logs {
         replay.read(*number, log, oldest_needed)?;
@@ -194,7 +198,7 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
     state.apply(&edit, 0)?;
     registry.manifest.prepare(storage, &shared.identity.dir, &state.snapshot())?;
     let mut moved = Vec::new();
-    let set_aside = if is_torn || replayed.has_gap {
+    let set_aside = if is_torn || replayed.has_gap || replayed.lost_records {
         // The missing writes may be in an SST whose edit was lost. Set such SSTs aside after the
         // new manifest is written, because writing it may fail and a repair finds an SST by its
         // name. Set them aside before the manifest is in force: if a crash came between the two
@@ -279,6 +283,7 @@ impl<'a> Replay<'a, '_> {
         self.found.groups.push(LoggedWrites::of(log));
         let end = read_log_in(log, &path, id, site.options.recovery, &mut |record| self.take(&record, log, &path))?;
         self.found.groups.pop_if(|group| group.is_empty());
+        self.found.lost_records |= site.options.recovery == LogRecovery::Salvage && !end.is_clean();
         site.reports.add_tail(end.tail(&path));
         for (offset, len) in &end.skipped {
             site.reports.add(match len {

@@ -145,7 +145,8 @@ fn on_a_full_disk(dir: &Path) {
         assert!(message.to_lowercase().contains("no space"), "{what}: {message}");
         // A compaction whose SST would leave no space for the WAL is stopped before the disk is
         // full.
-        let kind = [".sst", ".log", "MANIFEST", "CURRENT", "kept free"].into_iter().find(|name| message.contains(name));
+        let kind =
+            [".sst", ".log", "MANIFEST", "CURRENT", "must be free"].into_iter().find(|name| message.contains(name));
         *failures.entry(kind.unwrap_or_else(|| panic!("{what}: the error names no file: {message}"))).or_default() += 1;
         check_failed_store(&db, &mut content, &what);
         drop(db);

@@ -291,6 +291,33 @@ fn an_sst_after_a_gap_stays_set_aside() {
     }
 }
 
+/// A crash came between a flush and its edit, and the log was damaged later. So the SST that the
+/// manifest does not name holds the only copy of some writes, and no later record shows a gap.
+#[test]
+fn a_salvage_of_a_damaged_log_sets_the_unnamed_sst_aside() {
+    for (is_log_missing, left) in [(true, 0), (false, 9)] {
+        let storage = Memory::new();
+        let db = Db::open(DIR, options(&storage)).unwrap();
+        (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
+        let crashed = image(&storage);
+        db.flush().unwrap();
+        let table = only(&storage, ".sst");
+        replace(&crashed, &table, &storage.read(&table).unwrap());
+        let log = only(&crashed, ".log");
+        match is_log_missing {
+            true => crashed.remove(&log).unwrap(),
+            false => change(&crashed, &log, |bytes| *bytes.last_mut().unwrap() ^= 1),
+        }
+        let salvage =
+            || Options { recovery: LogRecovery::Salvage, storage: Arc::new(crashed.clone()), ..options(&crashed) };
+        for _ in 0..3 {
+            let db = Db::open(DIR, salvage()).unwrap();
+            assert_eq!(scan_all(&db).len(), left);
+            assert_eq!(files(&crashed, Path::new(DIR), "unnamed-").len(), 1);
+        }
+    }
+}
+
 #[test]
 fn a_repair_removes_and_reports_set_aside_ssts_known_elsewhere() {
     let storage = torn_with_table(0);

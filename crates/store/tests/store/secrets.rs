@@ -168,8 +168,8 @@ fn a_filter_with_another_secret_costs_reads_and_is_reported() {
         db.close().unwrap();
         let path = files(&storage, Path::new(DIR), ".sst").remove(0);
         change(&storage, &path, |table| {
-            // Write another fingerprint with right checksums in the filter's trailer and in the
-            // footer.
+            // Change the secret's fingerprint in the filter's extension. Then correct the checksums
+            // in the filter's trailer and in the footer.
             let trailer = table.windows(4).position(|window| window == b"\x89FLB").unwrap() - 56;
             let checksums_and_extension = 4 + 10;
             assert_eq!(table[trailer + 47], 10);

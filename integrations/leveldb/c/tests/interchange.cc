@@ -34,7 +34,7 @@ void TheCommandReadsSstsOfLevelDb(const std::string& golden_dir) {
   const std::string present = WriteKeys(dir, "");
   const std::string absent = WriteKeys(dir, "x");
   check::Expect("inspect --seed 7 " + sst, 0, {"leveldb-table", FILTERBLOCK_LEVELDB_NAME, "bloom"});
-  check::Expect("verify --seed 7 " + sst, 0, {"sound", "1,000 keys; the table's own filter denies 0"});
+  check::Expect("verify --seed 7 " + sst, 0, {"sound", "1,000 keys, 0 denied by a filter of the table"});
   check::Expect("verify --seed 7 " + sst + " --against " + present, 0, {"1,000 keys looked up, 0 false"});
   const check::Run run = check::Filterblock("query --seed 7 --count " + sst + " --keys " + absent);
   CHECK_WITH(run.printed.compare(0, 6, "maybe\t") == 0, run.printed);
