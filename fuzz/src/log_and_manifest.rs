@@ -72,7 +72,7 @@ fn raw_files(input: &mut Input<'_>) -> Files {
         }
         files.insert(NAMES[choice % NAMES.len()].to_owned(), bytes);
     }
-    // Without `CURRENT` there is nothing to recover.
+    // Without `CURRENT`, an open skips the recovery.
     files.entry("CURRENT".to_owned()).or_insert_with(|| current(b"MANIFEST-000001"));
     files
 }

@@ -59,8 +59,8 @@ pub struct PartitionedBuilder {
     /// The hash of the last prefix that [`Self::add_prefix`] added to the current partition.
     /// Neighbouring keys often share a prefix.
     last_prefix: Option<KeyHash>,
-    /// Whether a key was added. In a filter of prefixes only, a key without a prefix leaves no
-    /// hash.
+    /// Whether a key was added. The number of hashes does not show this: in a filter of prefixes
+    /// only, a key without a prefix adds no hash.
     has_keys: bool,
     /// The number of announced keys that no closed partition holds. It includes the keys of the
     /// current partition.

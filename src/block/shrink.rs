@@ -174,7 +174,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Some(columns + u32::from(sheds_ranges))
     }
 
-    /// Returns whether the filter still has all columns that it was built with.
+    /// Returns whether queries use the whole payload. They do not after columns were dropped in
+    /// place.
     fn has_whole_payload(&self) -> bool {
         self.filter.geometry.asked_len(self.filter.len) == self.filter.len
     }

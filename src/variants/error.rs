@@ -215,8 +215,8 @@ impl fmt::Display for Error {
             ),
             Self::Displaced { reason } => write!(
                 f,
-                "the filter's file {reason} while it was open for writing, so the file may lack new keys; copy the \
-                 filter to a new file if it is still open, otherwise insert the new keys again"
+                "the filter's file {reason} while the filter was open for writing, so the file may lack new keys; if the \
+                 filter is still open, copy the filter to a new file; otherwise insert the new keys again"
             ),
             Self::Poisoned { reason } => write!(
                 f,

@@ -46,8 +46,9 @@ fn the_formulas_give_the_published_points() {
     }
 }
 
-/// With `x = kn/m`, the number of ones has a standard deviation of `sqrt(m e^-x (1 - (1 + x)
-/// e^-x))`. This changes the entropy by less than 0.5 % here.
+/// With `n` keys, `k` probes, `m` bits and `x = kn/m`, the number of ones has a standard deviation of
+/// `sqrt(m e^-x (1 - (1 + x) e^-x))`. A deviation of this size changes the entropy by less than
+/// 0.5 % here.
 #[test]
 fn real_filters_and_the_coder_reach_the_published_points() {
     for (bits, probes, rate, sent) in POINTS {

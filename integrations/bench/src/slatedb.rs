@@ -164,7 +164,7 @@ fn measure(
         }
     }
     for (((db, reader), rounds), compacted) in databases.iter().zip(readers).zip(&measured).zip(compacted) {
-        // A round asks each key twice.
+        // A round looks up each key twice: see `times`.
         let misses = (absent.len() * 2 * rounds.len()) as f64;
         let reads = db.store.gets.load(Ordering::Relaxed) as f64 / misses;
         runtime.block_on(reader.close()).expect("SlateDB closes");

@@ -183,8 +183,8 @@ struct Built {
 }
 
 impl Built {
-    /// Returns the length of the payload and of the record. The record counts with the two bytes in
-    /// front of it: its tag and its length.
+    /// Returns the total length of the payload and the record of layers in bytes. The record also
+    /// takes two bytes for its tag and its length. A filter without layers has no record.
     fn len_bytes(&self) -> usize {
         let record = self.shape.layers.len();
         self.payload.len() + record + if record > 0 { 2 } else { 0 }

@@ -212,8 +212,8 @@ impl<L: Layers> Geometry<L> {
         !self.layers.is_empty()
     }
 
-    /// Returns the expected FPR: the mean over the layers and the single system, weighted by slots,
-    /// because each key takes one slot.
+    /// Returns the expected FPR: the mean over the layers and the single system, weighted by slots.
+    /// Each added key takes one slot, so the share of slots is about the share of queries.
     pub(in crate::kinds) fn expected_fpr(&self) -> f64 {
         let rate = 0.5f64.powi(self.columns.all.cast_signed());
         let blocks = self.layers.iter().map(|layer| (layer.asked.starts, layer.blocks));

@@ -75,8 +75,8 @@ fn of_filters() -> Vec<Told> {
         ),
         (
             Error::Displaced { reason: "was changed by other code" },
-            "the filter's file was changed by other code while it was open for writing, so the file may \
-             lack new keys; copy the filter to a new file if it is still open, otherwise insert the new keys again",
+            "the filter's file was changed by other code while the filter was open for writing, so the file may lack \
+             new keys; if the filter is still open, copy the filter to a new file; otherwise insert the new keys again",
         ),
         (
             Error::Poisoned { reason: "disk gone".into() },

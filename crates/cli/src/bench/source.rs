@@ -13,9 +13,11 @@ use filterblock_store::lsm::MAX_KEY_LEN_BYTES;
 /// The minimum number of keys of `bench point-miss` and `bench load`. With fewer keys, absent keys
 /// between the smallest and the largest key may be hard to find.
 pub const KEYS_MIN: u64 = 16;
-/// The seed of the values. It differs from a usual --seed, which seeds the filters.
+/// The seed of the values. It is no likely `--seed`, so that the values do not depend on the hashes
+/// in the filters.
 const VALUE_SEED: HashSeed = HashSeed(0x5eed_0000_0076_616c);
-/// The seed of the hashes in the set of loaded keys. It is not a usual --seed either.
+/// The seed of the hashes in the set of loaded keys. It is no likely `--seed`: with the seed of the
+/// filters, no absent key with the hash of a loaded key would be drawn.
 const SET_SEED: HashSeed = HashSeed(0x5eed_0000_0073_6574);
 /// The maximum number of attempts to find one absent key.
 const TRIES_MAX: u32 = 10_000;

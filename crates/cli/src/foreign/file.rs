@@ -340,13 +340,10 @@ pub fn table_message(error: &Error, key_form: Option<Form>) -> String {
 }
 
 /// Returns the failure for a LevelDB table whose form of keys is unknown, or `None` for any other
-/// error. The core's error names a function instead of an option.
+/// error. The core's error advises to state the form, and does not name the option.
 pub fn unknown_form(error: &Error, path: &Path) -> Option<Failure> {
-    matches!(error.root(), Error::Invalid { what: "table", .. }).then(|| {
-        let advice = "give --key-form user or --key-form internal";
-        Failure::Message(format!(
-            "{}: the form of the keys is unknown (user keys or internal keys); {advice}",
-            path.display()
-        ))
-    })
+    let Error::Invalid { what: "table", reason, .. } = error.root() else { return None };
+    let problem = reason.split_once("; ").map_or(&**reason, |(problem, _)| problem);
+    let path = path.display();
+    Some(Failure::Message(format!("{path}: {problem}; give --key-form user or --key-form internal")))
 }

@@ -156,7 +156,9 @@ impl FileList {
             }
         };
         if column.is_some_and(|column| !column.is_empty()) {
-            return refused("a table has no columns; build another index for it, without --column");
+            return refused(
+                "an SST file of LevelDB or RocksDB has no columns; build another index for it, without --column",
+            );
         }
         Ok((stamp, content))
     }

@@ -286,7 +286,8 @@ impl Picker {
             }
             limit = limit.saturating_mul(self.limits.size_ratio);
         }
-        // The sort is stable: with equal factors, the level with the smaller number comes first.
+        // Both sorts are stable: of two levels with the same ratio, the one with the smaller number
+        // comes first.
         due.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         due.sort_by_key(|&(_, level)| self.failed_level == Some(level));
         due.into_iter().map(|(_, level)| level).collect()

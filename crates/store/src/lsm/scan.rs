@@ -276,7 +276,7 @@ impl Merge {
         self.sources.get(source).and_then(Source::key).unwrap_or_default()
     }
 
-    /// Returns the heap's entry for a source, or `None` if the source has no more entries.
+    /// Returns the head of a source for the heap, or `None` if the source has no more entries.
     fn head(&self, source: usize) -> Option<Head> {
         let prefix = order_prefix(self.sources.get(source)?.key()?);
         let rank = if self.direction == Direction::Forward { prefix } else { !prefix };

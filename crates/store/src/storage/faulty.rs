@@ -179,8 +179,8 @@ impl Faulty {
         Ok(())
     }
 
-    /// Carries out one operation or makes it fail. Records the moment after it if recording is on
-    /// and the operation is not a read.
+    /// Performs one operation under the fault that hits it, if any. Records the moment after it if
+    /// recording is on and the operation is not a read.
     fn perform<T>(
         &self,
         operation: Operation,

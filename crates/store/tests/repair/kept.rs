@@ -257,8 +257,8 @@ fn a_missing_or_zeroed_table_loses_only_its_key_range() {
     }
 }
 
-/// Without the footer, the repair cannot find the index. It then finds blocks only by their
-/// checksums and, after damage, by their shape.
+/// Without the footer, the repair cannot find the index. It then searches for blocks by their
+/// checksums. After a damaged block, it tries only the offsets at which a block may begin.
 #[test]
 fn blocks_after_damage_are_found_without_an_index() {
     for compression in [filterblock_store::sstable::Compression::None, filterblock_store::sstable::Compression::Lz4] {
