@@ -327,7 +327,7 @@ pub(crate) mod message {
     pub(crate) fn io(f: &mut Formatter<'_>, error: &io::Error) -> Result {
         use io::ErrorKind as Kind;
         let next = match error.kind() {
-            // The crates of this project make these errors, and they say what to do.
+            // Errors of this kind from this project's crates say what to do after a semicolon.
             Kind::InvalidInput | Kind::InvalidData
                 if error.get_ref().is_some_and(|text| text.to_string().contains("; ")) =>
             {

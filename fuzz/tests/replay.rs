@@ -1,7 +1,7 @@
 //! Runs the fuzz targets on every file of the seed corpora and on fixed mutations of these files.
 //!
-//! `FILTERBLOCK_FUZZ_ROUNDS` multiplies the number of mutations. The tests
-//! also assert that no single allocation exceeds a limit, which grows with the input's length.
+//! `FILTERBLOCK_FUZZ_ROUNDS` multiplies the number of mutations. The tests also assert that no single
+//! allocation exceeds a limit, which grows with the input's length.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 #![allow(unsafe_code, reason = "a global allocator needs unsafe code")]
 

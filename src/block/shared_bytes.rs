@@ -1,5 +1,5 @@
-//! Shares the bytes of filter blocks between threads. A [`Reclaimer`] lets a
-//! thread of the host's choice free these bytes.
+//! Shares the bytes of filter blocks between threads. A [`Reclaimer`] lets a thread of the
+//! host's choice free these bytes.
 #![expect(unsafe_code, reason = "a slice of bytes whose owner lies behind a shared pointer; see the blocks")]
 
 use std::fmt;

@@ -572,7 +572,8 @@ impl FilterBuilder {
 const NO_COMPACT_FORM: &str = "only the kinds bloom, blocked-bloom and always-maybe have a compact form; try bloom:10";
 const LATE_PREFIXES: &str = "keys or prefixes were added already; declare the extractor before the first one";
 const NO_PREFIXES: &str = "a range filter holds whole keys; add whole keys beside the prefixes, or build two filters";
-const ONLY_RANGES: &str = "this kind holds whole keys only; build a second filter for the prefixes, such as bloom:10";
+const ONLY_RANGES: &str =
+    "a range filter holds whole keys only; build a second filter for the prefixes, such as bloom:10";
 
 /// A payload and the fields that its trailer needs.
 struct Encoded {

@@ -6,8 +6,8 @@
 //!      ──fold────▶ 32 bits f ──× MULTIPLIERS[i]──▶ top 9 bits: 4 choose a word of the line, 5 a bit of the word
 //! ```
 //! A line is sixteen little-endian 32-bit words. At 10 bits per key and with many keys, the FPR is
-//! 0.966 %. The FPR of [`super::bloom`], which spreads a key's bits over the whole filter, is 0.819
-//! %.
+//! 0.966 %. The FPR of [`super::bloom`], which spreads a key's bits over the whole filter, is
+//! 0.819 %.
 
 use super::Columns;
 use super::blank::{Blank, SetBits};

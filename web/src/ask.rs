@@ -94,6 +94,8 @@ fn bytes_of(written: &str, hex: bool) -> Result<Vec<u8>, String> {
 const HOLDS_NONE: &str =
     "the filter is too short to hold keys, or truncated; its engine answers \"absent\" to every key, so check the file";
 const NO_FILTER: &str = "the table has no filter that the page knows, so every answer is \"maybe\"";
+const NO_LEVELDB_FILTER: &str =
+    "the table has no filter that the page knows, so only a key after its last data block can be absent";
 
 /// Returns a function that asks the file for a key, and a remark for the user.
 fn asker<'a>(opened: &'a Opened, question: &Question) -> Result<(Ask<'a>, Option<String>), String> {
@@ -120,7 +122,7 @@ fn asker<'a>(opened: &'a Opened, question: &Question) -> Result<(Ask<'a>, Option
     Ok(match &opened.content {
         Content::Block(block) => of_block(block, prefixes)?,
         Content::LevelDb(table) => {
-            let remark = (!table.has_known_filters()).then(|| NO_FILTER.to_owned());
+            let remark = (!table.has_known_filters()).then(|| NO_LEVELDB_FILTER.to_owned());
             (Box::new(|key| Ok(Found::new(table.may_contain(key)))), remark)
         }
         Content::RocksDb(table) => of_rocksdb(table, prefixes),

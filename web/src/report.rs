@@ -115,7 +115,7 @@ fn of_foreign(opened: &Opened) -> Value {
 fn unusable_filters(table: &LevelDbTable<Vec<u8>>) -> Option<String> {
     let (all, unusable @ 1..) = table.count_unusable_filters() else { return None };
     Some(format!(
-        "{} of {} cannot be used, so the answer is \"maybe\": damage, or another seed, hash function or secret, which \
+        "{} of {} cannot be used, so they answer \"maybe\": damage, or another seed, hash function or secret, which \
          the page does not take",
         thousands(unusable),
         count(all, "filter"),

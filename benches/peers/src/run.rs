@@ -31,8 +31,8 @@ pub const SAME_RATE: &str = "fastbloom at the rate of ";
 /// CSV.
 ///
 /// # Errors
-/// Returns an error if the thread cannot be pinned to a core, if no filter can be measured, if a
-/// filter denies one of its keys, or if the CSV cannot be written.
+/// Returns an error if the thread cannot be pinned to a core, or if no filter can be measured.
+/// Returns an error if a filter denies one of its keys, or if the CSV cannot be written.
 pub fn measure(args: Measure) -> Result<(), String> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");

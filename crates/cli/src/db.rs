@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 use super::failure::{Exit, Failure, Outcome};
 use super::filter_choice::FilterChoice;
-use super::html::quoted;
 use super::output::message;
+use super::progress;
 use super::range_choice::RangeChoice;
 use super::secret::{HashArguments, SecretArguments};
-use super::{progress, text};
+use super::text::{self, quoted};
 use filterblock_store::lsm::{Db, Durability, LogRecovery, Options, PrefixChoice};
 use filterblock_store::{Error, Field};
 
@@ -340,5 +340,18 @@ impl Notation {
     /// Writes a key or value in this notation.
     fn write(&self, out: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
         if self.hex { out.write_all(text::hex(bytes).as_bytes()) } else { out.write_all(bytes) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn salvage_is_advised_for_the_damage_that_it_skips() {
+        let damage = |field, file: &str| Error::Corrupt { field, offset: 72 }.in_file(Path::new(file));
+        assert!(is_log_damage(&damage(Field::LogRecord, "store/000012.log")));
+        assert!(!is_log_damage(&damage(Field::Batch, "store/000012.log")));
+        assert!(!is_log_damage(&damage(Field::LogRecord, "store/MANIFEST-000001")));
     }
 }

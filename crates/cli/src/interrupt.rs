@@ -117,10 +117,8 @@ impl<T: AsRef<Path>> Temporary<T> {
     /// receives ends the process only before or after the step.
     pub fn finish<R>(self, step: impl FnOnce(T) -> R) -> R {
         let Self { made: it, noted } = self;
-        let mut all = made();
+        let all = made();
         let done = step(it);
-        // Before the lock is released: a signal must not remove a file that the step has kept.
-        all.paths.retain(|path| *path != noted.0);
         drop(all);
         drop(noted);
         done

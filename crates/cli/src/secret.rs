@@ -101,8 +101,7 @@ impl SecretArguments {
     pub fn explain(&self, error: impl Into<Failure>) -> Failure {
         let failure = error.into();
         let text = failure.to_string();
-        // The text before the last "; " is the problem. The library's advice follows it.
-        let problem = text.rsplit_once("; ").map_or(text.as_str(), |(problem, _)| problem);
+        let problem = text::without_advice(&text);
         let message = match (failure.library_error(), &self.secret_file) {
             (Some(Error::Secret { given: None, stored: Some(stored), .. }), _) => {
                 format!("{problem} (fingerprint {stored}); give it with --secret-file SECRETFILE")

@@ -70,6 +70,20 @@ pub fn printable(text: &str) -> String {
     text.chars().map(spell).collect()
 }
 
+/// Returns the text of an error without its advice, which follows the last "; ".
+pub fn without_advice(text: &str) -> &str {
+    text.rsplit_once("; ").map_or(text, |(problem, _)| problem)
+}
+
+/// Quotes a word for a shell, if it needs quotes.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_=+:,./@%".contains(letter);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// Formats bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
@@ -98,6 +112,14 @@ pub fn unhex(digits: &[u8], out: &mut Vec<u8>) -> Result<(), usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_quoted_as_a_shell_reads_them() {
+        for (word, quoted_word) in [("--fpr=0.01", "--fpr=0.01"), ("a b", "'a b'"), ("", "''"), ("it's", "'it'\\''s'")]
+        {
+            assert_eq!(quoted(word), quoted_word);
+        }
+    }
 
     #[test]
     fn numbers_are_grouped_and_rounded_for_reading() {

@@ -124,7 +124,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
                 message(format_args!("{}: {note}", path.display()));
             }
             let bar = progress::spinner("reading every block");
-            let walked = foreign_verify::walk(path, &file);
+            let walked = foreign_verify::walk(path, &file, arguments.foreign.key_form);
             bar.finish_and_clear();
             match walked? {
                 Ok(walked) => {

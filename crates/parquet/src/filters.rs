@@ -11,7 +11,8 @@ const BLOCK_BITS: f64 = 256.0;
 const LANES: i32 = 8;
 /// The share of a lane's bits that stay 0 after one value.
 const CLEAR: f64 = 31.0 / 32.0;
-/// The maximum number of blocks, which fill 128 MiB. Arrow C++ rejects longer filters.
+/// The maximum length of a filter's bits. Arrow C++ rejects longer filters.
+pub const MAX_LEN_BYTES: u64 = MAX_BLOCKS as u64 * 32;
 const MAX_BLOCKS: usize = (128 << 20) / 32;
 /// The maximum number of hashes that a [`Collector`] keeps. They take 96 MiB.
 const MAX_HASHES: usize = 12 << 20;

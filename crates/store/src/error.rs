@@ -281,8 +281,11 @@ fn write_filter_error(f: &mut fmt::Formatter<'_>, error: &filterblock::Error) ->
         Core::Unexpected { field, found, expected } if error.is_secret_mismatch() => write!(
             f,
             "{field} is {found}, but {expected} is expected: the keys were hashed with another hasher; give the hash \
-             function and the seed of the store or SST file"
+             function and the seed of the store or SST file, or run \"filterblock db repair\""
         ),
+        Core::Unexpected { field: filterblock::Field::Flags, found, expected } => {
+            write!(f, "{DAMAGED}: it holds {found}, but {expected} are expected; {REPAIR_FILTER}")
+        }
         Core::Unexpected { field, found, expected } => {
             write!(f, "{DAMAGED}: {field} is {found}, but {expected} is expected; {REPAIR_FILTER}")
         }

@@ -125,7 +125,7 @@ fn damage_of_the_payload_is_left_to_surrealkv() {
 #[test]
 fn kinds_that_need_the_bytes_of_keys_are_errors() {
     let error = Policy::new("grafite:9".parse().unwrap(), HashSeed(42)).unwrap_err();
-    assert!(error.to_string().contains("bytes of its keys"), "{error}");
+    assert!(error.to_string().contains("bytes of each key"), "{error}");
 }
 
 #[test]

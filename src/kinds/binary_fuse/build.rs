@@ -28,8 +28,8 @@ const GROWTH: u64 = 24;
 const FEW_KEYS: u64 = 1_000;
 
 /// The numbers of keys at which segments grow. From `SEGMENT_STEPS[i]` keys on, a usual segment has
-/// `2^(i + 3)` slots instead of half as many. The published rule for the exponent is `floor(log(n)
-/// / log(3.33) + 2.25)`.
+/// `2^(i + 3)` slots instead of half as many. The published rule for the exponent is
+/// `floor(log(n) / log(3.33) + 2.25)`.
 const SEGMENT_STEPS: [u64; 16] = [
     3,
     9,

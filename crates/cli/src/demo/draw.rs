@@ -86,7 +86,7 @@ fn add(lines: &mut Vec<Line>, class: &'static str, text: &str) {
 }
 
 /// Replaces tabs by spaces up to the next multiple of 8 columns, as a terminal does. Removes other
-/// control characters, most of which XML does not allow.
+/// control characters, because XML does not allow most of them.
 fn without_controls(text: &str) -> String {
     let mut shown = String::new();
     let mut column = 0;

@@ -168,9 +168,9 @@ impl<'a> Asked<'a> {
             {
                 Some("the table has no known filter, so every key may be present")
             }
-            Self::RocksDb { table, .. } if table.properties().knows_no_entry() => {
-                Some("the filters hold prefixes of an unknown extractor, so every key may be present")
-            }
+            Self::RocksDb { table, .. } if table.properties().knows_no_entry() => Some(
+                "the filters hold neither whole keys nor prefixes of a known extractor, so every key may be present",
+            ),
             Self::Values { filters, .. } if filters.iter().any(Option::is_none) => {
                 Some("a chunk of the column has no filter, so every value may be present")
             }

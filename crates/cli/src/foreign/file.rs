@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use super::super::failure::{Failure, Outcome};
 use super::super::refused_value::whole;
 use super::super::secret::{HashArguments, SecretArguments};
-use super::super::text::{count, printable, thousands};
+use super::super::text::{count, printable, thousands, without_advice};
 use super::content::{Content, kind_of};
 use filterblock::foreign::parquet::{self, ParquetColumnChunk};
 use filterblock::foreign::{Error, Field, Result};
@@ -332,7 +332,7 @@ pub fn table_message(error: &Error, key_form: Option<Form>) -> String {
     let text = error.to_string();
     match (error.root(), key_form) {
         (Error::Corrupt { field: Field::Key, .. }, Some(_)) => {
-            let problem = text.rsplit_once("; ").map_or(text.as_str(), |(problem, _)| problem);
+            let problem = without_advice(&text);
             format!("{problem}, or keys of another form than --key-form says; omit --key-form")
         }
         _ => text,
@@ -343,7 +343,6 @@ pub fn table_message(error: &Error, key_form: Option<Form>) -> String {
 /// error. The core's error advises to state the form, and does not name the option.
 pub fn unknown_form(error: &Error, path: &Path) -> Option<Failure> {
     let Error::Invalid { what: "table", reason, .. } = error.root() else { return None };
-    let problem = reason.split_once("; ").map_or(&**reason, |(problem, _)| problem);
-    let path = path.display();
+    let (path, problem) = (path.display(), without_advice(reason));
     Some(Failure::Message(format!("{path}: {problem}; give --key-form user or --key-form internal")))
 }

@@ -215,7 +215,7 @@ impl FileReport {
                 self.notes.push(note.to_owned());
             }
             _ if properties.knows_no_entry() => {
-                let note = "the filters hold prefixes of an unknown extractor, so every key may be present";
+                let note = "the filters hold neither whole keys nor prefixes of a known extractor, so every key may be present";
                 self.notes.push(note.to_owned());
             }
             _ => {}

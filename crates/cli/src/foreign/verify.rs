@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::super::failure::Outcome;
 use super::super::text::{count, thousands};
-use super::file::{Foreign, unknown_form};
+use super::file::{Foreign, Form, table_message, unknown_form};
 use filterblock::foreign::Verified;
 
 /// The result of a check that found no damage.
@@ -53,7 +53,7 @@ impl fmt::Display for Walked {
 
 /// Checks a whole file. The inner error describes damage and names its file. The outer error means
 /// that the check could not run.
-pub fn walk(path: &Path, file: &Foreign) -> Outcome<Result<Walked, String>> {
+pub fn walk(path: &Path, file: &Foreign, key_form: Option<Form>) -> Outcome<Result<Walked, String>> {
     let walked = match file {
         Foreign::LevelDb(table) => table.verify().map(Walked::from),
         Foreign::RocksDb(table) => table.verify().map(Walked::from),
@@ -62,7 +62,7 @@ pub fn walk(path: &Path, file: &Foreign) -> Outcome<Result<Walked, String>> {
     };
     match walked.map_err(|error| error.in_file(path)) {
         Ok(walked) => Ok(Ok(walked)),
-        Err(error) if error.is_damage() => Ok(Err(error.to_string())),
+        Err(error) if error.is_damage() => Ok(Err(table_message(&error, key_form))),
         Err(error) => Err(unknown_form(&error, path).unwrap_or_else(|| error.into())),
     }
 }

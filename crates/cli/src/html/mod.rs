@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::failure::{Failure, Outcome};
 use super::machine::Machine;
 use super::picture::escaped;
-use super::text::{printable, significant, thousands};
+use super::text::{printable, quoted, significant, thousands};
 
 pub use bars::{Bars, Scale};
 
@@ -58,15 +58,6 @@ fn text(text: &str) -> String {
 fn command_line() -> String {
     let words = std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy()));
     ["filterblock".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
-}
-
-/// Quotes a word for a shell, if it needs quotes.
-pub fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_alphanumeric() || "-_=+:,./@%".contains(letter);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 /// Returns the name of a field for people: `payload_len_bytes` becomes `payload bytes`.
@@ -116,14 +107,6 @@ fn flat(value: &Value) -> Vec<(String, &Value)> {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn words_are_quoted_as_a_shell_reads_them() {
-        for (word, quoted_word) in [("--fpr=0.01", "--fpr=0.01"), ("a b", "'a b'"), ("", "''"), ("it's", "'it'\\''s'")]
-        {
-            assert_eq!(quoted(word), quoted_word);
-        }
-    }
 
     #[test]
     fn values_are_shown_by_the_name_of_their_field() {

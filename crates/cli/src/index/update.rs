@@ -8,9 +8,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::super::failure::{Failure, Outcome};
-use super::super::html::quoted;
 use super::super::new_file::NewFile;
 use super::super::output;
+use super::super::text::quoted;
 use super::build;
 use super::failure;
 use super::guard::Guard;

@@ -6,12 +6,12 @@ use std::path::Path;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::super::html::quoted;
-use super::super::text::{count, percent, printable, thousands};
+use super::super::text::{count, percent, printable, quoted, thousands};
 use super::add::DEFAULT_FPR;
 use super::{engines, tips};
 use filterblock::foreign;
 use filterblock_parquet::check::{self, CheckedChunk, CheckedFilter, Size, State};
+use filterblock_parquet::filters::MAX_LEN_BYTES;
 use filterblock_parquet::footer::{Leaf, PhysicalType};
 use filterblock_parquet::{Error, Footer};
 
@@ -274,10 +274,11 @@ impl Column<'_> {
         }
         let small = self.groups(is_undersized);
         if !small.is_empty() {
-            let is_at_limit =
-                |filter: &CheckedFilter| filter.size == Size::Undersized && filter.len_bytes >= tips::MAX_LEN_BYTES;
-            let next = match self.sound().any(|(_, filter)| is_at_limit(filter)) {
-                true => "a filter reaches the limit of 128 MiB, so write smaller row groups",
+            // A longer filter would help only below the limit.
+            let needs_limit = |filter: &CheckedFilter| filter.needed_blocks as u64 * 32 >= MAX_LEN_BYTES;
+            let mut undersized = self.sound().filter(|(_, filter)| filter.size == Size::Undersized);
+            let next = match undersized.all(|(_, filter)| needs_limit(filter)) {
+                true => "a filter has at most 128 MiB, so write smaller row groups",
                 false => replace.as_str(),
             };
             findings.push(format!("{}: the filter is undersized; {next}", named(&small)));

@@ -2,12 +2,11 @@
 
 use filterblock_parquet::Footer;
 use filterblock_parquet::append::Added;
+use filterblock_parquet::filters::MAX_LEN_BYTES;
 use filterblock_parquet::footer::PhysicalType;
 
 /// The maximum number of distinct values that [`are_few`] takes for few.
 const FEW_VALUES: u64 = 100;
-/// The maximum length of a filter's bits.
-pub const MAX_LEN_BYTES: u64 = 128 << 20;
 /// The maximum ratio between the FPR of a filter and the requested FPR that gives no tip.
 const RATE_SLACK: f64 = 1.5;
 

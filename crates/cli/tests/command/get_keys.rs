@@ -42,7 +42,7 @@ fn counts_show_what_filters_save() {
     // Keys of one batch that the filter does not deny share the read of a block. Without filters,
     // each key reads its block.
     let read = absent["data_blocks_read"].as_u64().unwrap();
-    assert!((1..=passed).contains(&read) && passed < 30, "{absent}");
+    assert!(read <= passed && (read > 0) == (passed > 0) && passed < 30, "{absent}");
     let without = count(&["--keys", "odd", "--ignore-filters"], 1);
     assert_eq!((&without["filter_queries"], &without["data_blocks_read"]), (&0.into(), &999.into()));
     let present = count(&["--keys", "even"], 0);

@@ -145,7 +145,12 @@ fn filter_messages() -> Vec<Message> {
         (
             unexpected(filterblock::Field::HashId, "xxh3", "siphash-1-3"),
             "hash function is xxh3, but siphash-1-3 is expected: the keys were hashed with another hasher; give the \
-             hash function and the seed of the store or SST file",
+             hash function and the seed of the store or SST file, or run \"filterblock db repair\"",
+        ),
+        (
+            unexpected(filterblock::Field::Flags, "only whole keys", "prefixes of keys"),
+            "filter block damaged: it holds only whole keys, but prefixes of keys are expected; no key is lost, because \
+             filters only save reads; run \"filterblock db repair\"",
         ),
         (
             Error::from(filterblock::Error::ChecksumMismatch {

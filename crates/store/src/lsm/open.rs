@@ -269,7 +269,7 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
         }
     }
     if let Some(number) = recovered.missing {
-        let reason = "the manifest names this SST, but the file is missing; restore the file from a backup, or run \
+        let reason = "the manifest names this SST, but the file is missing; restore from a backup, or run \
                       \"filterblock db repair\"";
         let missing = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
         return Err(Error::Io(missing).in_file(&dir.join(table_name(number))));

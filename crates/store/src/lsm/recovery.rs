@@ -44,16 +44,23 @@ pub(super) struct Replayed<'a> {
     last_sequence: u64,
     /// Whether writes are missing and the options accept that.
     has_gap: bool,
-    /// Whether a salvage found that a log is missing, damaged or cut. Its last writes may be lost,
-    /// and no later record shows a gap.
-    lost_records: bool,
+    /// Whether a log is missing, damaged or torn. Its last writes may be lost although no later
+    /// record shows a gap.
+    lacks_records: bool,
     /// The numbers of logs without any record or damage.
     empty_logs: Vec<u64>,
 }
 
-/// Reads the store's logs from the number `oldest_needed` on. Returns the number and the bytes of
-/// each log, oldest first.
-pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64, Vec<u8>)>> {
+/// The write-ahead logs of a store.
+pub(super) struct Logs {
+    /// The number and the bytes of each log, oldest first.
+    contents: Vec<(u64, Vec<u8>)>,
+    /// Whether the oldest needed log is missing, or another program's file has the name of a log.
+    are_missing: bool,
+}
+
+/// Reads the store's logs from the number `oldest_needed` on.
+pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Logs> {
     let storage = site.options.storage.as_ref();
     let mut numbers: Vec<u64> = storage
         .list(site.dir)?
@@ -62,6 +69,7 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64,
         .filter(|&number| number >= oldest_needed)
         .collect();
     numbers.sort_unstable();
+    let mut logs = Logs { contents: Vec::new(), are_missing: false };
     let mut own = Vec::new();
     for number in numbers {
         let path = site.dir.join(log_name(number));
@@ -78,28 +86,32 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64,
                  it; check the newest writes, then move the file away",
                 path.display()
             ));
+            logs.are_missing = true;
         } else {
             own.push(number);
         }
     }
-    let numbers = own;
-    if oldest_needed != 0 && numbers.first() != Some(&oldest_needed) {
+    if oldest_needed != 0 && own.first() != Some(&oldest_needed) {
         site.missing_log(oldest_needed)?;
+        logs.are_missing = true;
     }
-    numbers.into_iter().map(|number| Ok((number, storage.read(&site.dir.join(log_name(number)))?))).collect()
+    for number in own {
+        logs.contents.push((number, storage.read(&site.dir.join(log_name(number)))?));
+    }
+    Ok(logs)
 }
 
 /// Returns the writes in `logs` whose sequence numbers are above `last_sequence`.
 pub(super) fn replay<'a>(
     site: &Site<'_>,
-    logs: &'a [(u64, Vec<u8>)],
+    logs: &'a Logs,
     oldest_needed: u64,
     last_sequence: u64,
 ) -> Result<Replayed<'a>> {
-    let lost_records = oldest_needed != 0 && logs.first().is_none_or(|&(first, _)| first != oldest_needed);
-    let found = Replayed { groups: Vec::new(), last_sequence, has_gap: false, lost_records, empty_logs: Vec::new() };
+    let lacks_records = logs.are_missing;
+    let found = Replayed { groups: Vec::new(), last_sequence, has_gap: false, lacks_records, empty_logs: Vec::new() };
     let mut replay = Replay { site, found };
-    for (number, log) in logs {
+    for (number, log) in &logs.contents {
         replay.read(*number, log, oldest_needed)?;
     }
     Ok(replay.found)
@@ -198,7 +210,7 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
     state.apply(&edit, 0)?;
     registry.manifest.prepare(storage, &shared.identity.dir, &state.snapshot())?;
     let mut moved = Vec::new();
-    let set_aside = if is_torn || replayed.has_gap || replayed.lost_records {
+    let set_aside = if is_torn || replayed.has_gap || replayed.lacks_records {
         // The missing writes may be in an SST whose edit was lost. Set such SSTs aside after the
         // new manifest is written, because writing it may fail and a repair finds an SST by its
         // name. Set them aside before the manifest is in force: if a crash came between the two
@@ -283,7 +295,7 @@ impl<'a> Replay<'a, '_> {
         self.found.groups.push(LoggedWrites::of(log));
         let end = read_log_in(log, &path, id, site.options.recovery, &mut |record| self.take(&record, log, &path))?;
         self.found.groups.pop_if(|group| group.is_empty());
-        self.found.lost_records |= site.options.recovery == LogRecovery::Salvage && !end.is_clean();
+        self.found.lacks_records |= !end.is_clean();
         site.reports.add_tail(end.tail(&path));
         for (offset, len) in &end.skipped {
             site.reports.add(match len {

@@ -115,7 +115,7 @@ impl Db {
             let storage = self.shared.options.storage.as_ref();
             let is_there = storage.exists(&stored.path)? || stored.is_obsolete();
             if !is_there {
-                let reason = "another program removed this file of an open store; restore the file from a backup";
+                let reason = "another program removed this file of an open store; restore from a backup";
                 let error = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
                 report.damage.push(Error::Io(error).in_file(&stored.path));
             } else if !storage.is_named(&stored.path, stored.table.file())? && !stored.is_obsolete() {

@@ -291,31 +291,54 @@ fn an_sst_after_a_gap_stays_set_aside() {
     }
 }
 
+/// Opens the store three times. Asserts that it has the first `left` writes, and that one SST is
+/// set aside.
+fn assert_set_aside(storage: &Memory, recovery: LogRecovery, left: usize) {
+    for _ in 0..3 {
+        let db = Db::open(DIR, Options { recovery, ..options(storage) }).unwrap();
+        assert_eq!(scan_all(&db).len(), left);
+        assert_eq!(files(storage, Path::new(DIR), "unnamed-").len(), 1);
+    }
+}
+
 /// A crash came between a flush and its edit, and the log was damaged later. So the SST that the
 /// manifest does not name holds the only copy of some writes, and no later record shows a gap.
 #[test]
-fn a_salvage_of_a_damaged_log_sets_the_unnamed_sst_aside() {
-    for (is_log_missing, left) in [(true, 0), (false, 9)] {
-        let storage = Memory::new();
-        let db = Db::open(DIR, options(&storage)).unwrap();
-        (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
-        let crashed = image(&storage);
-        db.flush().unwrap();
-        let table = only(&storage, ".sst");
-        replace(&crashed, &table, &storage.read(&table).unwrap());
-        let log = only(&crashed, ".log");
-        match is_log_missing {
-            true => crashed.remove(&log).unwrap(),
-            false => change(&crashed, &log, |bytes| *bytes.last_mut().unwrap() ^= 1),
-        }
-        let salvage =
-            || Options { recovery: LogRecovery::Salvage, storage: Arc::new(crashed.clone()), ..options(&crashed) };
-        for _ in 0..3 {
-            let db = Db::open(DIR, salvage()).unwrap();
-            assert_eq!(scan_all(&db).len(), left);
-            assert_eq!(files(&crashed, Path::new(DIR), "unnamed-").len(), 1);
-        }
+fn a_damaged_log_sets_the_unnamed_sst_aside() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, options(&storage)).unwrap();
+    (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
+    let crashed = image(&storage);
+    db.flush().unwrap();
+    let table = only(&storage, ".sst");
+    replace(&crashed, &table, &storage.read(&table).unwrap());
+    let log = only(&crashed, ".log");
+    for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
+        let damaged = image(&crashed);
+        change(&damaged, &log, |bytes| *bytes.last_mut().unwrap() ^= 1);
+        assert_set_aside(&damaged, recovery, 9);
     }
+    crashed.remove(&log).unwrap();
+    assert_set_aside(&crashed, LogRecovery::Salvage, 0);
+}
+
+/// Another program's file has the name of the newest log, whose writes are in an SST that the
+/// manifest does not name.
+#[test]
+fn a_foreign_log_sets_the_unnamed_sst_aside() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, options(&storage)).unwrap();
+    (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
+    let crashed = image(&storage);
+    db.flush().unwrap();
+    let log = files(&storage, Path::new(DIR), ".log").pop().unwrap();
+    assert!(!crashed.exists(&log).unwrap());
+    (10..20).for_each(|i| db.put(&key(i), b"value").unwrap());
+    db.flush().unwrap();
+    let table = files(&storage, Path::new(DIR), ".sst").pop().unwrap();
+    replace(&crashed, &table, &storage.read(&table).unwrap());
+    replace(&crashed, &log, b"The text of a person, who chose this name.\n");
+    assert_set_aside(&crashed, LogRecovery::Salvage, 10);
 }
 
 #[test]
