@@ -385,11 +385,8 @@ fn set_aside_unnamed(
             continue;
         }
         if holds_only(storage, &path, shared.identity.table_id(number), known) {
-            shared.reading.reports.add(format!(
-                "{}: the manifest does not name this SST; the store has its writes or newer ones, and may remove the \
-                 file",
-                path.display()
-            ));
+            // Every crash between a flush and its edit leaves such an SST: this is no problem to report.
+            log::debug!("{}: no manifest names this SST, and the store has its writes or newer ones", path.display());
             continue;
         }
         let aside = free_name(storage, dir, &name)?;

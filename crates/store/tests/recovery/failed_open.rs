@@ -322,6 +322,25 @@ fn a_damaged_log_sets_the_unnamed_sst_aside() {
     assert_set_aside(&crashed, LogRecovery::Salvage, 0);
 }
 
+/// A crash came between a flush and its edit, and left part of one more record in the log. The SST
+/// that the manifest does not name holds only writes that the log has, too.
+#[test]
+fn a_crash_in_a_flush_is_reported_by_its_torn_log_alone() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, options(&storage)).unwrap();
+    (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
+    let crashed = image(&storage);
+    db.flush().unwrap();
+    let table = only(&storage, ".sst");
+    replace(&crashed, &table, &storage.read(&table).unwrap());
+    change(&crashed, &only(&crashed, ".log"), |bytes| bytes.extend_from_slice(&[1; 5]));
+    let db = Db::open(DIR, options(&crashed)).unwrap();
+    assert_eq!(scan_all(&db).len(), 10);
+    let reports = db.stats().reports;
+    assert!(reports.len() == 1 && reports[0].contains("cut off"), "{reports:?}");
+    assert!(!crashed.exists(&table).unwrap());
+}
+
 /// Another program's file has the name of the newest log, whose writes are in an SST that the
 /// manifest does not name.
 #[test]
