@@ -137,7 +137,7 @@ impl PrefixExtractor {
 
     /// States that the [named](Self::named) function has this property: if it takes the prefix `p`
     /// from one key, it takes `p` from every key that begins with `p`. With this property, a filter
-    /// can answer for ranges. A built-in extractor does not change.
+    /// can answer for ranges. On a built-in extractor, this call has no effect.
     ///
     /// If the statement is wrong, scans may miss keys. [`prefix_of_range`](Self::prefix_of_range)
     /// tests the statement only for the prefix itself, and for an upper bound that begins with the

@@ -313,8 +313,8 @@ impl<'a> Walk<'a> {
 impl<'a> Iterator for Walk<'a> {
     type Item = PartitionEntry<'a>;
 
-    /// Opening has checked all entries, so reading an entry does not fail here.
     fn next(&mut self) -> Option<Self::Item> {
+        // Opening has checked all entries, so reading an entry does not fail.
         self.take_entry().ok().flatten()
     }
 }

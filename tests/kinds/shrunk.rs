@@ -62,7 +62,8 @@ fn modular(spec: &str, modules: u64) -> Vec<Row> {
     (1..=modules).map(row).collect()
 }
 
-/// With `--nocapture`, the test prints the table of docs/BENCHMARKS.md.
+/// With `--nocapture`, the test prints the table of the section "Fewer columns of a filter" in
+/// docs/BENCHMARKS.md.
 #[test]
 fn shrunk_ribbons_have_lower_fprs_than_modular_bloom_filters() {
     let cases = [ribbon(10), ribbon(16), modular("bloom:2", 8), modular("bloom:fpr=0.1", 3)];

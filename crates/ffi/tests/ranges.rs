@@ -262,7 +262,8 @@ fn range_filters_work_beside_whole_keys_and_prefixes() {
     }
     assert!(!filter.may_contain_prefix("first-5", b"other"));
     assert!(!ask(&filter, &bytes, &hasher, b"", b"key 0", true), "the range filter has the prefix as a key");
-    // The range filter would deny a key that was added only by `add_prefix`.
+    // Finishing refuses a prefix without a key that begins with it. The range filter holds only the
+    // keys of `add`, so it would deny the keys of this prefix.
     let mut misused = builder();
     add(&mut misused, b"apple");
     add_prefix(&mut misused, b"pear");

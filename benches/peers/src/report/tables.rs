@@ -99,7 +99,7 @@ fn queries(rows: &[Row], n: usize, form: &str) -> String {
         &[
             "Filter",
             "bits per key",
-            "over the bound",
+            "over the lower bound",
             "FPR, %",
             "absent",
             "present",
@@ -218,7 +218,7 @@ fn many(rows: &[Row]) -> String {
         &[
             "Filter",
             "bits per key",
-            "over the bound",
+            "over the lower bound",
             "FPR, %",
             "absent",
             "present",

@@ -122,9 +122,9 @@ impl RangeReport {
     fn settings(&self) -> String {
         let settings = &self.settings;
         format!(
-            "{} in 5 overlapping runs, values of {}, data in the page cache, no block cache. Times in ns; mean: {} clock, \
-             median of {}; percentiles: wall clock, including about {:.0} ns to read the clock. False negatives: {} (each \
-             key looked up in each store).",
+            "{} in 5 overlapping runs, values of {}, data in the page cache, no block cache. Times are in ns. The mean is \
+             {} time, the median of {}. Percentiles are wall time, and include about {:.0} ns to read the clock. False \
+             negatives: {} (each key looked up in each store).",
             count(settings.keys, "key"),
             count(settings.value_len_bytes as u64, "byte"),
             if cfg!(unix) { "thread CPU" } else { "wall" },

@@ -131,8 +131,8 @@ impl Report {
             text += "\n";
         }
         text += &format!(
-            "\n{}\n{optimised}{}. Times in ns; mean and batch: {} clock, median of {}; percentiles: wall clock, \
-             including about {:.0} ns to read the clock.\n{}\n\n",
+            "\n{}\n{optimised}{}. Times are in ns. Mean and batch are {} time, the median of {}. Percentiles are \
+             wall time, and include about {:.0} ns to read the clock.\n{}\n\n",
             self.machine.describe(),
             settings.describe(),
             settings.mean_clock,
@@ -193,7 +193,7 @@ impl Report {
     }
 
     fn markdown_stores(&self) -> String {
-        let header = ["Filter", "Layout", "Puts/s", "Tables", "Store, MB", "Filters, MB", "Bits per key", "Reopen, ms"];
+        let header = ["Filter", "Layout", "Puts/s", "SSTs", "Store, MB", "Filters, MB", "Bits per key", "Reopen, ms"];
         let cells = |store: &StoreReport| {
             vec![
                 format!("`{}`", store.filter),

@@ -19,7 +19,7 @@ Examples:
 Each line is a key, a tab and its value. If keys or values may hold tabs or newlines, use --hex.
 
 If the filters of the store hold prefixes (--prefix), a scan within one prefix skips SST files whose filter denies the prefix. \
-A scan with --from and --to skips SST files whose range filter (--range-filter) denies the range.
+A scan also skips SST files whose range filter denies the range of the scan; \"filterblock db load\" and \"filterblock db compact\" add range filters with --range-filter.
 
 Exit status: 0 done; 2 an error.";
 

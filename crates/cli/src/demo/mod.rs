@@ -31,8 +31,9 @@ Exit status: 0 each step behaved as explained; 2 an error, or a step that did no
 /// The pause after each step on a terminal. The pauses of all steps take a little over a minute.
 const PAUSE: Duration = Duration::from_secs(4);
 
-/// Words of three or more letters from this project's documentation (docs/ and README.md), in
-/// alphabetical order. Each line has a word, a tab, and the number of occurrences of the word.
+/// A snapshot of the words of three or more letters in this project's documentation, in
+/// alphabetical order. Each line has a word, a tab, and the number of occurrences of the word. The
+/// file does not follow later changes of the documentation.
 const WORDS: &str = include_str!("words.tsv");
 /// Words of this project's sources that are not in [`WORDS`].
 const OTHER_WORDS: &str = include_str!("other-words.txt");

@@ -66,7 +66,7 @@ pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
 pub fn refuse_companion(path: &Path) -> Outcome<()> {
     match path.file_name().is_some_and(|name| COMPANIONS.iter().any(|companion| name == *companion)) {
         true => Err(Failure::Message(format!(
-            "{}: this file has no data, only the footers or the schema of other files; give the files with the data; after filters were added, write a _metadata file again",
+            "{}: this file has no data, only the footers or the schema of other files; give the files with the data (if you add filters to them, write a _metadata file again afterwards)",
             path.display()
         ))),
         false => Ok(()),

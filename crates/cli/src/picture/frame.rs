@@ -20,8 +20,8 @@ impl Axis {
         (on(value) - on(self.from)) / (on(self.to) - on(self.from))
     }
 
-    /// Returns a label for each power of ten between `from` and `to`, both included, from 1e-12 to
-    /// 1e15.
+    /// Returns each power of ten between `from` and `to`, both included, with its label. Leaves out
+    /// powers below 1e-12 and above 1e15.
     pub fn powers_of_ten(from: f64, to: f64, label: impl Fn(f64) -> String) -> Vec<(f64, String)> {
         let (low, high) = (from.min(to) * 0.999, from.max(to) * 1.001);
         let powers = (-12..=15).map(|power| 10f64.powi(power)).filter(|power| (low..=high).contains(power));

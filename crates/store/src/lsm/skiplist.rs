@@ -147,7 +147,7 @@ impl SkipList {
     /// the words from there to the end of the chunk.
     fn allocate(&self, len: u32) -> Result<(u32, &[AtomicU32])> {
         let full = || Error::InvalidArgument {
-            what: "memtable",
+            what: "batch",
             reason: "the batch has too many writes for one memtable; write several batches".into(),
         };
         let mut index = self.num_words.load(Ordering::Relaxed);

@@ -138,8 +138,8 @@ impl Db {
     /// * [`Secret`](filterblock::Error::Secret) and the other errors that concern the options, as
     ///   for [`Db::open`].
     /// * [`Error::Unsupported`] for files of a newer version.
-    /// * I/O errors, with the kind `NotFound` for a missing or empty directory. A file that cannot
-    ///   be read does not count as lost.
+    /// * I/O errors, with the kind `NotFound` for a missing or empty directory. If a file
+    ///   cannot be read, the repair stops with this error and does not treat the file as lost.
     /// * Other errors if the repaired store would not open.
     ///
     /// Damage of a file is not an error. The report lists it.
