@@ -84,8 +84,8 @@ impl<'a> Asked<'a> {
                     (false, Some(kind)) => Encoding::Typed(kind),
                     (false, None) => {
                         return Err(Failure::Message(format!(
-                            "{name}: a bare filter does not record the type of its values; give --type, or --hex and the plain \
-                             encoding"
+                            "{name}: a bare filter does not record the type of its values; give --type, or give values in plain \
+                             encoding with --hex"
                         )));
                     }
                 };

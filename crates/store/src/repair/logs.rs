@@ -118,8 +118,8 @@ pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>>
     let mut oldest = *spans.next()?;
     let end = oldest.end;
     for span in spans {
-        // Skip an empty WAL that a failed open left. Its first sequence number can be lower than that
-        // of the next WAL, because the failed open may have recovered fewer writes.
+        // Skip an empty WAL that a failed open left. Its first sequence number is lower than that of
+        // the next WAL if the failed open recovered fewer writes than the open that made the next WAL.
         if span.is_empty() && span.first <= oldest.first {
             continue;
         }
