@@ -142,7 +142,7 @@ impl<'a> Cursor<'a> {
         usize::try_from(self.take_varint(field)?).map_err(|_| Corrupt { field, offset })
     }
 
-    /// Reads the length of a byte string, a varint, and then the byte string.
+    /// Reads the length of a byte string as a varint, then the byte string.
     ///
     /// # Errors
     /// Returns [`Corrupt`] if the length is not a valid varint, or if fewer bytes are left than the
@@ -165,7 +165,7 @@ pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&u64_bytes(value));
 }
 
-/// Appends a 48-bit integer. Returns `None` and appends nothing if `value` has more bits.
+/// Appends a 48-bit integer. Returns `None` and appends nothing if `value` has more than 48 bits.
 pub fn put_u48(out: &mut Vec<u8>, value: u64) -> Option<()> {
     let [low @ .., 0, 0] = u64_bytes(value) else { return None };
     out.extend_from_slice(&low);

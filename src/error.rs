@@ -28,7 +28,7 @@ pub enum Error {
     Corrupt {
         /// The field that is not valid.
         field: Field,
-        /// The offset of the field, in bytes from the start of the block or file.
+        /// An offset at or near the fault, in bytes from the start of the block or file.
         offset: u64,
     },
     /// A stored checksum differs from the checksum of the bytes.
@@ -73,7 +73,8 @@ pub enum Error {
         /// The fingerprint of the caller's secret, or `None` if the caller gave no secret.
         given: Option<Fingerprint>,
     },
-    /// The function refuses a value or a call, for example because a value is out of range.
+    /// The called function refuses a value or the call, for example because a value is out of
+    /// range.
     Invalid {
         /// The name of the argument, for example `"filter"` for a filter specification.
         what: &'static str,
@@ -240,7 +241,7 @@ impl fmt::Display for Error {
             Self::Secret { hash, stored: Some(stored), given: Some(given) } => write!(
                 f,
                 "keys were hashed by {hash} under another secret (fingerprint {stored}; the given secret has \
-                 {given}); give the secret that hashed the keys"
+                 the fingerprint {given}); give the secret that hashed the keys"
             ),
             Self::Secret { hash, stored: None, given: Some(given) } => write!(
                 f,
@@ -287,7 +288,7 @@ fn write_unexpected(f: &mut fmt::Formatter<'_>, field: Field, found: &str, expec
         Field::Kind => write!(
             f,
             "{field} is {found}, but {expected} is expected; check which file and offset the block was read from, or \
-             open it as the kind that it is"
+             call the function for the kind of block that was found"
         ),
         _ => write!(
             f,
@@ -327,7 +328,7 @@ pub(crate) mod message {
     pub(crate) fn io(f: &mut Formatter<'_>, error: &io::Error) -> Result {
         use io::ErrorKind as Kind;
         let next = match error.kind() {
-            // Errors of this kind from this project's crates say what to do after a semicolon.
+            // In these two kinds of errors, this project's crates say after a semicolon what to do.
             Kind::InvalidInput | Kind::InvalidData
                 if error.get_ref().is_some_and(|text| text.to_string().contains("; ")) =>
             {

@@ -20,8 +20,8 @@ const MAX_LEN_BYTES: usize = 65_535;
 
 const EXPECTED: &str = "expected fixed:LENGTH, capped:LENGTH, delimiter:BYTE or row-column:BYTE; try fixed:8";
 const LENGTH_EXPECTED: &str = "the length of a prefix is 1 to 65,535 bytes; try fixed:8 or capped:8";
-const BYTE_EXPECTED: &str =
-    "the byte is one ASCII character or 0x with two hexadecimal digits; try delimiter:/ or row-column:0x00";
+const BYTE_EXPECTED: &str = "the byte after the colon must be one ASCII character, or 0x and two hexadecimal digits; try delimiter:/ or \
+     row-column:0x00";
 
 /// A function with a stable name that takes prefixes from the front of a key.
 ///
@@ -31,7 +31,7 @@ const BYTE_EXPECTED: &str =
 /// | `capped:N` | the first N bytes, or the whole of a shorter key | none |
 /// | `delimiter:B` | up to and including the first byte B | keys without B |
 /// | `row-column:B` | the row: up to and including the first B; the row and column: up to and including the second B, or the whole key | keys without B |
-/// | a name that you choose | what [your function](Self::named) returns | where it returns `None` |
+/// | a name that you choose | the prefix whose length [your function](Self::named) returns | keys for which it returns `None` or too large a length |
 ///
 /// B is one ASCII character, or a byte such as `0x00`. The name tells a reader which prefixes a
 /// filter holds, so a name must never get another meaning.
@@ -167,10 +167,10 @@ impl PrefixExtractor {
     }
 
     /// Returns the longest prefix that this extractor is known to take from every key of the range.
-    /// Returns `None` if no such prefix is known. In that case, do not ask a filter.
+    /// Returns `None` if no such prefix is known. In that case, do not query a filter.
     ///
-    /// Ask a filter of the prefixes that this extractor takes. If the filter denies the returned
-    /// prefix, then none of the filter's keys is in the range.
+    /// Otherwise, query a filter that holds the prefixes of this extractor. If the filter denies
+    /// the returned prefix, then none of the filter's keys is in the range.
     #[must_use]
     pub fn prefix_of_range<'k>(&self, lower: Bound<&'k [u8]>, upper: Bound<&[u8]>) -> Option<&'k [u8]> {
         let (Bound::Included(first) | Bound::Excluded(first)) = lower else { return None };
@@ -206,8 +206,8 @@ impl PrefixExtractor {
         };
         match &self.rule {
             Rule::Fixed(len) => [taken(*len, true).filter(|_| key.len() >= *len), None],
-            // A prefix that is a whole shorter key is not closed: a longer key that begins with it
-            // has a longer prefix.
+            // A key shorter than `len` is its own prefix. That prefix is not closed: a longer key
+            // that begins with the prefix has a longer prefix.
             Rule::Capped(len) => [taken(key.len().min(*len), key.len() >= *len), None],
             Rule::Delimiter(byte) => [through(*byte, 0).and_then(|len| taken(len, true)), None],
             Rule::RowColumn(byte) => {
@@ -234,8 +234,8 @@ impl PrefixExtractor {
     }
 }
 
-/// Returns whether all keys from a key that begins with `prefix` up to `upper` begin with `prefix`.
-/// For an empty range, the result does not matter.
+/// Returns whether a range up to `upper` holds only keys that begin with `prefix`. The lower bound
+/// of the range must begin with `prefix`. For an empty range, the result does not matter.
 fn ends_within(prefix: &[u8], upper: Bound<&[u8]>) -> bool {
     match upper {
         Bound::Included(last) => last.starts_with(prefix),

@@ -15,8 +15,9 @@ pub enum HashKind {
     /// collide.
     #[default]
     Xxh3 = 1,
-    /// XXH3-64 under a secret. Without the secret, it is harder to choose keys that collide. But
-    /// XXH3 is not a pseudorandom function, so it gives no guarantee against chosen keys.
+    /// XXH3-64 under a secret. Without the secret, it is harder to choose keys that collide than
+    /// for [`HashKind::Xxh3`]. But XXH3 is not a pseudorandom function, so it gives no guarantee
+    /// against chosen keys.
     Xxh3Secret = 2,
     /// SipHash-1-3 under a secret. It is designed to resist chosen keys.
     SipHash13 = 3,

@@ -1,11 +1,9 @@
 //! Specifies a filter by its kind and its budget, and builds the filter of a specification.
 
+mod parse;
 mod ranges;
 
 use std::fmt;
-use std::str::FromStr;
-
-use ranges::RANGE_LEN_EXPECTED;
 
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
@@ -50,6 +48,10 @@ impl FilterSpec {
     /// For a binary fuse filter, `bits_per_key` is the width of a fingerprint: 8, 12 or 16 bits.
     /// With a million keys, the filter takes 14 % more space than one fingerprint per key.
     /// [`Plan`](crate::planning::Plan) computes the size for a number of keys.
+    ///
+    /// Two kinds may use fewer bits than the budget. A bumped ribbon of a million keys uses at most
+    /// 32.1 bits per key. The codes of a range filter have at most 56 bits, so a range filter of a
+    /// million keys uses at most 38.1 bits per key.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the kind does not take this budget. A binary fuse filter takes
@@ -103,14 +105,10 @@ impl FilterSpec {
     /// 1, or if no budget of the kind reaches `rate`. In the last case, the error names the lowest
     /// rate that the kind reaches.
     pub fn false_positive_rate(kind: FilterKind, rate: f64) -> Result<Self> {
-        let given = || format!("{kind}:fpr={rate}");
-        // NaN fails both comparisons.
-        if !(rate > 0.0 && rate < 1.0 && kind.takes_budget()) {
-            return Err(Error::invalid("filter", given(), rate_expected(kind)));
-        }
+        check_rate(kind, rate)?;
         let millibits = math::least_millibits(rate, MILLIBITS, |millibits| kind.rate_of_many(millibits));
-        let millibits = millibits.ok_or_else(|| Error::invalid("filter", given(), kind.lowest_rate()))?;
-        Ok(Self { kind, budget: Budget { rate: Some(rate), ..Budget::of_millibits(millibits) } })
+        let too_low = || Error::invalid("filter", format!("{kind}:fpr={rate}"), kind.lowest_rate());
+        Ok(Self { kind, budget: Budget { rate: Some(rate), ..Budget::of_millibits(millibits.ok_or_else(too_low)?) } })
     }
 
     /// Checks that a filter of `num_keys` keys can have the requested FPR at all.
@@ -146,8 +144,9 @@ impl FilterSpec {
         self.budget
     }
 
-    /// Returns a specification of another kind with the same budget, without `:compact`. If that
-    /// kind cannot reach the FPR, the result specifies a standard Bloom filter.
+    /// Returns the specification of `kind` with the same budget, without `:compact`. If the budget
+    /// is an FPR that `kind` cannot reach, the result specifies a standard Bloom filter with this
+    /// FPR.
     fn with_kind(self, kind: FilterKind) -> Self {
         // A standard Bloom filter reaches every FPR that a ribbon or a binary fuse filter reaches.
         let of_rate =
@@ -179,8 +178,8 @@ impl FilterSpec {
     }
 }
 
-/// The reason for refusing an FPR that no filter of this number of keys reaches, even with more
-/// bits.
+/// The reason for refusing an FPR that no filter of the given number of keys reaches, even with
+/// more bits.
 pub(crate) const EQUAL_HASHES: &str = "hashes have 64 bits, so a filter of n keys has a false-positive rate of at least \
                                        n / 2^64; use a higher FPR, or filters of fewer keys";
 
@@ -283,42 +282,6 @@ impl fmt::Display for FilterSpec {
     }
 }
 
-impl FromStr for FilterSpec {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let invalid = |reason: String| Error::invalid("filter", text, reason);
-        let named = |error| match error {
-            Error::Invalid { reason, .. } => Error::invalid("filter", text, reason),
-            other => other,
-        };
-        if let Some(usual) = text.strip_suffix(":compact") {
-            return usual.parse::<Self>().and_then(Self::compact).map_err(named);
-        }
-        if text == FilterKind::AlwaysMaybe.name() {
-            return Ok(Self::ALWAYS_MAYBE);
-        }
-        let (name, budget) = text.split_once(':').unwrap_or((text, ""));
-        let kind = FilterKind::from_name(name).ok_or_else(|| invalid(unknown_kind(name)))?;
-        if let Some(rest) = budget.strip_prefix("L=") {
-            let (len, budget) = rest.split_once(':').unwrap_or((rest, ""));
-            let len = len.parse().map_err(|_| invalid(RANGE_LEN_EXPECTED.to_owned()))?;
-            if budget.starts_with("L=") {
-                return Err(invalid(RANGE_LEN_EXPECTED.to_owned()));
-            }
-            return format!("{name}:{budget}").parse::<Self>().and_then(|spec| spec.with_range_len(len)).map_err(named);
-        }
-        if budget.is_empty() {
-            return Err(invalid(missing_budget(kind).to_owned()));
-        }
-        let spec = match budget.strip_prefix("fpr=") {
-            Some(rate) => Self::false_positive_rate(kind, rate.parse().map_err(|_| invalid(rate_expected(kind)))?),
-            None => Self::bits_per_key(kind, budget.parse().map_err(|_| invalid(bits_expected(kind)))?),
-        };
-        spec.map_err(named)
-    }
-}
-
 /// Returns the reason for refusing a number of bits per key.
 fn bits_expected(kind: FilterKind) -> String {
     let (range, example) = match kind {
@@ -334,12 +297,21 @@ fn bits_expected(kind: FilterKind) -> String {
     format!("bits per key must be {range}; try {kind}:{example}")
 }
 
+/// Checks that a kind takes a budget, and that `rate` is above 0 and below 1.
+fn check_rate(kind: FilterKind, rate: f64) -> Result<()> {
+    // NaN fails both comparisons.
+    if rate > 0.0 && rate < 1.0 && kind.takes_budget() {
+        return Ok(());
+    }
+    Err(Error::invalid("filter", format!("{kind}:fpr={rate}"), rate_expected(kind)))
+}
+
 /// Returns the reason for refusing a false-positive rate.
 fn rate_expected(kind: FilterKind) -> String {
     if !kind.takes_budget() {
         return missing_budget(kind).to_owned();
     }
-    format!("the false-positive rate must be above 0 and below 1; try {kind}:fpr=0.01")
+    format!("the false-positive rate must be a number above 0 and below 1; try {kind}:fpr=0.01")
 }
 
 /// Returns the reason for refusing the name of a kind. If a kind has a similar name, the reason
@@ -428,7 +400,7 @@ mod tests {
             ("cuckoo:8", "unknown kind \"cuckoo\"; try bloom:10, blocked-bloom:10 or bumped-ribbon:8"),
             ("binary-fuse:9", "bits per key must be 8, 12 or 16; try binary-fuse:8"),
             ("ribbon:33", "bits per key must be from 1 to 32; try ribbon:7"),
-            ("bloom:fpr=2", "the false-positive rate must be above 0 and below 1; try bloom:fpr=0.01"),
+            ("bloom:fpr=2", "the false-positive rate must be a number above 0 and below 1; try bloom:fpr=0.01"),
         ] {
             let error = text.parse::<FilterSpec>().unwrap_err();
             assert_eq!(error.to_string(), format!("invalid filter {text:?}: {reason}"));
@@ -448,6 +420,27 @@ mod tests {
         }
         for text in ["", "bloom", "cuckoo:10", "empty:10", "always-maybe:10", ":", "bloom:10:10", "bloom:10:compact"] {
             assert!(text.parse::<FilterSpec>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_repeated_part_is_refused_by_its_name() {
+        const COMPACT_TWICE: &str = "compact is given twice; give it once, as in bumped-ribbon:8:compact";
+        for (text, reason) in [
+            ("bumped-ribbon:8:compact:compact", COMPACT_TWICE),
+            ("bumped-ribbon:8:compact:compact:compact", COMPACT_TWICE),
+            ("bumped-ribbon:compact:8:compact", "compact comes after the budget; try bumped-ribbon:8:compact"),
+            ("bumped-ribbon:8:compact:9", "it has two budgets, 8 and 9; give one budget"),
+            ("bloom:10:10", "it has two budgets, 10 and 10; give one budget"),
+            ("bloom:10:fpr=0.01", "it has two budgets, 10 and fpr=0.01; give one budget"),
+            ("grafite:L=16:12:fpr=0.01", "it has two budgets, 12 and fpr=0.01; give one budget"),
+            ("bloom:10:compact:compact", ONLY_BUMPED_RIBBON),
+            ("bloom:compact:10", ONLY_BUMPED_RIBBON),
+            ("bloom:10:", "bits per key must be from 1 to 100; try bloom:10"),
+            ("always-maybe:10:10", ALWAYS_MAYBE_TAKES_NO_BUDGET),
+        ] {
+            let error = text.parse::<FilterSpec>().unwrap_err();
+            assert_eq!(error.to_string(), format!("invalid filter {text:?}: {reason}"));
         }
     }
 

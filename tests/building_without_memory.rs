@@ -78,7 +78,7 @@ fn is_no_memory(error: &Error) -> bool {
 
 /// Returns whether the error says that an earlier call lost keys.
 fn says_keys_are_missing(error: &Error) -> bool {
-    matches!(error, Error::Invalid { what: "filter", reason, .. } if reason.contains("keys are missing"))
+    matches!(error, Error::Invalid { what: "filter", reason, .. } if reason.contains("keys or prefixes are missing"))
 }
 
 fn refuse_each_of_finish(spec_text: &str, n: u64, threads: usize) {

@@ -134,7 +134,7 @@ fn check_type(field: &Field) -> PyResult<()> {
         D::RunEndEncoded(..) => "decode the array first",
         D::Null => "leave missing values out",
         D::Date32 | D::Date64 | D::Timestamp(..) | D::Time32(_) | D::Time64(_) | D::Duration(_) => {
-            "cast the array to integers of the unit that you mean"
+            "cast the array to integers of the unit that you mean, or to texts"
         }
         _ => "cast the array to integers, texts or bytes",
     };
@@ -215,7 +215,7 @@ fn of_dictionary(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), S
     for key in dictionary.normalized_keys() {
         let start = key.checked_sub(1).map_or(Some(0), |before| ends.get(before).copied());
         let value = start.zip(ends.get(key).copied()).and_then(|(start, end)| bytes.get(start..end));
-        each(value.ok_or("the dictionary lacks a value")?);
+        each(value.ok_or("an item points to a value that the dictionary does not have")?);
     }
     Ok(())
 }

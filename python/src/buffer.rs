@@ -12,7 +12,7 @@ use pyo3::types::PyByteArray;
 
 /// The message for bytes that were passed as many keys without a width.
 pub const ONE_KEY: &str =
-    "bytes are one key, not many; give a list of keys, or the width of each key in bytes (width=16)";
+    "bytes are one key, not many; give a list of keys, or the width of each key in bytes, for example width=16";
 
 /// The type of the items of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,11 +75,12 @@ impl BufferKeys {
         }
         if width == 0 || !len_bytes.is_multiple_of(width) {
             return Err(PyValueError::new_err(format!(
-                "the length in bytes, {len_bytes}, is not a multiple of the width {width}; pass whole keys, and a \
+                "the buffer of {len_bytes} bytes cannot be divided into keys of {width} bytes; pass whole keys, and a \
                  width of at least 1"
             )));
         }
-        let stride = isize::try_from(width).map_err(|_| PyValueError::new_err("the width is too large; use a list"))?;
+        let too_large = |_| PyValueError::new_err("the width is too large; pass a list of keys");
+        let stride = isize::try_from(width).map_err(too_large)?;
         Ok(Self { buffer, item: Item::Bytes, item_len_bytes: width, len: len_bytes / width, stride })
     }
 
@@ -259,7 +260,7 @@ pub fn bytes_of_view(view: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     if !["B", "b", "c", ""].contains(&format.as_str()) || buffer.dimensions() != 1 {
         return Err(PyTypeError::new_err(format!(
             "a memoryview is a key only if its items are bytes in one dimension; this view has {} dimension(s) and \
-             items of the format {format:?}; use view.cast('B'), or contains_many for many keys",
+             items of the format {format:?}; use view.tobytes(), or contains_many or update for many keys",
             buffer.dimensions()
         )));
     }

@@ -29,7 +29,7 @@ impl Accepts {
     pub fn instead_of_numbers(self) -> &'static str {
         match self {
             Self::All | Self::BytesOnly => {
-                "the file does not say how its writer stores numbers: give the bytes that it stores"
+                "the file does not say how its writer stores numbers: give the bytes that the writer stores"
             }
             Self::InOrder => {
                 "a range filter compares keys as bytes: give bytes in the order of the numbers, for example \
@@ -67,7 +67,7 @@ fn of_int(number: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
     let of_unsigned = number.extract::<u64>().map(u64::to_le_bytes);
     of_unsigned.map_err(|_| {
         PyOverflowError::new_err(
-            "an integer key must be at least -2**63 and below 2**64; turn larger numbers into bytes yourself, for \
+            "an integer key must be at least -2**63 and below 2**64; turn other integers into bytes yourself, for \
              example with int.to_bytes",
         )
     })
@@ -112,11 +112,13 @@ fn refused(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyErr {
             "choose the bytes yourself, for example int(key) or struct.pack('<d', key)"
         }
         "uuid.UUID" => "use key.bytes",
-        "numpy.ndarray" | "pyarrow.lib.ChunkedArray" => "an array holds many keys: use contains_many or update",
-        _ if kind.starts_with("pyarrow.lib.") && kind.ends_with("Array") => {
-            "an array holds many keys: use contains_many or update"
+        "numpy.ndarray" | "pyarrow.lib.ChunkedArray" => {
+            "an array holds many keys: pass the array alone to a method for many keys, such as contains_many or update"
         }
-        _ if kind.starts_with("pyarrow.") => "use key.as_py()",
+        _ if kind.starts_with("pyarrow.lib.") && kind.ends_with("Array") => {
+            "an array holds many keys: pass the array alone to a method for many keys, such as contains_many or update"
+        }
+        _ if kind.starts_with("pyarrow.") => "turn it into a Python value, for example with key.as_py()",
         "int" | "bool" | "float" => accepts.instead_of_numbers(),
         _ if kind.starts_with("numpy.") && accepts != Accepts::All => accepts.instead_of_numbers(),
         _ => "turn it into bytes yourself, the same way in every process",

@@ -68,11 +68,14 @@ impl<'py> Keys<'py> {
         let is_numpy = keys.hasattr(intern!(py, "__array_interface__"))?;
         if is_numpy && keys.hasattr(intern!(py, "mask"))? {
             return Err(PyTypeError::new_err(
-                "a masked array is not accepted, because its masked items would be taken as keys; pass array.compressed()",
+                "a masked array is not accepted, because its masked items would be taken as keys; pass \
+                 array.compressed()",
             ));
         }
         if is_numpy && keys.getattr(intern!(py, "ndim"))?.extract::<usize>()? != 1 {
-            return Err(PyValueError::new_err("pass an array of one dimension, for example array.ravel()"));
+            return Err(PyValueError::new_err(
+                "an array of keys must have one dimension; pass an array of one dimension, for example array.ravel()",
+            ));
         }
         let is_array = is_numpy || is_of_module_array(keys)?;
         let items = match PyUntypedBuffer::get(keys) {

@@ -147,15 +147,18 @@ fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Ve
         _ => {
             let has_text = logical.starts_with("uint") || ["string", "enum", "json", "uuid"].contains(&logical);
             let next = match is_plain || has_text {
-                true => "give a value of its type, or its stored bytes",
+                true => {
+                    "give an int, float, str or UUID of Python, as the column's type requires, or the bytes that the \
+                     column stores"
+                }
                 // The number of a date, time or decimal does not tell its unit.
-                false => "give its stored bytes",
+                false => "give the bytes that the column stores",
             };
             let logical = if is_plain { String::new() } else { format!(" ({logical})") };
             Err(PyTypeError::new_err(format!(
                 "a column of type {}{logical} cannot be asked for a value of type {}; {next}",
                 physical_type.name(),
-                value.get_type().name()?
+                value.get_type().fully_qualified_name()?
             )))
         }
     }
@@ -202,7 +205,7 @@ fn leaves_of(footer: &Footer, names: &[String]) -> PyResult<Vec<usize>> {
         }
         if leaf.physical_type == PhysicalType::Boolean {
             return Err(PyValueError::new_err(format!(
-                "column {name:?} is Boolean: engines use no filter for two values; leave it out"
+                "column {name:?} is Boolean: engines use no filter for two values; omit this column"
             )));
         }
         if !found.contains(&number) {

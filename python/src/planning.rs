@@ -57,7 +57,7 @@ impl Plan {
 
     fn __repr__(&self) -> String {
         format!(
-            "<Plan {}: {} keys, {} bytes, error rate {:.3e}>",
+            "<Plan {}: {} keys, {} bytes of payload, error rate {:.3e}>",
             self.spec(),
             self.num_keys(),
             self.payload_len_bytes(),

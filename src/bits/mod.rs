@@ -38,7 +38,7 @@ pub(crate) fn zeros<T: Default>(len: u64, what: &'static str) -> Result<Vec<T>> 
     Ok(values)
 }
 
-/// Allocates `len` default values. Unlike [`zeros`], it reports a lack of memory as [`NoMemory`].
+/// Allocates `len` default values. Reports a lack of memory as [`NoMemory`], unlike [`zeros`].
 pub(crate) fn try_zeros<T: Default + Clone>(len: usize) -> Result<Vec<T>, NoMemory> {
     let mut values = Vec::new();
     values.try_reserve_exact(len)?;

@@ -83,8 +83,8 @@ impl PackedArray {
         self.words.fill(0);
     }
 
-    /// Returns the word in which a cell begins, and the bit within that word. Panics if there is no
-    /// such cell.
+    /// Returns the index of the word in which a cell begins, and the position of the cell's first
+    /// bit in that word. Panics if there is no such cell.
     #[inline]
     fn locate(&self, index: u64) -> (usize, u32) {
         assert!(index < self.len, "no cell {index}: the array has {} cells", self.len);

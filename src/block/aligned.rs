@@ -14,7 +14,7 @@ const ALIGNMENT_BYTES: usize = 64;
 /// Answers are the same at any alignment, but a query of unaligned bytes may read more cache lines.
 /// `cargo bench --bench probe -- unaligned` measures the cost.
 ///
-/// The copy does not change when the file changes.
+/// The copy does not change when the file that held the block changes.
 ///
 /// ```
 /// use filterblock::{AlignedBytes, Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};

@@ -23,13 +23,13 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kinds::{FilterKind, FilterView, Geometry, Kernel, Shape};
 
-/// The number of bytes after the payload. No filter in the compact form is shorter.
+/// The number of bytes after the payload. It is the minimum length of a filter in the compact form.
 pub const TRAILER_LEN_BYTES: usize = 5;
 
 /// The factor of the kind in a shape: the shape is `SHAPE_KIND * kind + probes`.
 const SHAPE_KIND: u8 = 32;
 
-/// Asks a filter for a key with this hash. Verifies the checksum first.
+/// Asks a filter whether it may hold the key with this hash. Verifies the checksum first.
 ///
 /// `hasher` is the hasher of the filter's keys, and `hash` is the hash of the key by this hasher.
 /// Debug builds panic if another hasher made the hash, unless [`KeyHash::from_raw`] made it.

@@ -118,7 +118,8 @@ impl<'a> Expected<'a> {
         self.hasher
     }
 
-    /// Compares a block with the expectations. Returns an error for [`Expected::of_any_table`].
+    /// Returns an error if a block does not meet the expectations. For
+    /// [`Expected::of_any_table`], always returns an error.
     pub(super) fn check(&self, found: &Found<'_>) -> Result<()> {
         if self.table_id.is_none() {
             return Err(no_table(

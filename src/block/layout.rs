@@ -57,7 +57,7 @@ pub const fn offset_of(field: Field) -> usize {
     while i < FIELDS.len() {
         #[expect(clippy::indexing_slicing, reason = "i is below the length")]
         let (name, len) = FIELDS[i];
-        // `==` on an enum is not `const`, so this compares the numbers of the variants.
+        // `==` on an enum is not `const`, so the loop compares the numbers of the variants.
         if name as u8 == field as u8 {
             return offset;
         }
@@ -67,8 +67,8 @@ pub const fn offset_of(field: Field) -> usize {
     offset
 }
 
-/// Returns the checksum in the trailer of `block`, without verifying it. Returns `None` if there
-/// are fewer bytes than a trailer.
+/// Returns the checksum in the trailer of `block`, without verifying it. Returns `None` if `block`
+/// is shorter than a trailer.
 ///
 /// The checksum identifies the block. A host that records it beside the SST can detect a stale
 /// block or a block of another SST: see
@@ -110,7 +110,7 @@ const _: () = assert!((17 * PAGE_CHECKSUM_LEN_BYTES + TRAILER_LEN_BYTES) * 500 <
 /// The parts of keys that were added to a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Added {
-    /// Whole keys. The filter may be asked for keys.
+    /// Whole keys only. The filter answers "maybe" for every prefix.
     #[default]
     WholeKeys,
     /// Prefixes only. The filter does not hold the whole keys of the SST, so it answers "maybe" for
@@ -165,14 +165,14 @@ impl Added {
 pub(crate) enum Content {
     Filter {
         shape: Shape,
-        /// The shape, interpreted for this payload.
+        /// The shape, parsed and checked against the length of the payload.
         geometry: Geometry,
     },
     PartitionIndex,
 }
 
-/// The fields of extension and trailer, without checksums, version, magic and the length of the
-/// extension.
+/// The fields of extension and trailer, without the trailer's two checksums, version, magic and the
+/// length of the extension.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Trailer {
     pub(crate) table_id: [u8; 16],
@@ -180,8 +180,8 @@ pub(crate) struct Trailer {
     pub(crate) hash: HashIdentity,
     pub(crate) num_keys: u64,
     pub(crate) payload_len_bytes: u64,
-    /// The number is 0 for a whole filter or a partition index, and `i + 1` for partition `i`.
-    /// Partitions are numbered from 0.
+    /// The partition number in the trailer: 0 for a whole filter or a partition index, and `i + 1`
+    /// for partition `i`, counted from 0.
     pub(crate) partition_number: u32,
     pub(crate) content: Content,
     pub(crate) added: Added,
@@ -192,9 +192,9 @@ pub(crate) struct Trailer {
 }
 
 /// Returns the length in bytes of a block with a payload of `payload_len_bytes` and a record of
-/// layers of `record_len_bytes`. With 0 record bytes, the block has no record of layers. The result
-/// counts no other record, such as that of a secret or an extractor. Returns `None` if the length
-/// does not fit in 64 bits.
+/// parameters whose content has `record_len_bytes`. If `record_len_bytes` is 0, the block has no
+/// record of parameters. The result counts no other record, such as that of a secret or an
+/// extractor. Returns `None` if the length does not fit in 64 bits.
 #[must_use]
 pub fn block_len_bytes(payload_len_bytes: u64, record_len_bytes: usize) -> Option<u64> {
     let checksums = payload_len_bytes.div_ceil(PAGE_LEN_BYTES as u64) * PAGE_CHECKSUM_LEN_BYTES as u64;
@@ -228,7 +228,7 @@ impl Trailer {
     }
 
     /// Returns the length in bytes that the extension would have with `ranges` as its range filter
-    /// record. The record of layers is not included.
+    /// record. The record of parameters is not included.
     pub(super) fn extension_len_bytes(&self, ranges: Option<RangesRecord>) -> usize {
         let records = [
             self.hash.fingerprint.map(|_| FINGERPRINT_LEN_BYTES),
@@ -276,8 +276,9 @@ impl Trailer {
         codec::put_u32(block, self.partition_number);
         block.extend_from_slice(&params);
         block.extend_from_slice(&[extension_len, kind, self.hash.kind as u8, self.added.flags(), VERSION]);
-        // The checksum continues from the page checksums, because a CRC followed by itself cancels
-        // out. Otherwise a host's own CRC-32 of a one-page block would not depend on the payload.
+        // The checksum continues from the page checksums, because the CRC of bytes that end with
+        // their own CRC is a constant. Otherwise a host's own CRC-32 of a one-page block would not
+        // depend on the payload.
         let checksum = trailer_checksum(page_checksums, block.get(extension_start..).unwrap_or_default());
         codec::put_u32(block, checksum);
         block.extend_from_slice(&MAGIC);
@@ -402,7 +403,8 @@ impl<'a> BorrowedTrailer<'a> {
     /// Returns a `Corrupt` error at a field of the trailer. Its offset counts from the start of the
     /// bytes given to [`BorrowedTrailer::read`].
     pub(super) fn corrupt(&self, field: Field) -> Error {
-        Error::Corrupt { field, offset: (self.start + offset_of(field)) as u64 }
+        let offset = if field == Field::Extension { self.extension_start } else { self.start + offset_of(field) };
+        Error::Corrupt { field, offset: offset as u64 }
     }
 
     /// Sets the offset of a `Corrupt` error from the check of the shape. That check does not know
@@ -481,7 +483,9 @@ impl RawTrailer {
     /// trailer. The caller has already verified the checksum of the fields, and must set the
     /// offsets in the result.
     fn interpret(self, extension: &[u8], at: impl Fn(Field) -> u64) -> Result<BorrowedTrailer<'_>> {
-        let corrupt = |field| Err(Error::Corrupt { field, offset: at(field) });
+        let extension_offset = at(Field::TableId) - extension.len() as u64;
+        let offset = |field| if field == Field::Extension { extension_offset } else { at(field) };
+        let corrupt = |field| Err(Error::Corrupt { field, offset: offset(field) });
         let unsupported = |field, found: u8| Error::Unsupported { field, found: found.into() };
         let hash_kind = HashKind::from_id(self.hash_id).ok_or_else(|| unsupported(Field::HashId, self.hash_id))?;
         let added = Added::from_flags(self.flags).ok_or_else(|| unsupported(Field::Flags, self.flags))?;
@@ -490,8 +494,7 @@ impl RawTrailer {
         if kind.is_none() && self.kind != PARTITION_INDEX_TAG {
             return Err(unsupported(Field::Kind, self.kind));
         }
-        let Extension { fingerprint, extractor, layers, ranges } =
-            Extension::read(extension, at(Field::TableId) - extension.len() as u64)?;
+        let Extension { fingerprint, extractor, layers, ranges } = Extension::read(extension, extension_offset)?;
         match kind {
             None if self.params != [0; 3] => return corrupt(Field::Params),
             None if !layers.is_empty() => return corrupt(Field::Extension),

@@ -17,8 +17,8 @@ use crate::kinds::Shape;
 /// A checked filter block without its hasher. It gives access to metadata, pages and bytes, but
 /// answers no queries.
 ///
-/// With another hash function, seed or secret, a filter would deny present keys. So unlock the
-/// block before the first query: see [`LockedBlock::unlock_expecting`].
+/// With another hash function, seed or secret than the writer's, a filter would deny present keys.
+/// So unlock the block before the first query: see [`LockedBlock::unlock_expecting`].
 pub struct LockedBlock<D>(pub(super) FilterBlock<D>);
 
 /// Omits the bytes, which may be gigabytes.
@@ -69,8 +69,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// SST, so this method is for tools, like [`LockedBlock::unlock`].
     ///
     /// # Errors
-    /// Returns [`Error::Unexpected`] if the block has another hash function or seed, and
-    /// [`Error::Secret`] if it has another secret.
+    /// Returns [`Error::Unexpected`] if the block has another hash function or seed than `hasher`,
+    /// and [`Error::Secret`] if it has another secret.
     pub fn unlock_with(self, hasher: &KeyHasher) -> Result<FilterBlock<D>> {
         self.0.trailer.hash.check(hasher)?;
         Ok(self.0.with_hasher(hasher.clone()))
@@ -113,7 +113,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         self.0.filter.payload(self.as_bytes())
     }
 
-    /// Returns 0 for a whole filter or a partition index, and `i + 1` for partition `i`.
+    /// Returns the partition number in the trailer: 0 for a whole filter or a partition index, and
+    /// `i + 1` for partition `i`, counted from 0.
     #[cfg(feature = "variants")]
     pub(crate) fn partition_number(&self) -> u32 {
         self.0.trailer.partition_number

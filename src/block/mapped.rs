@@ -13,7 +13,8 @@ use memmap2::{Mmap, MmapOptions};
 
 use crate::error::{Error, Field, Result};
 
-/// Tells whether all pages are read when a file is mapped, or each page at its first touch.
+/// Tells whether all pages of a memory map are read when the file is mapped, or each page at its
+/// first touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Populate {
     /// Reads all pages when the file is mapped, on Linux 5.14 or newer. If a page cannot be read,
@@ -69,7 +70,7 @@ impl Mapped {
         // SAFETY: the map is read-only, and the documentation of `Mapped` requires that nobody
         // changes or truncates the file. Filters read the payload only as integers, for which any
         // value is valid. So if a payload changes nevertheless, answers may be wrong, but memory is
-        // not corrupted. Reading a page that was truncated raises a signal.
+        // not corrupted. Reading a page beyond the end of a truncated file raises a signal.
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file)? };
         #[cfg(target_os = "linux")]
         match populate {

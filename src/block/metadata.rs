@@ -39,9 +39,9 @@ pub struct Metadata<'a> {
     /// the filter was opened without the bytes of its range filter. [`Metadata::block_len_bytes`]
     /// includes this length.
     pub ranges_len_bytes: u64,
-    /// The number of bits that must match for "maybe". It is 0 for filters without such bits, for
-    /// example range filters. For a filter in partitions, it is the number of the first partition,
-    /// or 0 if there are no partitions.
+    /// The maximum number of bits that must match for "maybe". It is 0 for filters without such
+    /// bits, for example range filters. For a filter in partitions, it is the maximum of the first
+    /// partition, or 0 if there are no partitions.
     pub probes: u32,
 }
 
@@ -59,8 +59,8 @@ impl Metadata<'_> {
 pub struct Statistics {
     /// The fill ratio: the share of bits that are 1, from 0 to 1.
     pub fill_ratio: f64,
-    /// The number of distinct keys, estimated from the fill ratio alone. It is `None` if the kind
-    /// allows no estimate, or if partitions have several kinds.
+    /// The number of distinct keys, estimated from the fill ratio and not read from the trailer. It
+    /// is `None` if the kind allows no estimate, or if partitions have several kinds.
     pub estimated_keys: Option<f64>,
 }
 

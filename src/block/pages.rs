@@ -23,8 +23,8 @@ pub type DamageHandler = Arc<dyn Fn(Error) + Send + Sync>;
 /// sound, and one that it was found damaged. The verification of a page sets one of them.
 ///
 /// All accesses are relaxed. The bits only cache results that every thread can compute again from
-/// bytes that do not change. A thread that does not see a bit of another thread verifies the page
-/// again.
+/// bytes that do not change. A thread that does not see a bit that another thread set verifies the
+/// page again.
 pub(super) struct PageStates {
     /// The words with the bits of sound pages, then as many words with the bits of damaged pages.
     /// Both halves share one allocation, because each partition has a `PageStates`.
@@ -51,7 +51,7 @@ impl PageStates {
     pub(super) fn new(table_id: &[u8; 16], partition_number: u32, payload_len: usize) -> Result<Self> {
         let num_words = 2 * page_count(payload_len).div_ceil(64);
         let words = try_collect((0..num_words).map(|_| AtomicU64::new(0)));
-        let words = words.map_err(NoMemory::of("a record of the verified pages"))?.into_boxed_slice();
+        let words = words.map_err(NoMemory::of("the record of verified pages of a filter"))?.into_boxed_slice();
         Ok(Self { words, identity: page_identity(table_id, partition_number), on_damage: None })
     }
 

@@ -87,8 +87,8 @@ impl Part {
     }
 
     /// Answers like [`may_contain`](Self::may_contain), and verifies the pages that an answer
-    /// "absent" depends on. This function is not inlined: it would take registers from the loops of
-    /// queries that verify no pages.
+    /// "absent" depends on. This function is not inlined: inlining would take registers from the
+    /// loops of queries that verify no pages.
     #[inline(never)]
     fn may_contain_on_first_touch(&self, bytes: &[u8], hash: KeyHash, states: &PageStates) -> bool {
         let payload = self.payload(bytes);
@@ -108,8 +108,8 @@ impl Part {
         }
     }
 
-    /// Asks for the keys between two bounds. A filter that is not a range filter denies the range
-    /// only if the filter is empty or no key can lie in the range.
+    /// Returns `false` if certainly no added key lies between the bounds. A filter that is not a
+    /// range filter returns `false` only if it is empty or no key can lie between the bounds.
     #[inline(always)]
     pub(super) fn may_contain_range(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         match (self.geometry.range(), &self.states) {
@@ -144,7 +144,7 @@ impl Part {
         self.payload(bytes).get(..self.geometry.asked_len(self.len)).unwrap_or_default()
     }
 
-    /// Replaces the geometry with another geometry of the same payload, which has fewer columns.
+    /// Replaces the geometry with one that uses fewer columns of the same payload.
     pub(super) fn set_geometry(&mut self, geometry: Geometry) {
         self.kernel = Kernel::of(&geometry);
         self.geometry = geometry;
@@ -164,7 +164,7 @@ impl Part {
         partition_number: u32,
     ) -> Result<()> {
         let payload = self.payload(bytes);
-        // A page has one checksum, so the last page is checked as a whole.
+        // A page has one checksum, so the page in which the `len` bytes end is checked as a whole.
         let end = len.next_multiple_of(PAGE_LEN_BYTES).min(payload.len());
         pages::check_all(table_id, partition_number, payload.get(..end).unwrap_or_default(), self.checksums(bytes))
             .map_err(|error| error.moved_by(self.start as u64))

@@ -94,7 +94,8 @@ impl Partitions {
                 let (field, offset) = (Field::Partition, start as u64);
                 return Err(Error::ChecksumMismatch { field, offset, stored, computed });
             }
-            // The payload of a filter begins at the start of its block.
+            // A partition has no range filter in front of its payload, so the payload begins at the
+            // start of the block.
             let part = Part::new(bytes, start, &trailer, verify)?;
             num_keys = num_keys.checked_add(trailer.num_keys).ok_or_else(corrupt)?;
             payload_len_bytes += part.len as u64;

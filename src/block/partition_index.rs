@@ -92,8 +92,8 @@ pub struct PartitionEntry<'a> {
     /// The last key of the previous partition. All keys of this partition are greater. It is `None`
     /// for the first partition.
     pub after: Option<&'a [u8]>,
-    /// The last key of this partition. Keys above it belong to later partitions, or to this
-    /// partition if it is the last one.
+    /// The last key of this partition. Greater keys belong to later partitions, or to this
+    /// partition if there is no later one.
     pub last_key: &'a [u8],
     /// The checksum of the partition's block.
     pub checksum: u32,
@@ -171,7 +171,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         &self.hasher
     }
 
-    /// Returns all partitions, in ascending order of their keys.
+    /// Returns the entries of all partitions, in ascending order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = PartitionEntry<'_>> {
         self.walk_from(0)
     }
@@ -239,7 +239,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         }
         let mut expected = Expected::of_table(self.trailer.table_id, &self.hasher);
         if self.trailer.table_id == [0; 16] {
-            // An id of zeros names no SST, so only the checksum tells whose partition it is.
+            // An id of zeros names no SST, so only the checksum identifies the partition.
             expected = expected.with_checksum(entry.checksum);
         }
         if let Some(extractor) = &self.trailer.extractor {
@@ -257,8 +257,9 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         self.data.as_ref().get(..self.payload_len).unwrap_or_default()
     }
 
-    /// Returns an iterator that begins at the restart of entry `number`. Its first entry has no
-    /// `after`. If there is no such restart, the iterator is empty.
+    /// Returns an iterator that begins at entry `number`, rounded down to a multiple of
+    /// [`RESTART_ENTRIES`]. The first entry of the iterator has no `after`. If the index has no
+    /// entry at this multiple, the iterator is empty.
     fn walk_from(&self, number: u32) -> Walk<'_> {
         let restart = number / RESTART_ENTRIES;
         match self.restarts.get(restart as usize) {
@@ -346,7 +347,8 @@ fn restarts(payload: &[u8]) -> Result<(Vec<Restart>, Walk<'_>)> {
 pub struct Partition<D> {
     block: FilterBlock<D>,
     number: u32,
-    /// The last key of the previous partition. All keys of this partition are greater.
+    /// The last key of the previous partition. All keys of this partition are greater. It is `None`
+    /// for the first partition.
     after: Option<Vec<u8>>,
     /// The last key of this partition. It is `None` for the last partition, whose range has no
     /// upper bound.

@@ -56,8 +56,8 @@ pub struct PartitionedBuilder {
     /// The requested length of a partition. The next key converts it into `partition_keys`.
     partition_len_bytes: Option<u64>,
     last_key: Vec<u8>,
-    /// The hash of the last prefix that [`Self::add_prefix`] added to the current partition.
-    /// Neighbouring keys often share a prefix.
+    /// The hash of the last prefix that [`Self::add_prefix`] added to the current partition. The
+    /// builder skips a prefix with the same hash, because neighbouring keys often share a prefix.
     last_prefix: Option<KeyHash>,
     /// Whether a key was added. The number of hashes does not show this: in a filter of prefixes
     /// only, a key without a prefix adds no hash.
@@ -283,11 +283,12 @@ impl PartitionedBuilder {
         self.check_sound()?;
         self.debug_check(prefix, hash);
         if self.current.extractor().is_none() {
-            let reason = "the filter has no prefixes; declare the extractor first";
+            let reason = "no extractor was declared; declare the extractor of the prefixes before the first key";
             return Err(Error::invalid("prefix", shown(prefix), reason));
         }
         if !self.has_keys || !self.last_key.starts_with(prefix) {
-            let reason = "the last key does not begin with this prefix; add the key, then its prefixes";
+            let reason = "no key was added, or the last key does not begin with this prefix; add the key, then its \
+                          prefixes";
             return Err(Error::invalid("prefix", shown(prefix), reason));
         }
         if self.last_prefix != Some(hash) {
@@ -335,7 +336,8 @@ impl PartitionedBuilder {
         if !self.has_lost_keys {
             return Ok(());
         }
-        let reason = "an earlier call failed, so keys are missing; build the filter again from the first key";
+        let reason = "an earlier call failed, so keys or prefixes are missing; build the filter again from the first \
+                      key";
         Err(Error::invalid("filter", self.current.spec(), reason))
     }
 
@@ -376,7 +378,7 @@ impl PartitionedBuilder {
         let block = full.finish()?;
         let (trailer, _) = Trailer::read(&block)?;
         self.num_keys += trailer.num_keys;
-        // An entry has the key, two varints of at most ten bytes, and a checksum of four bytes.
+        // An entry has the key, two varints of at most ten bytes each, and a four-byte checksum.
         let room = self.index.try_reserve(self.last_key.len().saturating_add(24));
         room.and_then(|()| self.blocks.try_reserve(block.len().saturating_add(ALIGN_BYTES)))
             .map_err(|_| self.no_memory())?;
@@ -392,7 +394,7 @@ impl PartitionedBuilder {
 }
 
 fn partition_size(partition_keys: usize, reason: &'static str) -> Error {
-    Error::invalid("partition size", partition_keys, reason)
+    Error::invalid("number of keys per partition", partition_keys, reason)
 }
 
 /// Returns the error for a key that comes after a greater one.

@@ -1,5 +1,5 @@
 //! Plans whole blocks. For a false-positive rate (FPR) or a size, finds the filter of a kind or of
-//! a classical variant. For an FPR and a size, finds the number of keys of a kind.
+//! a classical variant. For an FPR and a size, finds the largest number of keys for a kind.
 
 use super::layout::block_len_bytes;
 use crate::error::{Error, Result};
@@ -11,19 +11,19 @@ use crate::spec::FilterSpec;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
     /// The FPR of the specification: see [`FilterSpec::false_positive_rate`]. For a classical
-    /// variant, it is an upper bound on the FPR by the formula of the variant. The number must be
-    /// above 0 and below 1.
+    /// variant, the number is an upper bound on the FPR by the formula of the variant. The number
+    /// must be above 0 and below 1.
     FalsePositiveRate(f64),
-    /// The budget in bits per key, within the limits of [`FilterSpec::bits_per_key`]. For a binary
-    /// fuse filter, it limits the bits of the payload per key. For a classical variant, it limits
-    /// [`VariantPlan::bits`] per key.
+    /// The budget in bits per key. For a binary fuse filter, it limits the bits of the payload per
+    /// key. For a classical variant, it limits [`VariantPlan::bits`] per key. For any other kind,
+    /// it must be within the limits of [`FilterSpec::bits_per_key`].
     BitsPerKey(f64),
     /// The largest number of bytes that the whole block may take. A classical variant has no block:
     /// for it, eight times this number limits [`VariantPlan::bits`].
     LenBytes(u64),
 }
 
-/// A planned filter and the length of its block, with page checksums, record of layers and trailer.
+/// A planned filter and the length of its block, with page checksums, record of parameters and trailer.
 /// Other records, such as that of a secret, are not included.
 ///
 /// ```
@@ -102,7 +102,8 @@ impl BlockPlan {
 
     fn of_plan(plan: Plan) -> Result<Self> {
         let len = block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes());
-        let too_long = || refused(plan.spec().kind(), plan.num_keys(), "its size exceeds 64 bits; plan for fewer keys");
+        let reason = "its length in bytes does not fit in 64 bits; plan for fewer keys";
+        let too_long = || refused(plan.spec().kind(), plan.num_keys(), reason);
         Ok(Self { plan, len_bytes: len.ok_or_else(too_long)? })
     }
 
@@ -160,13 +161,14 @@ impl VariantPlan {
     }
 }
 
-const SMALLEST_IS_LARGER: &str = "even its smallest filter needs more space than is given; give more space";
+const SMALLEST_IS_LARGER: &str =
+    "even the smallest filter of this kind needs more space than is given; give more space";
 
 fn refused(filter: impl std::fmt::Display, num_keys: u64, reason: &'static str) -> Error {
     Error::invalid("filter", format!("{filter} for {num_keys} keys"), reason)
 }
 
-/// Returns the size of all keys together in thousandths of a bit. Rounds the bits per key to a
+/// Returns the budget of all keys together in thousandths of a bit. Rounds the bits per key to a
 /// thousandth.
 fn millibits(num_keys: u64, bits_per_key: f64) -> u128 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]

@@ -2,8 +2,9 @@
 
 use crate::extractor::PrefixExtractor;
 
-/// Takes the prefixes of keys. A key has at most two prefixes. Neighbouring keys often share
-/// prefixes, so the taker skips a prefix that equals the last prefix at the same position.
+/// Takes the prefixes of keys. A key has at most two prefixes, at the first and the second
+/// position. Neighbouring keys often share prefixes, so the taker skips a prefix that equals the
+/// last prefix at the same position.
 #[derive(Debug, Clone)]
 pub(super) struct PrefixTaker {
     extractor: PrefixExtractor,

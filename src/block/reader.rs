@@ -59,13 +59,13 @@ const _: () = assert!(size_of::<Part>() + size_of::<Option<Box<Rare>>>() <= 64);
 #[derive(Debug)]
 pub(super) struct Rare {
     partitions: Option<Partitions>,
-    /// The block holds only prefixes, so it never denies a whole key.
+    /// Whether the block holds only prefixes. Such a block never denies a whole key.
     is_of_prefixes_only: bool,
-    /// The block is a range filter, which stores no hashes, so it never denies a hash. It answers
-    /// for a key as for the range of this key alone.
+    /// Whether the block is a range filter. A range filter stores no hashes, so it never denies a
+    /// hash. It answers for a key as for the range of this key alone.
     is_of_ranges_only: bool,
-    /// The block is a partition without its index. It does not know which keys belong to it, so it
-    /// never denies a key.
+    /// Whether the block is a partition without its index. Such a block does not know which keys
+    /// belong to it, so it never denies a key.
     is_partition: bool,
 }
 
@@ -176,8 +176,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// has partitions, `key` chooses the partition.
     ///
     /// The hash must be the hash of `key` by [`FilterBlock::hasher`] or an equal hasher. Debug
-    /// builds panic otherwise, unless [`KeyHash::from_raw`] made the hash. `key` is the key that
-    /// was added, without any suffix that the host appends: a longer key may choose another
+    /// builds panic otherwise, unless [`KeyHash::from_raw`] made the hash. `key` has the form of
+    /// the added keys, without any suffix that the host appends: a longer key may choose another
     /// partition. If the block holds only prefixes, or is a partition without its index, the
     /// function returns `true`.
     #[must_use]
@@ -199,7 +199,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// names.
     ///
     /// The columns of a bumped ribbon lie in consecutive groups of eight. With [`Columns::First`] a
-    /// query reads only the first group. A query of any other kind asks the whole filter.
+    /// query reads only the first group. For any other kind of filter, `columns` has no effect.
     #[must_use]
     #[inline]
     pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {

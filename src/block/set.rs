@@ -84,8 +84,8 @@ impl FilterSlot {
     }
 
     /// Returns the slot from the two integers that [`to_raw`](Self::to_raw) returned. If other
-    /// integers are given, every set answers [`Answer::Unfiltered`], unless they happen to be one
-    /// of its slots.
+    /// integers are given, every set answers [`Answer::Unfiltered`], unless the integers happen to
+    /// be a slot of the set.
     #[must_use]
     pub fn from_raw([set, index]: [u64; 2]) -> Self {
         // An index that does not fit in `usize` becomes `usize::MAX`. No set has so many slots.
@@ -268,7 +268,7 @@ impl<E> FilterSet<E> {
     }
 
     /// Asks a filter through its [`TableFilter`], and counts [`Answer::Unfiltered`]. This function
-    /// is not inlined: it would take registers from the loops over lines.
+    /// is not inlined: inlining would take registers from the loops over lines.
     #[cold]
     #[inline(never)]
     fn ask_entry(&self, slot: FilterSlot, key: Option<&[u8]>, hash: KeyHash) -> Answer {

@@ -16,7 +16,7 @@ use crate::error::Result;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IfMapped {
     /// The filter keeps its map and whole groups of eight columns: see
-    /// [`FilterBlock::shrink_in_place`]. A filter that is verified on first touch stays whole.
+    /// [`FilterBlock::shrink_in_place`]. A filter that is verified on first touch does not shrink.
     InPlace,
     /// A copy on the heap replaces the filter: see [`FilterBlock::shrunk_to`].
     Copy,

@@ -13,8 +13,8 @@ use super::mapped::Mapped;
 /// bytes never changes.
 ///
 /// Create `SharedBytes` with `From`: from [`AlignedBytes`], a memory map (`Mapped`), a vector, an
-/// `Arc<[u8]>` or a static slice. [`AlignedBytes`] are the safe choice: changes of the file do not
-/// reach the verified copy.
+/// `Arc<[u8]>` or a static slice. [`AlignedBytes`] are safer than a memory map: changes of the file
+/// do not reach the verified copy.
 ///
 /// ```
 /// use filterblock::{AlignedBytes, SharedBytes};
@@ -201,8 +201,8 @@ struct List {
 }
 
 impl Reclaimer {
-    /// Creates a list of at most `limit_bytes` bytes. If dropped bytes make the list longer, the
-    /// thread that drops them frees all bytes on the list.
+    /// Creates a list of at most `limit_bytes` bytes. If dropped bytes make the list exceed the
+    /// limit, the thread that drops them frees all bytes on the list.
     #[must_use]
     pub fn with_limit(limit_bytes: usize) -> Self {
         Self(Arc::new(Waiting { list: Mutex::default(), limit_bytes }))

@@ -75,7 +75,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// [`Verify::AtOpen`] verifies only the pages that hold kept columns. The pages of a range
     /// filter beside the filter are always verified on first touch. To open a memory map without
-    /// reading other pages, map it with [`Populate::No`](super::Populate::No).
+    /// reading the pages of dropped columns, map the file with
+    /// [`Populate::No`](super::Populate::No).
     ///
     /// # Errors
     /// Returns the errors of [`FilterBlock::open`].
@@ -92,7 +93,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Drops groups of eight columns in place, until the block is at most `max_len_bytes` long.
+    /// Drops groups of eight columns in place, until the block is at most `max_len_bytes` long, or
+    /// until only eight columns are left.
     ///
     /// The bytes stay where they are, but neither queries nor [`FilterBlock::verify_pages`] read
     /// the pages that hold only dropped columns. This method is for blocks in memory maps: the
@@ -208,7 +210,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         len.checked_add(extension_len as u64)
     }
 
-    /// Returns the length in bytes of the record of layers, or 0 if there is none.
+    /// Returns the length in bytes of the record of parameters, or 0 if there is none.
     fn record_len(&self) -> usize {
         match &self.trailer.content {
             Content::Filter { shape, .. } => shape.layers.len(),
@@ -272,8 +274,8 @@ fn copied(payload: &[u8]) -> Result<Vec<u8>> {
 impl FilterBlock<SharedBytes> {
     /// Returns a block that shares the bytes of this block and has only the first `columns`
     /// columns. Reads no page of the payload, but reads the trailer and the page checksums again.
-    /// `columns` must be a multiple of eight. Returns `None` if the block has at most `columns`
-    /// columns, is verified on first touch, or cannot drop columns.
+    /// `columns` must be a multiple of eight, and below the number of columns of this block.
+    /// Returns `None` if this block is verified on first touch or cannot drop columns.
     pub(super) fn shared_in_place(&self, columns: u32) -> Result<Option<Self>> {
         if self.filter.states.is_some() || self.columns_to_drop_from(Drop::InPlace).is_none() {
             return Ok(None);

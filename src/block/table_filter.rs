@@ -7,8 +7,8 @@ use super::reader::FilterBlock;
 use crate::error::Error;
 use crate::hash::KeyHash;
 
-/// The answer of an SST's filter to a question: is a key, a key with a prefix, or a key of a range
-/// in the SST?
+/// A filter's answer to one of three questions: may its SST hold this key, a key with this prefix,
+/// or a key in this range?
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// No such key is in the SST.
@@ -67,9 +67,9 @@ pub enum TableFilter<D, E = Error> {
 }
 
 impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
-    /// Asks for a whole key. Hashes the key with the filter's own hasher. Returns
-    /// [`Answer::Unfiltered`] if there is no usable filter, or if the filter holds only prefixes or
-    /// is a partition without its index.
+    /// Asks the filter whether the SST may hold a whole key. Hashes the key with the filter's own
+    /// hasher. Returns [`Answer::Unfiltered`] if there is no usable filter, or if the filter holds
+    /// only prefixes or is a partition without its index.
     #[must_use]
     #[inline]
     pub fn ask(&self, key: &[u8]) -> Answer {
@@ -91,8 +91,9 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
         }
     }
 
-    /// Asks for the keys between two bounds: see [`FilterBlock::may_contain_range`]. Returns
-    /// [`Answer::Unfiltered`] if there is no usable range filter.
+    /// Asks the filter whether the SST may hold a key between two bounds: see
+    /// [`FilterBlock::may_contain_range`]. Returns [`Answer::Unfiltered`] if there is no usable
+    /// range filter.
     #[must_use]
     #[inline]
     pub fn ask_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Answer {

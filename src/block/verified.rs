@@ -31,7 +31,7 @@ use crate::kinds::{FilterView, Geometry, InlineGeometry, Kernel, is_empty_range}
 /// builder.add(b"apple");
 /// let bytes = builder.finish()?;
 ///
-/// // A callback of the host gets bytes and a key. It cannot return an error, so it answers "maybe".
+/// // A callback of the host gets bytes and a key. It cannot return errors, so it answers "maybe".
 /// let key_may_match = |key: &[u8], filter: &[u8]| {
 ///     VerifiedFilter::open(filter, &Expected::of_any_table(&hasher)).map_or(true, |filter| filter.may_contain(key))
 /// };
@@ -158,8 +158,8 @@ impl<'a> VerifiedFilter<'a> {
     }
 }
 
-/// Reads the trailer of a filter in one piece, and compares it with the expectations. Returns the
-/// trailer and the length of the payload.
+/// Reads the trailer of a filter without partitions, and compares it with the expectations. Returns
+/// the trailer and the length of the payload.
 fn read_trailer<'a>(bytes: &'a [u8], expected: &Expected<'_>) -> Result<(BorrowedTrailer<'a>, usize)> {
     let trailer = BorrowedTrailer::read(bytes)?;
     // A partition denies the keys of other partitions.

@@ -20,8 +20,8 @@ use crate::spec::{self, FilterSpec};
 ///
 /// In release builds, the builder takes 8 bytes of memory per key or prefix, if
 /// [`reserve`](FilterBuilder::reserve) announced their number. For a range filter, the builder
-/// keeps the keys, without the prefix that each key shares with the key before it. If these keys
-/// are out of order, [`finish`](FilterBuilder::finish) needs more memory to sort them.
+/// keeps the keys, without the leading bytes that each key shares with the key before it. If these
+/// keys are out of order, [`finish`](FilterBuilder::finish) needs more memory to sort them.
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,
@@ -42,8 +42,8 @@ pub struct FilterBuilder {
     ranges: Option<FilterSpec>,
     /// The keys of a range filter. They are boxed, because most builders have none.
     keys: Option<Box<RangeKeys>>,
-    /// Whether a key was added by its hash alone, although a range filter or the extractor needs
-    /// its bytes.
+    /// Whether a key was, or may have been, added by its hash alone, although a range filter or the
+    /// extractor needs its bytes.
     has_hash_alone: bool,
     /// Whether there was no memory for a key. A filter of the other keys would deny that key.
     is_short_of_memory: bool,
@@ -148,7 +148,8 @@ impl FilterBuilder {
     /// * if a key or prefix was added before: the filter would deny the prefixes of earlier keys.
     pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
         if !(1..=MAX_EXTRACTOR_LEN_BYTES).contains(&extractor.len()) {
-            let reason = format!("expected a name of 1 to {MAX_EXTRACTOR_LEN_BYTES} bytes; give the extractor's name");
+            let reason =
+                format!("expected a name of 1 to {MAX_EXTRACTOR_LEN_BYTES} bytes; give the extractor such a name");
             return Err(Error::invalid("extractor name", extractor, reason));
         }
         if self.spec.is_for_ranges() {
@@ -209,7 +210,7 @@ impl FilterBuilder {
             return invalid(NO_PREFIXES);
         }
         if !self.is_empty() {
-            return invalid("keys were added already; add the range filter before the first key");
+            return invalid("keys or prefixes were added already; add the range filter before the first one");
         }
         self.ranges = Some(ranges);
         self.keys = Some(Box::new(RangeKeys::new()));
@@ -417,6 +418,7 @@ impl FilterBuilder {
     /// * if the keys or the filter do not fit in memory,
     /// * if no filter of this number of keys has the requested FPR,
     /// * if a key was added by its hash alone, but a range filter or the extractor needs its bytes,
+    /// * if a call of [`add_prefix`](Self::add_prefix) broke the conditions for a range filter,
     /// * if the extractor's function panicked.
     ///
     /// Returns [`Error::SelfCheckFailed`] if the filter denies a key.
@@ -438,9 +440,9 @@ impl FilterBuilder {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
         self.has_hash_alone |= self.needs_bytes() && !hashes.is_empty();
         if self.has_hash_alone {
-            let reason = "a range filter or an extractor needs the bytes of each key; add keys by their bytes, and \
-                          each prefix after a key that begins with it";
-            return Err(Error::invalid("keys", "added by their hashes alone", reason));
+            let reason = "a range filter or an extractor needs the bytes of each key; add keys by their bytes; declare \
+                          the extractor of prefixes, and add each prefix after a key that begins with it";
+            return Err(Error::invalid("keys", "added without their bytes", reason));
         }
         if self.takes_prefixes && self.taker.is_none() {
             let reason = "its function panicked, so prefixes of a key are missing; correct the function, and build the \
@@ -457,7 +459,7 @@ impl FilterBuilder {
     /// will lie in front of the block.
     pub(super) fn finish_hashes(mut self, hashes: &[KeyHash], ranges: Option<RangesRecord>) -> Result<Vec<u8>> {
         let Encoded { num_keys, shape, geometry, payload: mut block } = self.encode(hashes, Rounding::Words)?;
-        // The name is moved, because a copy might not fit in memory.
+        // The extractor's name is moved, because a copy might not fit in memory.
         let extractor = self.extractor.take();
         let content = Content::Filter { shape, geometry };
         let trailer = Trailer { extractor, ranges, ..self.trailer(num_keys, block.len() as u64, content) };
@@ -476,10 +478,11 @@ impl FilterBuilder {
             let reason = "the compact form has no range filter; leave out the range filter, or call finish";
             return Err(Error::invalid("range filter", self.ranges.unwrap_or(self.spec), reason));
         }
-        // The compact form cannot record that whole keys are missing, so a reader would deny them.
+        // The compact form cannot record which parts of keys a filter holds. A reader would deny
+        // whole keys that are not in a filter of prefixes.
         if let Some(extractor) = &self.extractor {
             let reason = "the compact form does not record prefixes; leave out the extractor, or call finish";
-            return Err(Error::invalid("extractor name", extractor, reason));
+            return Err(Error::invalid("extractor", extractor, reason));
         }
         let Encoded { shape, mut payload, .. } = self.encode(&[], Rounding::Bytes)?;
         payload.try_reserve(super::compact::TRAILER_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;

@@ -87,8 +87,8 @@ fn of_special_fields() -> Vec<ErrorAndMessage> {
         ),
         (
             unexpected(Field::Kind),
-            "filter kind is 7, but 8 is expected; check which file and offset the block was read from, or open it as \
-             the kind that it is",
+            "filter kind is 7, but 8 is expected; check which file and offset the block was read from, or call the \
+             function for the kind of block that was found",
         ),
     ]
 }
@@ -111,7 +111,7 @@ fn of_callers() -> Vec<ErrorAndMessage> {
         (
             Error::Secret { hash, stored: Some(stored), given: Some(given) },
             "keys were hashed by siphash-1-3 under another secret (fingerprint 0101010101010101; the given secret \
-             has 0202020202020202); give the secret that hashed the keys",
+             has the fingerprint 0202020202020202); give the secret that hashed the keys",
         ),
         (
             Error::Secret { hash, stored: None, given: Some(given) },

@@ -9,9 +9,10 @@
 //!
 //! A handle is the offset and the length of a block in the file. A value of an index block is a
 //! handle, and the first key of the handle's block may follow. From format version 4 on, RocksDB's
-//! index blocks can leave out the value length. If `shared` is not 0, a difference then replaces
-//! the handle: the length of the block minus the length of the previous entry's block. The block
-//! begins after the trailer of the previous entry's block.
+//! index blocks can leave out the value length. In such an index block, an entry whose `shared` is
+//! not 0 stores a difference in place of the handle. The difference is the length of the handle's
+//! block minus the length of the previous handle's block. The handle's block begins after the
+//! trailer of the previous handle's block.
 //!
 //! RocksDB keeps flags in the high bits of the number of restarts. This reader skips a hash index,
 //! which lies between the restart offsets and their number, and ignores the flag for uniform keys.
@@ -204,8 +205,8 @@ impl<'a> BlockCursor<'a> {
         Ok(())
     }
 
-    /// Decodes the handle of an entry that stores only the difference between the length of its
-    /// block and the length of the previous block.
+    /// Decodes the handle of an entry that stores only a difference: the length of the handle's
+    /// block minus the length of the previous handle's block.
     fn following(&self, cursor: &mut Cursor<'_>) -> Result<BlockHandle> {
         let coded = cursor.take_varint(Field::Handle)?;
         let (half, is_negative) = (coded >> 1, coded & 1 == 1);
@@ -289,7 +290,7 @@ impl BlockBuilder {
         self.content.len() + 4 * self.restarts.len() + 4
     }
 
-    /// Returns an error if the entries could have 4 GiB or more with this entry.
+    /// Returns an error if the entries, including this entry, could take 4 GiB or more.
     pub(crate) fn check_space(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let longest = self.content.len().saturating_add(key.len()).saturating_add(value.len()).saturating_add(15);
         u32::try_from(longest).map(drop).map_err(|_| too_long())

@@ -1,7 +1,7 @@
 //! Decompresses the blocks of other engines, which are compressed by Snappy, LZ4 or Zstd.
 //!
-//! The Zstd decoder is ruzstd, which is pure Rust. The bindings to the C library need a C compiler
-//! wherever the crate is built. No query decompresses a block.
+//! The Zstd decoder is ruzstd, which is pure Rust. The bindings to Zstd's C library need a C
+//! compiler wherever the crate is built. No query decompresses a block.
 
 use std::io::Read;
 
@@ -20,11 +20,11 @@ const MAX_SNAPPY_EXPANSION: usize = 24;
 /// 255 bytes.
 const MAX_LZ4_EXPANSION: usize = 255;
 
-/// An upper limit for the factor by which Zstd expands its input: a block of 4 bytes repeats one
-/// byte up to 128 KiB.
+/// An upper limit for the factor by which Zstd expands its input: a Zstd block of 4 bytes, which
+/// repeats one byte, expands to at most 128 KiB.
 const MAX_ZSTD_EXPANSION: usize = 32 << 10;
 
-/// The window size that every Zstd frame may request, even if its block is shorter.
+/// The window size that every Zstd frame may request, even if its uncompressed content is shorter.
 const MIN_ZSTD_WINDOW_BYTES: usize = 128 << 10;
 
 /// The compression format of a block.
@@ -32,7 +32,7 @@ const MIN_ZSTD_WINDOW_BYTES: usize = 128 << 10;
 pub(crate) enum Codec {
     /// Raw Snappy, without its frame format.
     Snappy,
-    /// LZ4 blocks. RocksDB's LZ4HC has the same format.
+    /// One LZ4 block. RocksDB's LZ4HC has the same format.
     Lz4,
     /// One Zstd frame.
     Zstd,
@@ -78,8 +78,9 @@ fn lz4(packed: &[u8], len: usize) -> Option<Vec<u8>> {
     Some(unpacked)
 }
 
-/// Returns `None` for invalid bytes, and for a result of more than `limit` bytes. Also returns
-/// `None` for a window that is larger than both `limit` and [`MIN_ZSTD_WINDOW_BYTES`].
+/// Decompresses a Zstd frame. Returns `None` for invalid bytes, and for a result of more than
+/// `limit` bytes. Also returns `None` for a window that is larger than both `limit` and
+/// [`MIN_ZSTD_WINDOW_BYTES`].
 fn zstd(packed: &[u8], limit: usize) -> Option<Vec<u8>> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(limit.max(MIN_ZSTD_WINDOW_BYTES) as u64);

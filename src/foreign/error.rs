@@ -53,7 +53,7 @@ pub enum Error {
     Invalid {
         /// The name of the argument, or the kind of file.
         what: &'static str,
-        /// The value as given, or the part of it that may be shown.
+        /// The value that the caller gave, or a description of the value or the file.
         given: String,
         /// The reason why the value is refused and, after a semicolon, what to do next.
         reason: Cow<'static, str>,
@@ -137,7 +137,7 @@ impl fmt::Display for Error {
             Self::Io(error) => message::io(f, error),
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Corrupt { field: Field::Magic, offset } => {
-                message::wrong_magic(f, "a file of this engine", *offset, "check the path, or restore the file")
+                message::wrong_magic(f, "a file of the expected format", *offset, "check the path, or restore the file")
             }
             Self::Corrupt { field, offset } => message::corrupt(f, field, *offset, RESTORE),
             Self::ChecksumMismatch { field, offset, stored, computed } => {
@@ -225,7 +225,7 @@ fields! {
     Version = "format version",
     Checksum = "checksum",
     ChecksumKind = "checksum type",
-    BaseContext = "base of the context checksums",
+    BaseContext = "base context checksum",
     Footer = "footer",
     Metaindex = "metaindex block",
     Properties = "properties",

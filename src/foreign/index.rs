@@ -13,8 +13,8 @@ use super::block::{Block, BlockCursor};
 const SPELLED_LEN_BYTES_MAX: usize = 256 << 20;
 const SPELLED_SHARE_MAX: usize = 4;
 
-/// The length of the suffix that an engine adds to a user's key: the type of the write (one byte),
-/// then the sequence number (seven bytes).
+/// The length of the suffix that an engine adds to a user's key. The suffix is the type of the
+/// write (one byte), then the sequence number (seven bytes).
 const TAG_LEN_BYTES: usize = 8;
 
 /// The form of a table's keys.

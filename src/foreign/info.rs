@@ -27,7 +27,8 @@ pub struct ForeignFilterInfo {
     /// The length in bytes of a line or block of a blocked Bloom filter. It is `None` for other
     /// filters and for filter blocks of this crate.
     pub block_len_bytes: Option<u64>,
-    /// The mean number of columns of a ribbon filter's blocks, or `None` for other filters.
+    /// The mean number of columns per block of a RocksDB ribbon filter, or the maximum number of
+    /// columns of a ribbon filter of this crate. It is `None` for other filters.
     pub columns: Option<f64>,
     /// The seed number in the trailer of a RocksDB ribbon filter, or `None` for other filters.
     pub seed: Option<u32>,
@@ -106,7 +107,7 @@ impl ForeignFilterInfo {
     ///
     /// Keys fall into blocks at random. Let `l` be the mean number of keys per block. If a lane has
     /// `m` bits, and a key sets `k` of them, a bit stays clear with probability
-    /// `exp(-l (1 - (1 - 1/m)^k))`. Solving for `l` gives the number of keys.
+    /// `exp(-l (1 - (1 - 1/m)^k))`. Solving for `l` gives the number of keys per block.
     pub(super) fn blocked(
         kind: &'static str,
         len: usize,

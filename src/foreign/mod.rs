@@ -6,8 +6,8 @@
 //!   tables.
 //! * [`parquet`]: the split-block Bloom filter of a Parquet column chunk, and Parquet files.
 //!
-//! A filter is read in place from any bytes. Odd, truncated and reserved bytes get the answer that
-//! the engine gives. If the engine's rules leave a case open, the answer is "maybe". Opening a
+//! A filter is read in place from any bytes. Invalid, truncated and reserved bytes get the answer
+//! that the engine gives. If the engine's rules leave a case open, the answer is "maybe". Opening a
 //! table verifies the checksum of every part that an answer depends on, if the table has checksums.
 //! A Parquet file has no checksums of these parts. docs/FOREIGN.md lists the supported versions and
 //! options.

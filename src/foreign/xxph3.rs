@@ -53,7 +53,7 @@ fn word(bytes: &[u8], offset: usize) -> u64 {
     bytes.get(offset..).and_then(<[u8]>::first_chunk).map_or(0, u64_from)
 }
 
-/// Returns the XOR of the two halves of the 128-bit product.
+/// Returns the XOR of the two halves of the 128-bit product `a * b`.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "splits a product into halves")]
 fn fold(a: u64, b: u64) -> u64 {

@@ -138,8 +138,8 @@ impl KeyHasher {
             Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, u64::from_le_bytes(fingerprint.to_bytes())),
             Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, u64::from_le_bytes(fingerprint.to_bytes())),
         };
-        // At most two seeds of the same function and secret have the same tag: every step but the
-        // last is invertible, and the last step drops one bit.
+        // Without a secret, at most two seeds have the same tag: every step but the last is
+        // invertible, and the last step drops one bit.
         let mixed =
             (self.seed.0 ^ secret.rotate_left(32)).wrapping_add(kind as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ mixed >> 32) | 1

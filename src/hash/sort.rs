@@ -45,9 +45,9 @@ impl Scratch {
         self.sort(high, equal_bits + 1);
     }
 
-    /// Sorts hashes by the bits after `equal_bits`, with one to two buckets per hash. Returns
-    /// `false`, and leaves the hashes as they are, if a bucket has more than [`CROWD`] hashes or
-    /// the scratch memory cannot be allocated.
+    /// Sorts hashes whose first `equal_bits` bits are equal, with one to two buckets per hash.
+    /// Returns `false`, and leaves the hashes as they are, if a bucket has more than [`CROWD`]
+    /// hashes or the scratch memory cannot be allocated.
     fn sort_by_buckets(&mut self, hashes: &mut [KeyHash], equal_bits: u32) -> bool {
         let bits = hashes.len().ilog2() + 1;
         #[expect(clippy::cast_possible_truncation, reason = "at most 16 bits")]

@@ -88,7 +88,7 @@ pub(super) struct Suspects {
 }
 
 impl Suspects {
-    /// The minimum number of hashes per suspect. With more suspects, the build sorts the hashes.
+    /// The minimum number of hashes per suspect. Below it, the build sorts the hashes.
     const HASHES_PER_SUSPECT: usize = 16;
     /// The minimum number of bits per suspect in the table in which the second pass looks up each
     /// hash.

@@ -84,13 +84,13 @@ impl Query for Bloom {
 
     #[inline(always)]
     fn prefetch(_: u32, padded: &[u8], len: usize, hash: KeyHash) {
-        // The byte of the first position is below the length, which is a usize.
+        // The index of the first position's byte is below the length, which is a usize.
         prefetch(padded, (reduce(hash.raw(), len as u64 * 8) / 8) as usize);
     }
 
-    /// A single zero bit in a sound byte proves that the key is absent, even if other bytes are
-    /// damaged. So the query asks the guard about each byte with a zero bit, until one of these
-    /// bytes is sound.
+    /// Asks the guard about each byte in which a bit of the key is zero, until one of these bytes
+    /// is sound. A single zero bit in a sound byte proves that the key is absent, even if other
+    /// bytes are damaged.
     #[inline]
     fn may_contain_guarded(
         _: impl FnOnce() -> bool,

@@ -14,8 +14,8 @@ use crate::hash::KeyHash;
 pub(crate) const MILLIBITS: RangeInclusive<u32> = 1_000..=100_000;
 
 /// The number of keys for which [`Kind::rate_of_many`] computes the FPR. At this number, rounding
-/// to granules is negligible. The lowest FPR of a standard Bloom filter depends on this number,
-/// because an absent key may have the hash of a present key.
+/// of the payload length is negligible. The lowest FPR of a standard Bloom filter depends on this
+/// number, because an absent key may have the hash of a present key.
 pub(super) const MANY_KEYS: u64 = 512_000_000;
 
 /// The reason in the error if a size is too large for a plan.
@@ -51,7 +51,7 @@ pub(crate) enum Budgets {
     None,
     /// From the minimum of [`MILLIBITS`] up to this many thousandths of a bit per key.
     UpTo(u32),
-    /// One of these widths in bits, in ascending order.
+    /// One of these widths in bits. The widths are in ascending order.
     Widths(&'static [u32]),
 }
 
@@ -77,7 +77,8 @@ pub(crate) struct Planned {
     /// The length of the kind's record in the extension.
     pub(crate) record_len_bytes: usize,
     pub(crate) rate: f64,
-    /// The number of bits that a query tests: see [`Geometry::probes`](super::Geometry::probes).
+    /// The maximum number of bits that a query tests: see
+    /// [`Geometry::probes`](super::Geometry::probes).
     pub(crate) probes: u32,
     /// The mean number of cache lines that a query of an absent key reads.
     pub(crate) lines_if_absent: f64,
@@ -108,7 +109,7 @@ pub(super) trait Kind {
     /// The reason in the error for a requested FPR that is too low. For a kind without a budget,
     /// every FPR gets this error.
     const LOWEST_RATE: &'static str;
-    /// Whether the kind has a slower build that takes less space.
+    /// Whether the kind has a slower build that makes a smaller filter.
     const HAS_COMPACT: bool;
 
     /// Returns the FPR of a filter of [`MANY_KEYS`] keys with `millibits` thousandths of a bit per

@@ -76,8 +76,8 @@ impl Geometry {
             Self::Empty => 0.0,
             Self::AlwaysMaybe => 1.0,
             Self::Bloom { probes } => bloom::expected_fpr(num_keys, payload_len_bytes, probes),
-            // The next two formulas count keys with equal line and fold. Keys with equal hashes are
-            // among them.
+            // The next two formulas include absent keys with the line and fold of a present key.
+            // Absent keys with the hash of a present key are among them.
             Self::BlockedBloom { probes } => blocked_bloom::expected_fpr(num_keys, payload_len_bytes, probes),
             Self::SplitBlock { lanes } => split_block::expected_fpr(lanes, num_keys, payload_len_bytes),
             Self::BumpedRibbon(_, ref ribbon) => math::with_equal_hashes(ribbon.expected_fpr(), num_keys),
@@ -214,13 +214,13 @@ mod tests {
             (
                 "bumped-ribbon:7.3",
                 300,
-                "columns: 8; 304 slots in one system, seed 0, 3 of 4 whole blocks with one column less",
+                "columns: 8; 304 slots in the single system, seed 0, 3 of 4 whole blocks with one column less",
             ),
             (
                 "bumped-ribbon:7.3",
                 12_000,
-                "columns: 8; layer 0: 182 blocks of 64 slots, 137 with one column less; 392 slots in one system, seed 2, \
-                 4 of 6 whole blocks with one column less",
+                "columns: 8; layer 0: 182 blocks of 64 slots, 137 with one column less; 392 slots in the single \
+                 system, seed 2, 4 of 6 whole blocks with one column less",
             ),
         ] {
             assert_eq!(geometry(text, keys).to_string(), expected, "{text}, {keys} keys");

@@ -21,7 +21,7 @@ pub(crate) enum InlineGeometry<'a> {
     Plain(Geometry, Kernel),
     Ribbon(ribbon::Geometry),
     /// A bumped ribbon. Each query parses the record of the layers, because the parsed layers may
-    /// take more than a kilobyte. A query answers "maybe" if the record is invalid.
+    /// take more than a kilobyte. A query answers "maybe" if the geometry is invalid.
     BumpedRibbon(Unread<'a>),
     Range(range::Geometry),
 }

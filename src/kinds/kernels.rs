@@ -19,8 +19,8 @@ kernels! {
     /// chosen when the filter is opened, not again for each query. The call takes the payload and
     /// the geometry from which the kernel was chosen; see [`Query`].
     ///
-    /// Every filter and every partition keeps a copy of this table beside the geometry. So the
-    /// table has only one pointer, and the batch query is in another table: [`BatchKernel`].
+    /// Every filter and every partition keeps a copy of this struct beside the geometry. So the
+    /// struct has only one pointer, and the batch query is in another struct: [`BatchKernel`].
     pub(crate) struct Kernel[K: Asked];
     |simd|
 

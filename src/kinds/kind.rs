@@ -5,8 +5,8 @@ use std::fmt;
 /// Generates [`FilterKind`] and the functions that depend only on the list.
 macro_rules! filter_kind {
     ($($(#[$doc:meta])* $tag:literal $kind:ident $name:literal $module:ident::$type:ident, $description:literal;)+) => {
-        /// The kinds of filter that this version builds and reads. The numbers are the tags on
-        /// disk.
+        /// The kinds of filter that this version builds and reads. The discriminants are the tags
+        /// on disk.
         ///
         /// Tag 0 is invalid, so that a reader rejects zeroed bytes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -27,7 +27,7 @@ pub(super) fn pair_lines(columns: f64, word_len_bytes: u64) -> f64 {
         let lines = |i: u64| (i * len % LINE_LEN_BYTES + 2 * len).div_ceil(LINE_LEN_BYTES);
         (0..LINE_LEN_BYTES).map(lines).sum::<u64>() as f64 / LINE_LEN_BYTES as f64
     };
-    // If the number of columns is not whole, some blocks have one column less.
+    // If the number of columns is not whole, some blocks have one column less than the others.
     let (fewer, share) = (columns.floor(), columns.fract());
     of(fewer) * (1.0 - share) + of(fewer + 1.0) * share
 }
@@ -47,7 +47,7 @@ pub(super) fn loaded_pair_lines(columns: f64) -> f64 {
         let lines = |i: u64| (i * len % LINE_LEN_BYTES + len + LINE_LEN_BYTES).div_ceil(LINE_LEN_BYTES);
         (0..LINE_LEN_BYTES).map(lines).sum::<u64>() as f64 / LINE_LEN_BYTES as f64
     };
-    // If the number of columns is not whole, some blocks have one column less.
+    // If the number of columns is not whole, some blocks have one column less than the others.
     let (fewer, share) = (columns.floor(), columns.fract());
     of(fewer) * (1.0 - share) + of(fewer + 1.0) * share
 }

@@ -9,9 +9,9 @@
 //! average of this expectation over the number of keys in a line (Putze, Sanders, Singler, "Cache-,
 //! hash- and space-efficient Bloom filters", 2007, eq. 3).
 //!
-//! A line cannot distinguish two hashes whose 32-bit folds agree ([`equal_fold`]). No filter can
-//! distinguish two keys with the same 64-bit hash ([`equal_hash`]). Both effects are negligible at
-//! a usual budget, but they can dominate the FPR at 100 bits per key.
+//! A line cannot distinguish two hashes whose 32-bit folds agree ([`equal_fold`]). A filter of
+//! 64-bit hashes cannot distinguish two keys with the same hash ([`equal_hash`]). Both effects are
+//! negligible at a usual budget, but they can dominate the FPR at 100 bits per key.
 //!
 //! Sizes and probe counts use integer arithmetic on thousandths of a bit, so that every platform
 //! builds the same bytes.
@@ -114,8 +114,8 @@ pub(crate) fn blocked_bloom_rate(num_keys: u64, lines: u64, probes: u32) -> f64 
 /// Returns the FPR of a filter of `num_keys` keys that answers "maybe" for a share `rate` of the
 /// hashes that no present key has.
 ///
-/// No filter can distinguish keys with the same 64-bit hash. One absent key in `2^64 / num_keys`
-/// has the hash of a present key.
+/// A filter of 64-bit hashes cannot distinguish keys with the same hash. One absent key in
+/// `2^64 / num_keys` has the hash of a present key.
 pub(crate) fn with_equal_hashes(rate: f64, num_keys: u64) -> f64 {
     either(rate, equal_hash(num_keys))
 }
@@ -237,8 +237,8 @@ pub(crate) fn least_millibits(
     Some(high)
 }
 
-/// Returns `(1 - (1 - 1/m)^(kn))^k`, the FPR of `num_keys` keys in `num_bits` bits if a query's
-/// bits were independent.
+/// Returns `(1 - (1 - 1/m)^(kn))^k` for `n = num_keys`, `m = num_bits` and `k = probes`. This would
+/// be the FPR if the bits of a query were independent.
 ///
 /// Without probes, the result is 1. Otherwise, the result is 0 without keys. With keys but without
 /// bits, the result is 1.

@@ -38,7 +38,7 @@ macro_rules! kinds {
             /// A bumped ribbon filter. With eight columns and 4,096 keys or more, its payload takes
             /// on average less than 1 % more space than the FPR lower bound.
             7 BumpedRibbon "bumped-ribbon" bumped_ribbon::BumpedRibbon,
-                "one linear equation per key; bumped keys are in further layers";
+                "one linear equation per key; bumped keys are in later layers or in the single system";
             /// A binary fuse filter with fingerprints of 8, 12 or 16 bits. A query reads three
             /// slots, each of which may be a cache miss. A filter of a million keys usually takes
             /// 14 % more bits than its fingerprints. With fewer keys, this overhead is usually

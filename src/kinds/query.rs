@@ -20,7 +20,8 @@ pub(super) trait Query {
     fn may_contain(simd: impl Simd, asked: Self::Asked<'_>, padded: &[u8], len: usize, hash: KeyHash) -> bool;
 
     /// Answers for many keys: `answers[i]` belongs to `hashes[i]`, up to the shorter of the two
-    /// slices. This default prefetches the first cache lines of all keys before the first query.
+    /// slices. The default implementation prefetches the first cache lines of all keys before the
+    /// first query.
     #[inline(always)]
     fn may_contain_batch(
         simd: impl Simd,

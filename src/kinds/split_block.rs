@@ -5,7 +5,7 @@
 //! hash ──reduce──▶ block
 //!      ──fold────▶ 32 bits f ──× MULTIPLIERS[i]──▶ the top 5 or 6 bits: a bit of lane i
 //! ```
-//! A block is half a cache line of eight 32-bit lanes, or a whole cache line of eight 64-bit lanes.
+//! A block has eight 32-bit lanes (half a cache line) or eight 64-bit lanes (a whole cache line).
 //! Every lane holds exactly one bit of a key, so a query needs no permutation. The FPR is higher
 //! than that of [`super::blocked_bloom`], which may set any bits of a line. At 10 bits per key, it
 //! is 1.265 % with narrow lanes and 1.049 % with wide lanes, compared with 0.966 %. We rejected

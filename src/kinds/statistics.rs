@@ -1,20 +1,19 @@
-//! Provides statistics for tests of the filters' constants. They test whether values derived from a
-//! hash look random.
+//! Provides statistics for tests of the filters' constants. The tests check whether values derived
+//! from a hash look random.
 //!
-//! Unless a function says otherwise, it returns the largest absolute deviation among many counts.
-//! The unit is the standard deviation of random values. Samples are fixed, so the results do not
-//! vary.
+//! Deviations are absolute. Their unit is the standard deviation that random values would have.
+//! Samples are fixed, so the results do not vary.
 #![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "the statistics look at bits of numbers")]
 
 use crate::hash::{HashSeed, KeyHash};
 
-/// The largest deviation that the tests accept, in standard deviations. A thousand counts of random
-/// values exceed it about once in two thousand runs.
+/// The largest deviation that the tests accept, in standard deviations. With a thousand counts of
+/// random values, about one run in two thousand exceeds it.
 pub(super) const MOST: f64 = 5.0;
 /// The largest result of [`ranks`] that the tests accept. Random values exceed it as rarely as they
 /// exceed 5 standard deviations: with probability exp(-28.7 / 2).
 pub(super) const MOST_OF_RANKS: f64 = 28.7;
-/// The number of hashes in a family.
+/// The number of values in a family.
 pub(super) const SAMPLE: usize = 1 << 17;
 
 /// Returns XXH3 hashes of keys on which weak mixing is known to fail.
@@ -42,13 +41,13 @@ pub(super) fn raw_families() -> [(&'static str, Vec<u64>); 3] {
 }
 
 /// Counts the ones in each of the lowest `width` bits of many values, and in the XOR of each pair
-/// of these bits. Returns the largest deviation from half of the values for single bits, and for
-/// pairs.
+/// of these bits. Random values give as many ones as zeros. Returns the largest deviation of a
+/// single bit, and of a pair.
 pub(super) fn bits(values: impl Iterator<Item = u128>, width: usize) -> (f64, f64) {
     let values: Vec<u128> = values.collect();
     let half = values.len() as f64 / 2.0;
     let off = |ones: u32| (f64::from(ones) - half).abs() / (half / 2.0).sqrt();
-    // The matrix is transposed, with 64 values per word.
+    // The bits are transposed: a word holds the same bit of up to 64 values.
     let columns: Vec<Vec<u64>> = (0..width)
         .map(|bit| {
             values.chunks(64).map(|chunk| chunk.iter().fold(0, |word, &v| word << 1 | (v >> bit) as u64 & 1)).collect()

@@ -57,9 +57,9 @@ macro_rules! of_kind {
 
 impl<'a> FilterView<'a> {
     /// Makes a view. `padded` begins with the payload of `len` bytes, and `geometry` was made for
-    /// this length. If `padded` is shorter, answers are "maybe". Without 64 bytes after the
-    /// payload, some queries are slower or answer "maybe" needlessly. `kernel` must be the kernel
-    /// of `geometry`.
+    /// this length. If `padded` has fewer than `len` bytes, answers are "maybe". Without 64 bytes
+    /// after the payload, some queries are slower or answer "maybe" needlessly. `kernel` must be
+    /// the kernel of `geometry`.
     #[inline]
     pub(crate) fn new(geometry: &'a Geometry, kernel: Kernel, padded: &'a [u8], len: usize) -> Self {
         // If the payload is incomplete, the view drops all of it. Every kind that has a payload

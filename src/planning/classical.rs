@@ -27,7 +27,7 @@ const COMPRESSED_MEMORY: f64 = 4.0;
 /// and 0.85 times the FPR of the previous stage.
 const SCALABLE_FIRST_KEYS: u64 = 1024;
 const SCALABLE_RATIO: f64 = 0.85;
-/// [`VariantPlan::largest`] tries no FPR below 2^-100.
+/// The maximum number of halvings of the FPR in [`VariantPlan::largest`], for an FPR of 2^-100.
 const MAX_HALVINGS: f64 = 100.0;
 /// The number of bisection steps.
 const STEPS: u32 = 60;
@@ -45,12 +45,13 @@ pub enum Variant {
     /// takes about half the space of a counting filter (Bonomi, Mitzenmacher, Panigrahy, Singh,
     /// Varghese, 2006).
     DLeft,
-    /// A Bloom filter that is compressed before it is sent. With more bits and fewer probes than
-    /// the best filter in memory, it is smaller after compression (Mitzenmacher, 2002).
+    /// A Bloom filter that is compressed before it is sent. It has more bits and fewer probes than
+    /// the shortest Bloom filter of the same FPR, but takes fewer bits after compression
+    /// (Mitzenmacher, 2002).
     Compressed,
     /// A sequence of partitioned filters, called stages. Each stage has twice the keys of the
     /// previous stage (Almeida, Baquero, Preguiça, Hutchison, 2007). Here the first stage has 1,024
-    /// keys, and the ratio of FPRs is 0.85.
+    /// keys, and each later stage has 0.85 times the FPR of the previous stage.
     Scalable,
 }
 
@@ -112,12 +113,13 @@ pub struct VariantPlan {
 
 impl VariantPlan {
     /// Plans a filter of a variant for an FPR of `rate`, by the formula of the variant.
-    /// [`expected_fpr`](Self::expected_fpr) may be higher, for example because keys may have equal
-    /// hashes.
+    /// [`expected_fpr`](Self::expected_fpr) may be higher than `rate`, for example because keys may
+    /// have equal hashes.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`], or if the variant
-    /// cannot have this FPR with this number of keys.
+    /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`], or if `rate` is
+    /// not above 0 and below 1. Returns the same error if the variant cannot have this FPR with
+    /// this number of keys.
     pub fn new(variant: Variant, num_keys: u64, rate: f64) -> Result<Self> {
         let invalid = |reason| Error::invalid("filter", format!("{variant}:fpr={rate} for {num_keys} keys"), reason);
         check_keys_and_rate(num_keys, rate).map_err(invalid)?;
@@ -142,7 +144,7 @@ impl VariantPlan {
         Ok(Self { expected_fpr: math::with_equal_hashes(plan.expected_fpr, num_keys), ..plan })
     }
 
-    /// Plans the filter of a variant that has the lowest FPR of all filters with at most `max_bits`
+    /// Plans the filter of `variant` that has the lowest FPR with at most `max_bits`
     /// [`bits`](VariantPlan::bits). Returns `None` if even a filter with an FPR of nearly 1 takes
     /// more bits, or if there are more than [`MAX_KEYS`] keys.
     ///
@@ -250,7 +252,7 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
 }
 
 /// Plans the filter with the least entropy within the memory limit. The function tries all numbers
-/// of probes up to the best number in memory. Returns `None` if the filter is too large.
+/// of probes up to the number of the shortest filter. Returns `None` if the filter is too large.
 fn compressed(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     let shortest = shortest(num_keys, rate)?;
     let most = COMPRESSED_MEMORY * shortest.bits as f64;

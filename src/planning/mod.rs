@@ -68,7 +68,7 @@ pub fn fpr_exponent(empty_share: f64, bits_per_key: f64) -> f64 {
 }
 
 /// Returns `0.6185^(m/n)`, more exactly `e^(-(m/n) (ln 2)^2)`: the lowest FPR of a standard Bloom
-/// filter with any number of probes.
+/// filter over all real numbers of probes.
 #[must_use]
 pub fn lowest_fpr(bits_per_key: f64) -> f64 {
     fpr_exponent(0.5, bits_per_key).exp()
@@ -126,14 +126,14 @@ pub fn shortest(num_keys: u64, rate: f64) -> Result<Shortest> {
     Ok(Shortest { bits: bits.ceil().max(1.0) as u64, probes })
 }
 
-/// Sizes below this limit fit in 64 bits after rounding up.
+/// The limit for numbers of bits. A number below it fits in a `u64` after rounding up.
 const MAX_BITS: f64 = (1u64 << 63) as f64;
 
 /// Checks a number of keys and a rate. The error says what is wrong and what to try.
 fn check_keys_and_rate(num_keys: u64, rate: f64) -> std::result::Result<(), &'static str> {
     // NaN fails both comparisons.
     if !(rate > 0.0 && rate < 1.0) {
-        return Err("expected a rate above 0 and below 1; try 0.01");
+        return Err("expected an FPR above 0 and below 1; try 0.01");
     }
     if num_keys == 0 { Err("there are no keys to plan for; try 1000000") } else { Ok(()) }
 }

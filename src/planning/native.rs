@@ -5,7 +5,8 @@ use crate::error::{Error, Result};
 use crate::kinds::{Budgets, FilterKind, MILLIBITS, Planned};
 use crate::spec::FilterSpec;
 
-/// The maximum number of keys of a plan. Even with 100 bits per key, sizes then fit in 64 bits.
+/// The maximum number of keys of a plan. Even with 100 bits per key, the number of bits then fits
+/// in a `u64`.
 pub const MAX_KEYS: u64 = 1 << 56;
 
 /// The reason for refusing a plan of more than [`MAX_KEYS`] keys.
@@ -48,8 +49,8 @@ impl Plan {
         Ok(Self { spec, num_keys, planned })
     }
 
-    /// Plans the filter of a kind that has the lowest FPR of all filters that fit in a payload of
-    /// `max_len_bytes`. Returns `None` if even the smallest filter does not fit.
+    /// Plans the filter of `kind` that has the lowest FPR in a payload of at most `max_len_bytes`.
+    /// Returns `None` if even the smallest filter does not fit.
     ///
     /// # Errors
     /// Returns the errors of [`Plan::new`], and [`Error::Invalid`] if the kind takes no budget.
@@ -98,7 +99,7 @@ impl Plan {
     /// Returns the length of the payload in bytes, without checksums and trailer.
     ///
     /// The number is exact for Bloom filters. It is an estimate for ribbons, binary fuse filters
-    /// and range filters, because their sizes also depend on the values of the keys. For a range
+    /// and range filters, because their sizes also depend on the keys themselves. For a range
     /// filter, the plan omits the mapping, which usually takes at most a few hundred bytes.
     #[must_use]
     pub fn payload_len_bytes(&self) -> u64 {
@@ -126,8 +127,8 @@ impl Plan {
         self.planned.rate
     }
 
-    /// Returns the number of bits that a query of a present key tests: probes of a Bloom filter,
-    /// columns of a ribbon, bits of a fingerprint. It is 0 for filters without such bits.
+    /// Returns the maximum number of bits that a query tests: probes of a Bloom filter, columns of
+    /// a ribbon, bits of a fingerprint. It is 0 for filters without such bits.
     #[must_use]
     pub fn probes(&self) -> u32 {
         self.planned.probes

@@ -14,7 +14,8 @@ const TABLE_OVERHEAD_BYTES: f64 = 128.0;
 /// slightly more than its bits per key.
 const SHARE_OF_BITS: f64 = 0.98;
 /// The share of the budget for the bits of binary fuse filters. Their bits per key are the width of
-/// a fingerprint. With ten thousand or more keys, a filter takes up to about 1.35 times that width.
+/// a fingerprint. With ten thousand or more keys, a filter takes up to about 1.35 times that width
+/// per key.
 const SHARE_OF_FUSE_BITS: f64 = 0.72;
 /// The maximum mean number of bits per key. More bits do not save a noticeable number of reads, and
 /// they take memory that new SSTs need when the store grows.
@@ -24,12 +25,12 @@ const MAX_BITS_PER_KEY: f64 = 20.0;
 /// bytes over the levels as [`Monkey`](super::Monkey) does.
 ///
 /// The policy gives at most 20 bits per key on average. It computes the share of a new SST from the
-/// size of the store at that time. An SST keeps its filter until a compaction rewrites the SST. The
-/// consequences are:
+/// size of the store when the SST is written. An SST keeps its filter until a compaction rewrites
+/// the SST. The consequences are:
 ///
-/// - After a full compaction of the store, the filters take about the budget or less. The budget
-///   must allow at least 128 bytes per SST. Binary fuse filters of fewer than ten thousand keys may
-///   take more.
+/// - After a full compaction of the store, the filters take about the budget or less. They may take
+///   more if the budget is below 128 bytes per SST, or if binary fuse filters have fewer than ten
+///   thousand keys.
 /// - While the store grows, the filters may exceed the budget (docs/DESIGN.md, "The memory budget
 ///   is not strict"). Bytes above the budget reduce the share of new SSTs. At twice the budget, a
 ///   new SST gets an always-maybe filter. So the filters stay below about twice the budget.

@@ -4,7 +4,7 @@
 //! | Policy | Input | Use |
 //! |---|---|---|
 //! | a [`FilterSpec`] | none | the same filter for every SST |
-//! | [`ByLevel`] | the SST's level, and whether a deeper level holds keys of its range | a fast kind above, a small kind at the bottom |
+//! | [`ByLevel`] | the SST's level, and whether a deeper level holds keys of the SST's range | a fast kind above, a small kind at the bottom |
 //! | [`AboveBottom`] | whether a deeper level holds keys of the SST's range | range filters for short scans |
 //! | [`Monkey`] | the keys and SSTs of each level | the fewest block reads for a number of bits per key |
 //! | [`MemoryBudget`] | the keys, SSTs and filter bytes of each level | the fewest block reads for a number of bytes |
@@ -114,8 +114,8 @@ impl LevelShape {
 /// because its filter block describes itself. An SST keeps its filter until a compaction rewrites
 /// the SST.
 ///
-/// If a policy panics in a write or in a background thread of `filterblock-store`, the store refuses
-/// writes until it is opened again.
+/// If a policy panics in a write or in a background thread of `filterblock-store`, the store
+/// refuses writes until it is opened again.
 ///
 /// ```
 /// use filterblock::{FilterPolicy, FilterSpec, TableShape};
@@ -202,9 +202,9 @@ impl FilterPolicy for ByLevel {
 /// bottommost SSTs. It is meant for range filters.
 ///
 /// At a size ratio of ten, the deepest level holds about nine tenths of the keys. A scan that finds
-/// keys usually finds them there and nothing in the SSTs above. For such a scan, range filters save
-/// most reads of the SSTs above, and take about a tenth of the memory of filters for all SSTs. If
-/// many scans find nothing at all, use range filters for all SSTs.
+/// keys usually finds them there and nothing in the SSTs above. For such a scan, the filters of
+/// this policy save most reads of the SSTs above. They take about a tenth of the memory of filters
+/// for all SSTs. If many scans find nothing at all, use range filters for all SSTs.
 ///
 /// ```
 /// use filterblock::{AboveBottom, FilterPolicy, TableShape};

@@ -2,13 +2,13 @@
 //! fewest block reads.
 //!
 //! A read of an absent key asks at most one filter in each run, and reads a block for each false
-//! positive. With false-positive rates (FPRs) `p_i`, the expected number of block reads is
-//! `sum(p_i)`, and the filters take `sum(n_i * bits(p_i))`. For most kinds, `bits(p)` is nearly
-//! linear in `ln(1/p)`. Then Lagrange's condition for the fewest reads at a given memory is
-//! `p_i = lambda * n_i`: the FPRs are proportional to the sizes of the runs. A level ten times
-//! smaller has a tenth of the FPR. With Bloom filters this level takes 4.8 bits per key more, but
-//! it has only a tenth of the keys (Dayan, Athanassoulis, Idreos, "Monkey: optimal navigable
-//! key-value store", 2017).
+//! positive. Run `i` has `n_i` keys, and its filter has a false-positive rate (FPR) of `p_i`. So
+//! the expected number of block reads is `sum(p_i)`, and the filters take `sum(n_i * bits(p_i))`.
+//! For most kinds, `bits(p)` is nearly linear in `ln(1/p)`. Then Lagrange's condition for the
+//! fewest reads at a given memory is `p_i = lambda * n_i`: the FPRs are proportional to the sizes
+//! of the runs. A level ten times smaller has a tenth of the FPR. With Bloom filters this level
+//! takes 4.8 bits per key more, but it has only a tenth of the keys (Dayan, Athanassoulis, Idreos,
+//! "Monkey: optimal navigable key-value store", 2017).
 //!
 //! The code finds `lambda` for the given memory by bisection, with the `bits(p)` of the kind. If
 //! `p_i` would exceed one, the run gets an always-maybe filter, which takes no memory.
@@ -34,11 +34,12 @@ impl Kinds {
     pub(super) fn new(upper: FilterKind, bottom: FilterKind) -> Result<Self> {
         for kind in [upper, bottom] {
             if kind == FilterKind::Grafite {
-                let reason = "a policy spreads memory for point reads, and a range filter answers no query by hash; try bumped-ribbon";
+                let reason = "this policy spreads memory for point reads, and a range filter answers no query by \
+                              hash; try bumped-ribbon";
                 return Err(Error::invalid("filter kind", kind, reason));
             }
             if !kind.takes_budget() {
-                let reason = "a policy gives each filter a budget, and this kind takes none; try blocked-bloom";
+                let reason = "this policy gives each filter a budget, and this kind takes none; try blocked-bloom";
                 return Err(Error::invalid("filter kind", kind, reason));
             }
         }
@@ -59,8 +60,8 @@ impl Kinds {
 /// Returns the specification of the largest filter with at most `bits` bits per key. Returns
 /// [`FilterSpec::ALWAYS_MAYBE`] if [`FilterSpec::at_most`] returns `None`.
 fn spec(kind: FilterKind, bits: f64) -> FilterSpec {
-    // A specification keeps thousandths of a bit, so this rounds down to thousandths. The addition
-    // of a billionth makes up for rounding errors.
+    // A specification keeps thousandths of a bit, so `bits` is rounded down to thousandths. The
+    // addition of a billionth makes up for rounding errors.
     let bits = ((bits + 1e-9) * 1000.0).floor() / 1000.0;
     FilterSpec::at_most(kind, bits).unwrap_or(FilterSpec::ALWAYS_MAYBE)
 }

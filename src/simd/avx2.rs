@@ -160,7 +160,6 @@ fn all_set_in_lanes_of_32(block: &[u8; 32], factor: u32, multipliers: &[u32; 8])
     _mm256_testc_si256(load(block), wanted_of_32(factor, multipliers)) == 1
 }
 
-/// Tests four lanes at a time.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn all_set_in_lanes_of_64(block: &[u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
@@ -176,7 +175,6 @@ fn set_in_lanes_of_32(block: &mut [u8; 32], factor: u32, multipliers: &[u32; 8])
     _mm256_testc_si256(before, wanted) == 1
 }
 
-/// Sets four lanes at a time.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn set_in_lanes_of_64(block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
@@ -187,14 +185,14 @@ fn set_in_lanes_of_64(block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8])
     are_all_set(before, wanted)
 }
 
-/// Returns a vector with the bit of each 32-bit lane.
+/// Returns a vector of 32-bit lanes with one bit set in each lane, the key's bit.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn wanted_of_32(factor: u32, multipliers: &[u32; 8]) -> __m256i {
     _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(products(factor, multipliers)))
 }
 
-/// Returns two vectors with the bit of each 64-bit lane. Each vector has four lanes.
+/// Returns two vectors of four 64-bit lanes with one bit set in each lane, the key's bit.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn wanted_of_64(factor: u32, multipliers: &[u32; 8]) -> [__m256i; 2] {
@@ -242,7 +240,8 @@ fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
     let ((a, a_rest), (b, b_rest)) = (a.split_at(32), b.split_at(32));
     let front = _mm256_castsi256_ps(mixed(a, b));
     let back = _mm256_castsi256_ps(mixed(a_rest, b_rest));
-    // The low halves of all words, and the high halves. The words are in the order 0 1 4 5 2 3 6 7.
+    // `lows` has the low halves of all words, and `highs` has the high halves. In both vectors, the
+    // words are in the order 0 1 4 5 2 3 6 7.
     let lows = _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(front, back));
     let highs = _mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(front, back));
     let folded = _mm256_xor_si256(lows, highs);

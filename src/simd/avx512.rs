@@ -137,8 +137,8 @@ fn set_in_line(line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count:
     _mm512_test_epi64_mask(missing, missing) == 0
 }
 
-/// For each of the eight `i` from `FIRST` on, sets the bit `bits[i]` of `line` in word number
-/// `words[i]`, if there is such a word.
+/// Returns `line` with up to eight more bits set, for the eight `i` from `FIRST` on. `bits[i]` has
+/// the bit to set in word number `words[i]`. If there is no such word, no bit is set.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn eight_bits<const FIRST: i32>(mut line: __m512i, words: __m512i, bits: __m512i) -> __m512i {
@@ -201,14 +201,14 @@ fn set_in_lanes_of_64(block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8])
     _mm512_testn_epi64_mask(before, wanted) == 0
 }
 
-/// Returns a vector with the bit of each 32-bit lane.
+/// Returns a vector of 32-bit lanes with one bit set in each lane, the key's bit.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi2")]
 fn wanted_of_32(factor: u32, multipliers: &[u32; 8]) -> __m256i {
     _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(products(factor, multipliers)))
 }
 
-/// Returns a vector with the bit of each 64-bit lane.
+/// Returns a vector of 64-bit lanes with one bit set in each lane, the key's bit.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi2")]
 fn wanted_of_64(factor: u32, multipliers: &[u32; 8]) -> __m512i {
@@ -241,16 +241,17 @@ fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
     _mm512_test_epi64_mask(_mm512_popcnt_epi64(mixed), _mm512_set1_epi64(1)).into()
 }
 
-/// Takes the steps with the words in a register. From the result of one step to the result of the
-/// next, three instructions wait for each other.
+/// Takes the steps with the words in a register. The new words of a step depend on its old words
+/// through a chain of three instructions.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512vpopcntdq,bmi1,bmi2,popcnt")]
 fn substitute(state: &mut [u64; 8], steps: impl Iterator<Item = (u64, u8)>) {
     let (one, top) = (_mm512_set1_epi64(1), _mm512_set1_epi64(i64::MIN));
     let mut words = load(state);
     for (coefficients, bits) in steps {
-        // The lowest coefficient belongs to the new bit, which is 0 so far. Without the lowest
-        // coefficient, the highest bit is free, and the bit to add goes there.
+        // The lowest coefficient selects the new bit, which is still 0, so `others` leaves this
+        // coefficient out. The highest bit of `others` is therefore 0. The right-hand side goes
+        // into the highest bit of `words & others`.
         let others = _mm512_set1_epi64((coefficients >> 1).cast_signed());
         let added = _mm512_maskz_mov_epi64(bits, top);
         // This computes (words & others) | added.
@@ -281,8 +282,8 @@ fn parities_of_128(a: &[[u8; 16]], b: &[[u8; 16]], masks: [u128; 2]) -> u32 {
     for (step, start) in (0..words).step_by(STEP).enumerate() {
         let halves = 2 * (words - start).min(STEP);
         let present = u8::MAX >> (8 - halves);
-        // SAFETY: the load reads only the halves that are present, and those end at or before word
-        // `words` of both slices.
+        // SAFETY: each load reads only the halves that are present, which are halves of the first
+        // `words` words of a slice. Both slices have at least `words` words.
         let (a, b) = unsafe {
             (
                 _mm512_maskz_loadu_epi64(present, a.as_ptr().add(start).cast()),

@@ -45,11 +45,11 @@ pub(crate) trait Simd: Copy {
     /// words, and the next five bits select a bit of that word.
     fn all_set_in_line(self, line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool;
 
-    /// Returns whether one bit is set in each of eight 32-bit lanes. The top five bits of the
+    /// Returns whether a key's bit is set in each of eight 32-bit lanes. The top five bits of the
     /// product of `factor` and the lane's multiplier select the bit.
     fn all_set_in_lanes_of_32(self, block: &[u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool;
 
-    /// Returns whether one bit is set in each of eight 64-bit lanes. The top six bits of the
+    /// Returns whether a key's bit is set in each of eight 64-bit lanes. The top six bits of the
     /// product of `factor` and the lane's multiplier select the bit.
     fn all_set_in_lanes_of_64(self, block: &[u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool;
 

@@ -156,7 +156,6 @@ fn all_set_in_lanes_of_32(block: &[u8; 32], factor: u32, multipliers: &[u32; 8])
     vmaxvq_u8(missing) == 0
 }
 
-/// Tests two lanes at a time.
 #[inline]
 #[target_feature(enable = "neon")]
 fn all_set_in_lanes_of_64(block: &[u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
@@ -187,8 +186,8 @@ fn load_bytes(lanes: &[u8]) -> uint8x16_t {
     unsafe { vld1q_u8(lanes.as_ptr()) }
 }
 
-/// Returns the parity of each of eight words, which is the lowest bit of its population count. The
-/// counts of bytes are added in pairs up to 64 bits.
+/// Returns the parity of each of eight words, which is the lowest bit of its population count.
+/// Three pairwise additions sum up the counts of a word's eight bytes.
 #[inline]
 #[target_feature(enable = "neon")]
 fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {

@@ -1,4 +1,4 @@
-//! Implements the primitives in plain code, which is the reference for every instruction set.
+//! Implements the primitives of [`Simd`] in plain code, the reference for every instruction set.
 
 use super::Simd;
 use crate::codec::{u32_from, u64_from, u128_from};
@@ -40,8 +40,8 @@ impl Simd for Portable {
     fn set_in_line(self, line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
         let mut were_set = 1;
         for &multiplier in multipliers.iter().take(count as usize) {
-            // The words are little-endian. So bit `b` of word `w` is bit `32 w + b` of the line, in
-            // the order of the bytes.
+            // The words are little-endian, so bit `b` of word `w` is bit `i % 8` of byte `i / 8`,
+            // with `i = 32 w + b`.
             let bit = factor.wrapping_mul(multiplier) >> 23;
             if let Some(byte) = line.get_mut(bit as usize / 8) {
                 were_set &= *byte >> (bit % 8);
@@ -86,8 +86,9 @@ impl Simd for Portable {
         parities(&words)
     }
 
-    /// Computes the parities in a loop without a branch on a word. The processor cannot predict
-    /// whether a word matches, so an early exit would cost one mispredicted branch per absent key.
+    /// Computes the parities in a loop without a branch on a parity. The processor cannot predict a
+    /// parity, so an exit at the first parity that denies the key would cost one mispredicted
+    /// branch per absent key.
     #[inline(always)]
     fn parities_of_128(self, a: &[[u8; 16]], b: &[[u8; 16]], [first, second]: [u128; 2]) -> u32 {
         let mut bits = 0;
@@ -107,8 +108,8 @@ pub(crate) fn parity(word: u128) -> u32 {
 
 /// Returns the parities of eight words: bit `j` is the parity of word `j`.
 ///
-/// Each round folds every word to half its length and joins two words into one. After seven such
-/// joins, one word has a byte for each of the eight words.
+/// Each round XORs the halves of every word and joins the results in pairs. After three rounds, one
+/// word has a byte for each of the eight words.
 #[inline(always)]
 pub(crate) fn parities(words: &[u64; 8]) -> u32 {
     let [a, b, c, d, e, f, g, h] = *words;
@@ -117,14 +118,14 @@ pub(crate) fn parities(words: &[u64; 8]) -> u32 {
     let half = 0x0000_0000_ffff_ffff;
     let quarter = 0x0000_ffff_0000_ffff;
     let eighth = 0x00ff_00ff_00ff_00ff;
-    // The bytes of the result belong to words 0 to 7 in this order.
+    // These pairs put what is left of word `j` into byte `j` of `bytes`.
     let low = join(join(a, e, 32, half), join(c, g, 32, half), 16, quarter);
     let high = join(join(b, f, 32, half), join(d, h, 32, half), 16, quarter);
     let mut bytes = join(low, high, 8, eighth);
     bytes ^= bytes >> 4;
     bytes ^= bytes >> 2;
     bytes ^= bytes >> 1;
-    // Gathers the lowest bit of each of the eight bytes into the highest byte.
+    // The multiplication gathers the lowest bits of the eight bytes in the highest byte.
     ((bytes & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
 }
 
@@ -137,12 +138,12 @@ pub(super) fn select(word: u64, rank: u32) -> u32 {
     let pairs = word - ((word >> 1) & 0x5555_5555_5555_5555);
     let fours = (pairs & 0x3333_3333_3333_3333) + ((pairs >> 2) & 0x3333_3333_3333_3333);
     let bytes = (fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
-    // Byte `i` is the number of ones in bytes 0 to `i`.
+    // Byte `i` of `sums` is the number of ones in bytes 0 to `i` of `word`.
     let sums = bytes.wrapping_mul(ONES);
     if u64::from(rank) >= sums >> 56 {
         return u64::BITS;
     }
-    // The bytes whose sum is at most `rank` lie before the byte with the bit.
+    // The bytes whose number in `sums` is at most `rank` lie before the byte with the wanted bit.
     let before = ((((u64::from(rank) * ONES) | TOPS) - sums) & TOPS).count_ones() * 8;
     let mut rest = (word >> before) & 0xff;
     for _ in (((sums << 8) >> before) & 0xff)..rank.into() {

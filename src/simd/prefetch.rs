@@ -5,7 +5,7 @@
 )]
 
 /// The maximum payload length for which batch queries of most kinds skip the pass that only
-/// prefetches. Builds that set bits do not prefetch up to this length either.
+/// prefetches. Builds of Bloom filters do not prefetch in payloads up to this length either.
 ///
 /// In batches of 32 keys, the pass costs time in payloads of 1.25 and 2.5 MB, and saves a fifth of
 /// the time in 6.25 MB (AVX-512, second-level cache of 1 MiB). `cargo bench --bench probe` measures

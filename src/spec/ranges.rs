@@ -1,13 +1,13 @@
 //! Sets and checks the range length of a specification, as in `grafite:L=1024:fpr=0.01`.
 
-use super::FilterSpec;
+use super::{FilterSpec, check_rate};
 use crate::error::{Error, Result};
 use crate::kinds::{Budget, FilterKind, MAX_RANGE_LEN, MILLIBITS, math, max_keys_of_rate, range_rate};
 
-const ONLY_GRAFITE: &str = "only range filters take a range length; try grafite:L=1024:fpr=0.01";
+pub(super) const ONLY_GRAFITE: &str = "only range filters take a range length; try grafite:L=1024:fpr=0.01";
 pub(super) const RANGE_LEN_EXPECTED: &str =
-    "the range length must be a number from 1 to 2^40; try grafite:L=1024:fpr=0.01";
-/// The reason for refusing an FPR that a range filter of this number of keys cannot have.
+    "the range length must be a whole number from 1 to 2^40; try grafite:L=1024:fpr=0.01";
+/// The reason for refusing an FPR that a range filter of the given number of keys cannot have.
 const TOO_MANY_CODES: &str = "the codes of a range filter have 56 bits, so the number of keys times the range length \
                               (16 without L) is at most 2^56 times the FPR; use a higher FPR, a smaller L, or \
                               filters of fewer keys";
@@ -19,6 +19,9 @@ impl FilterSpec {
     ///
     /// The FPR holds for keys that have at most 15 bytes after a common prefix. A filter drops
     /// further bytes, so ranges directly beside a longer key may always get "maybe".
+    ///
+    /// [`FilterSpec::false_positive_rate`] refuses an FPR below 6.1e-14. Parse the text form for a
+    /// lower FPR, which ranges of fewer than 16 integers can have.
     ///
     /// Without a range length, a range filter suits short scans, such as a scan from one key of the
     /// store to the next. It adapts to the distances between the keys.
@@ -48,6 +51,18 @@ impl FilterSpec {
         let reason = "no filter for ranges of this length has such a low FPR; use a higher FPR, or shorter ranges";
         let millibits = millibits.ok_or_else(|| invalid(reason))?;
         Ok(Self { budget: Budget { range_len, millibits, ..self.budget }, ..self })
+    }
+
+    /// Returns the specification of a range filter with the FPR `rate` for ranges of at most
+    /// `range_len` integers. A kind that is not for ranges is an error.
+    ///
+    /// A scan has 16 cells, so a short range can have a lower FPR than
+    /// [`FilterSpec::false_positive_rate`] accepts.
+    pub(super) fn of_range_rate(kind: FilterKind, rate: f64, range_len: u64) -> Result<Self> {
+        check_rate(kind, rate)?;
+        // `with_range_len` computes the bits from the rate.
+        let bits = Budget::of_millibits(*MILLIBITS.start());
+        Self { kind, budget: Budget { rate: Some(rate), ..bits } }.with_range_len(range_len)
     }
 
     /// Returns whether a filter of this specification answers for ranges of keys.

@@ -125,11 +125,11 @@ impl Estimate {
 /// The shape of the independent blocks of a filter, and how a key sets bits in its block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockShape {
-    /// The number of bits of a block. A standard filter is one block.
+    /// The number of bits of a block. A standard Bloom filter is one block.
     pub(super) bits: u64,
     /// The number of probes of a key in its block.
     pub(super) probes: u32,
-    /// The number of bits among which a probe chooses: the whole block, or one lane of it.
+    /// The number of bits among which a probe chooses: all bits of the block, or those of one lane.
     pub(super) choice: u64,
 }
 
@@ -158,7 +158,7 @@ pub(super) fn compare(shape: BlockShape, blocks: impl Iterator<Item = [u64; 3]>)
     let probes = f64::from(shape.probes);
     let throws_per_choice = probes * shape.choice as f64 / bits;
     let of_key = throws_per_choice * (-1.0 / shape.choice as f64).ln_1p();
-    // The means over the blocks of `x`, the exponent in the formulas.
+    // The mean over all blocks of the exponent `x` in the formulas of this module.
     let [x_left, x_right, x_union] = logarithms.map(|sum| -sum / blocks);
     let excess = |x: f64| x.exp_m1() - x;
     let bias = |x: f64| blocks * excess(x) / (2.0 * probes);

@@ -84,13 +84,14 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
 }
 
 /// Returns a block with the keys of all `blocks`. The blocks must match (see [`differences`]),
-/// except that a block of the kind `empty` may have any shape. The number of bits does not grow
-/// with the number of keys, so the FPR of the new block is usually higher.
+/// except that a block of the kind `empty` may be merged with blocks of another kind. The number of
+/// bits does not grow with the number of keys, so the new block usually has a higher FPR than each
+/// of `blocks`.
 ///
-/// The block's number of keys is the sum over all blocks, so a key in several blocks counts several
-/// times. If the block has bits, the sum is capped at their number, as the format requires. The
-/// block has no range filter and no table id. Partitions with the same number merge to a partition
-/// with that number.
+/// The new block's number of keys is the sum over `blocks`, so a key in several blocks counts
+/// several times. If the new block has bits, the sum is capped at their number, as the format
+/// requires. The new block has no range filter and no table id. Partitions with the same number
+/// merge to a partition with that number.
 ///
 /// # Errors
 /// * [`Error::Unlike`]: the blocks do not match; the error names the first difference.
@@ -113,7 +114,7 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
     let mut num_keys = 0u64;
     for block in blocks {
         block.verify_pages()?;
-        // The shape of a block of the kind `empty` does not matter.
+        // A block of the kind `empty` adds no bits, so its shape does not matter.
         let shape_matters = !is_empty(&block);
         let mut found = differences(first, block);
         found.retain(|difference| shape_matters || !SHAPE.contains(&difference.what));
@@ -186,8 +187,8 @@ fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
             return Err(Error::invalid("filter kind", kind, reason));
         }
         kind @ (FilterKind::Ribbon | FilterKind::BumpedRibbon | FilterKind::BinaryFuse | FilterKind::Grafite) => {
-            let reason = "blocks of this kind cannot be merged or compared; build them as bloom, blocked-bloom, \
-                          split-block or split-block-512";
+            let reason = "blocks of this kind cannot be merged, and their sets of keys cannot be compared; build them \
+                          as bloom, blocked-bloom, split-block or split-block-512";
             return Err(Error::invalid("filter kind", kind, reason));
         }
     })

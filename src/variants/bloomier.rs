@@ -8,8 +8,8 @@
 //! ```
 //! [`Bloomier`] solves linear systems of all keys, as the ribbon filter does: one system for up to
 //! 32 of the `v + q` bits. From 5,000 to a million keys, it usually takes 2 to 5 % more than
-//! `v + q` bits per key. The paper uses three cells per key, which takes 23 % more.
-//! [`MutableBloomier`] is the paper's second form, whose values may change.
+//! `v + q` bits per key. The paper's form, an XOR of three cells per key, takes 23 % more than
+//! `v + q` bits. [`MutableBloomier`] is the paper's second form, whose values may change.
 //!
 //! * When: a map of short values (which file, which server, which version) must be small, and a
 //!   wrong value for one absent key in `2^q` does no harm.
@@ -29,8 +29,12 @@ use crate::kinds::{MAX_RETRIEVED_BITS, Retrieval};
 use crate::variants::error::{Error, Result};
 
 const WHAT: &str = "a Bloomier filter";
-/// The message if every attempt to build a filter failed.
-const NO_SOLUTION: &str = "no attempt to build the Bloomier filter succeeded; build it again with another seed";
+
+/// Returns the error for a filter that no attempt could build.
+fn no_solution(seed: HashSeed) -> Error {
+    let reason = "no attempt to build the Bloomier filter succeeded; build it again with another seed";
+    Error::invalid("hash seed", seed.0, reason)
+}
 
 /// A multiplier that derives a key's fingerprint from its hash: output 40 of the generator that
 /// [`crate::kinds::bloom`] names, made odd.
@@ -60,9 +64,10 @@ impl Bloomier {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for other widths, a value that is too wide, a key with two
-    /// values, or two keys with equal hashes but different values. Returns [`Error::TooLarge`] if
-    /// the filter does not fit in memory, or if every attempt to solve the system fails, which is
-    /// very unlikely.
+    /// values, or two keys with equal hashes but different values. Also returns
+    /// [`Error::Invalid`], which names the seed, if every attempt to solve a linear system of the
+    /// keys fails. This is very unlikely. Returns [`Error::TooLarge`] if the filter does not fit in
+    /// memory.
     pub fn new<K: AsRef<[u8]>>(
         entries: impl IntoIterator<Item = (K, u64)>,
         value_bits: u32,
@@ -70,12 +75,15 @@ impl Bloomier {
         seed: HashSeed,
     ) -> Result<Self> {
         let widths = Widths::new(value_bits, fingerprint_bits)?;
-        let entries = hashed(entries, widths, seed)?;
+        Self::of_entries(&hashed(entries, widths, seed)?, widths, seed)
+    }
+
+    fn of_entries(entries: &[(KeyHash, u64)], widths: Widths, seed: HashSeed) -> Result<Self> {
         let columns = widths.column_groups().map(|(first, width)| {
             let part = |hash: KeyHash, value: u64| low_bits(widths.word(hash, value) >> first, width);
             Retrieval::new(width, entries.iter().map(|&(hash, value)| (hash, part(hash, value))))
                 .map_err(NoMemory::of(WHAT))?
-                .ok_or(Error::TooLarge { what: NO_SOLUTION })
+                .ok_or_else(|| no_solution(seed))
         });
         let columns = columns.collect::<Result<_>>()?;
         Ok(Self { columns, widths, len: entries.len() as u64, seed })
@@ -153,8 +161,11 @@ impl Widths {
         if value <= self.max_value() {
             return Ok(());
         }
-        let reason =
-            format!("expected at most {}, in {} bits; build the map with wider values", self.max_value(), self.value);
+        let reason = format!(
+            "expected at most {}, because values have {} bits; build the map with wider values",
+            self.max_value(),
+            self.value
+        );
         Err(Error::invalid("value", value, reason))
     }
 
@@ -231,6 +242,24 @@ mod tests {
                 assert!((0..keys).all(|i| map.get(&u64_bytes(i)) == Some(value_of(i, value))), "{keys} {value}");
                 assert_eq!((map.len(), map.is_empty()), (keys, keys == 0));
             }
+        }
+    }
+
+    #[test]
+    fn a_system_without_a_solution_names_the_seed() {
+        // Two values for one hash make every system unsolvable.
+        let entries = [(KeyHash::from_raw(7), 1), (KeyHash::from_raw(7), 2)];
+        let widths = Widths::new(8, 8).unwrap();
+        for error in [
+            Bloomier::of_entries(&entries, widths, HashSeed(3)).unwrap_err(),
+            MutableBloomier::of_entries(&entries, widths, HashSeed(3)).unwrap_err(),
+        ] {
+            assert_eq!(
+                error.to_string(),
+                "invalid hash seed \"3\": no attempt to build the Bloomier filter succeeded; build it again with \
+                 another seed"
+            );
+            assert!(matches!(error, Error::Invalid { what: "hash seed", .. }), "{error:?}");
         }
     }
 

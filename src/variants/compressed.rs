@@ -5,8 +5,8 @@
 //! ```
 //! If a share `p` of a filter's bits is zero, a bit takes `H(p)` bits on the wire on average, where
 //! `H` is the binary entropy. A filter with as many ones as zeros cannot be compressed. A larger
-//! filter with fewer probes can have a lower FPR at the same compressed size. The FPR is
-//! `f = (1 - p)^k` with `p = e^(-kn/m)`.
+//! filter with fewer probes can have a lower FPR at the same compressed size. The FPR of `n` keys
+//! in `m` bits with `k` probes is `(1 - p)^k` with `p = e^(-kn/m)`.
 //!
 //! | bits per key in memory | probes | FPR | bits per key sent |
 //! |---|---|---|---|
@@ -37,7 +37,7 @@ use crate::hash::HashSeed;
 use crate::kinds::math::MAX_BLOOM_PROBES;
 use crate::variants::error::{Error, Field, Result};
 
-/// The first byte is not ASCII text, and the last byte is the version.
+/// The first bytes of a compressed filter. Byte 0 is not ASCII text, and byte 3 is the version.
 const MAGIC: [u8; 4] = *b"\x89CB\x01";
 const CHECKSUM_LEN_BYTES: usize = 4;
 
@@ -66,8 +66,9 @@ impl Bloom {
     pub fn for_transport(capacity: u64, sent_bits_per_key: f64, bits_per_key: f64, seed: HashSeed) -> Result<Self> {
         // NaN fails all comparisons.
         if capacity == 0 || !(sent_bits_per_key > 0.0 && sent_bits_per_key <= bits_per_key && bits_per_key <= 1024.0) {
-            let given = format!("{sent_bits_per_key} sent, {bits_per_key} in memory, {capacity} keys");
-            let reason = "expected at least one key, and 0 < bits sent <= bits in memory <= 1024 per key; try 8 and 14";
+            let given = format!("{sent_bits_per_key} bits per key sent, {bits_per_key} in memory, {capacity} keys");
+            let reason = "expected at least one key, and 0 < bits sent <= bits in memory <= 1024 per key; try 8 bits \
+                          per key sent, 14 in memory and 1000 keys";
             return Err(Error::invalid("size limits of a filter to be sent", given, reason));
         }
         let of_probes = |probes| {
@@ -164,7 +165,7 @@ impl Bloom {
             let word = (0..(cells - first).min(64)).fold(0, |word, bit| word | u64::from(decoder.next_bit()) << bit);
             filter.or_word(index, word);
         }
-        // With fewer ones, the filter could deny present keys.
+        // With fewer ones than were sent, the filter could deny present keys.
         if filter.count_ones() != ones {
             return Err(corrupt(Field::CompressedBits, offset));
         }

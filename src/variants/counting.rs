@@ -142,9 +142,9 @@ impl Counting {
     }
 
     /// Returns an upper bound on the probability that `keys` distinct keys raise any counter
-    /// `count` times. The bound is `m (e n k / (j m))^j` for `m` counters, `n` keys, `k` probes and
-    /// `j = count`. It is at most 1. A counter of `b` bits misses an insertion when it is raised
-    /// for the `2^b`-th time.
+    /// `count` times. The bound is the lesser of 1 and `m (e n k / (j m))^j`, for `m` counters, `n`
+    /// keys, `k` probes and `j = count`. A counter of `b` bits misses an insertion when it is
+    /// raised for the `2^b`-th time.
     #[must_use]
     pub fn bound_of_reaching(&self, count: u32, keys: u64) -> f64 {
         let Shape { cells, probes } = self.counters.shape();

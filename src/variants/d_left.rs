@@ -7,18 +7,19 @@
 //!
 //!          subtable 0     subtable 1     subtable 2     subtable 3
 //!    P0(f) [rrr2 rrr1 .]  P1(f) [rrr1 ..] P2(f) [....]  P3(f) [rrr1 ..]    buckets of 8 cells
-//!                                         ^ the emptiest stores the r-bit remainder and a 2-bit counter
+//!                                         ^ the emptiest stores r remainder bits, 2 counter bits
 //! ```
 //!
 //! Four independently chosen buckets would lose keys. Keys that share a remainder and one of their
 //! buckets would be confused, and a removal of one key could clear the cell of another. Therefore
 //! the key is hashed once, to `f`, and the bucket and remainder in each subtable are a permutation
-//! of `f`. If a key matches a cell in any subtable, it has the same `f` as the key of that cell.
-//! The filter counts such keys as one key, so it never clears the cell of a key with another `f`.
+//! of `f`. If a key matches a cell in any subtable, it has the same `f` as the key of that cell. So
+//! the filter never clears the cell of a key with another `f`. It counts keys with the same `f` as
+//! one key.
 //!
 //! The permutation is `P_i(bucket, remainder) = ((bucket + shift_i(remainder)) mod buckets,
 //! remainder)`, a bijection for every number of buckets. The paper's `a f + c mod 2^q` needs a
-//! power of two, which would waste up to half of the memory.
+//! power of two as the number of buckets, which would waste up to half of the memory.
 //!
 //! * When: a set changes and its size is known.
 //! * When not: to send plain bits to others, or if the number of keys may exceed the capacity, use
@@ -90,8 +91,8 @@ impl DLeft {
         Self::with_shape(buckets, remainder_bits, seed)
     }
 
-    /// Creates a filter of four subtables with `buckets` buckets of eight cells each, and
-    /// remainders of 1 to 48 bits. The capacity is 24 keys for each bucket of a subtable.
+    /// Creates a filter of four subtables. Each subtable has `buckets` buckets of eight cells. A
+    /// remainder has `remainder_bits` bits, 1 to 48. The capacity is `24 * buckets` keys.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `buckets > 0` and `remainder_bits` is 1 to 48. Returns
@@ -107,8 +108,8 @@ impl DLeft {
             return Err(Error::invalid("shape of a d-left filter", given, reason));
         }
         if buckets > u64::MAX >> remainder_bits {
-            let what = "this d-left filter needs hashes of more than 64 bits; use a higher false-positive rate, \
-                        fewer buckets, or shorter remainders";
+            let what = "this d-left filter needs hashes of more than 64 bits; use a higher false-positive rate or a \
+                        smaller capacity (in a shape: shorter remainders or fewer buckets)";
             return Err(Error::TooLarge { what });
         }
         let too_large = Error::TooLarge { what: "a d-left filter" };

@@ -4,8 +4,9 @@
 //! ```text
 //! counter j = overflow[j] * 2^x + base[j]
 //!   base      x bits each, fixed             3 0 1 2 3 0 ...
-//!   overflow  y bits each, rebuilt with a    0 0 0 5 0 0 ...   y + 1 before a counter overflows; y - 1 some
-//!             new width when needed                            removals later, if no counter uses its top bit
+//!   overflow  y bits each, rebuilt with a    0 0 0 5 0 0 ...
+//!             new width when needed: y + 1 before a counter overflows; y - 1 some removals
+//!             later, if no counter uses the top bit of its overflow
 //! ```
 //!
 //! * When: counts of unknown size, with removals. No counter ever saturates, so every key can be
@@ -44,7 +45,7 @@ pub struct DynamicCounting {
 impl DynamicCounting {
     /// Creates a filter whose expected FPR is at most `false_positive_rate` while it holds at most
     /// `capacity` distinct keys. `mean_count` is the expected number of insertions of each key. The
-    /// fixed width of all counters is `floor(log2(mean_count))` bits, limited to 1 to 32.
+    /// base of a counter has `floor(log2(mean_count))` bits, but at least 1 and at most 32.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and the rate is below 1 and at least about
@@ -76,8 +77,8 @@ impl DynamicCounting {
     /// Adds one occurrence of a key.
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`] if the counters must become wider, but there is no memory, or a
-    /// counter would exceed 64 bits. The filter is then unchanged.
+    /// Returns [`Error::TooLarge`] if there is no memory for wider counters, or if a counter would
+    /// exceed 64 bits. The filter is then unchanged.
     pub fn insert(&mut self, key: &[u8]) -> Result<()> {
         self.insert_hash(KeyHash::of(key, self.seed))
     }

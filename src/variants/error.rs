@@ -29,7 +29,8 @@ pub enum Error {
         /// The field that is not valid.
         field: Field,
         /// The offset in bytes at which the error was detected, from the start of the file or of
-        /// the received data.
+        /// the received data. For base64 text, the offset is in the decoded bytes, unless `field`
+        /// is [`Field::Base64`].
         offset: u64,
     },
     /// A stored checksum differs from the checksum computed over the bytes.
@@ -61,10 +62,9 @@ pub enum Error {
         reason: Cow<'static, str>,
     },
     /// The requested object does not fit in this machine's memory, or it exceeds a limit of its
-    /// type or a limit that the caller set. In very unlikely cases, a Bloomier filter also fails
-    /// with this error, because no attempt to build it succeeded.
+    /// type or a limit that the caller set.
     TooLarge {
-        /// The requested object. A text with a semicolon is the whole message.
+        /// The requested object, or the whole error message if the text contains a semicolon.
         what: &'static str,
     },
     /// A key to be removed is certainly absent. Nothing was changed.
@@ -89,9 +89,9 @@ pub enum Error {
     /// Another process, or another handle in this process, has or may have the file open for
     /// writing.
     Locked,
-    /// The file of a filter that is open for writing was moved, removed or replaced, or other code
-    /// changed its length or content. Keys inserted since the filter was opened may be in memory
-    /// only.
+    /// The file of a filter that is open for writing was moved, removed or replaced, or its length
+    /// or content was changed by other code or damaged. Keys inserted since the filter was opened
+    /// may be in memory only.
     Displaced {
         /// The change to the file, in the words of the message.
         reason: &'static str,
@@ -172,12 +172,13 @@ pub(super) fn check_equal<T: PartialEq + fmt::Display>(what: &'static str, left:
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const REBUILD: &str = "restore a copy, or build the filter again from its keys";
+        const REBUILD: &str = "use an undamaged copy, or build the filter again from its keys";
         match self {
             Self::Io(error) => message::io(f, error),
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Corrupt { field: Field::Magic, offset } => {
-                let next = "check where the bytes come from, restore a copy, or build the filter again from its keys";
+                let next = "check where the bytes come from, use an undamaged copy, or build the filter again from \
+                            its keys";
                 message::wrong_magic(f, "a filter of this type", *offset, next)
             }
             Self::Corrupt { field, offset } => message::corrupt(f, field, *offset, REBUILD),
@@ -188,7 +189,7 @@ impl fmt::Display for Error {
                 write!(
                     f,
                     "{field} {found} is not supported by this version of filterblock: a newer version wrote the filter, \
-                     or it is damaged; open it with a newer version, or restore a copy"
+                     or it is damaged; open it with a newer version, or use an undamaged copy"
                 )
             }
             Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
@@ -206,7 +207,7 @@ impl fmt::Display for Error {
             Self::Unlike { what, left, right } => write!(
                 f,
                 "the filters do not match: {what} is {left} in one filter and {right} in the other; create both with \
-                 the same size and settings"
+                 the same size and settings, or build one filter from all keys"
             ),
             Self::ReadOnly => f.write_str("the filter was opened for reading only; open it for writing to change it"),
             Self::Locked => f.write_str(

@@ -29,11 +29,11 @@
 //!   a replacement file before it gets the filter's name. With two locks, a second writer stays out
 //!   even if one of the two files is renamed or removed. If the file has a hard link, `clear` and
 //!   `intersect_with` leave the old filter under the other name.
-//! * A sync fails with [`Error::Displaced`] if other code changed the length, the header or the
-//!   state of the file. The state contains a random number, so an older copy of the file does not
-//!   pass. On Unix, a sync also fails if the path no longer leads to the writer's own file. `clear`
-//!   and `intersect_with` make the same checks before they replace the file. If the file was only
-//!   moved, a sync writes the keys to the moved file before it fails.
+//! * A sync fails with [`Error::Displaced`] if the length, the header or the state of the file was
+//!   changed by other code or damaged. The state contains a random number, so an older copy of the
+//!   file does not pass. On Unix, a sync also fails if the path no longer leads to the writer's own
+//!   file. `clear` and `intersect_with` make the same checks before they replace the file. If the
+//!   file was only moved, a sync writes the keys to the moved file before it fails.
 //! * Readers take no lock. If a reader reads a page during a write, the page may fail its checksum.
 //!   It then counts as damaged for this reader.
 //! * The header has 512 bytes and is written once. If it is damaged, the file cannot be opened.
@@ -42,9 +42,10 @@
 //! page at any time, for example before its checksum is updated. If a mapped file were truncated,
 //! an access would kill the process.
 //!
-//! * When: a set grows slowly, several processes ask it, and it is expensive to rebuild.
+//! * When: a set grows slowly, several processes query its filter, and the filter is expensive to
+//!   rebuild.
 //! * When not: if all keys are known at once, build a filter block. If keys are removed, use a
-//!   store.
+//!   key-value store.
 //! * Numbers: FPR and bits are those of a [`Bloom`]. The file has 8 bytes of checksum in each 512
 //!   bytes, and 1,024 bytes of header and state. A sync with new keys writes 512 bytes for each
 //!   page whose bits may be missing in the file, and 512 bytes of state. It calls `File::sync_data`
@@ -93,7 +94,7 @@ pub struct FileFilter {
     path: PathBuf,
     header: Header,
     bloom: Bloom,
-    /// One mark for each page: [`CLEAN`], [`CHANGED`] or [`FOUND`].
+    /// One mark for each page of bits: [`CLEAN`], [`CHANGED`] or [`FOUND`].
     marks: Vec<AtomicU8>,
     /// An insertion or a union holds this lock shared while it sets bits and marks their pages. A
     /// sync or a copy holds it exclusively while it takes the marks or copies the bits. Without the
@@ -143,7 +144,8 @@ impl FileFilter {
     /// * [`Error::Locked`]: another handle or process has or may have the file open for writing.
     /// * [`Error::Corrupt`]: the header is damaged, the file has the wrong length, or it is not a
     ///   filter.
-    /// * [`Error::Unsupported`]: the file is from a newer version, or its version is damaged.
+    /// * [`Error::Unsupported`]: the file is from a newer version, or its version and more of its
+    ///   header are damaged.
     /// * [`Error::TooLarge`]: the filter does not fit in memory.
     ///
     /// Damage after the header is not an error; see [`damaged_pages`](Self::damaged_pages). I/O
@@ -155,7 +157,7 @@ impl FileFilter {
     }
 
     /// Opens a file for reading only, even while a writer has it open. The filter never sees keys
-    /// that are synced later.
+    /// that are synced after this call.
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::open`], except [`Error::Locked`].
@@ -240,8 +242,9 @@ impl FileFilter {
     ///
     /// # Errors
     /// * [`Error::ReadOnly`]: the filter was opened for reading only.
-    /// * [`Error::Displaced`]: other code changed the length, the header or the state of the file,
-    ///   or the path no longer leads to it. The check runs even if there is nothing to write.
+    /// * [`Error::Displaced`]: the length, the header or the state of the file was changed by other
+    ///   code or damaged, or the path no longer leads to the file. The checks run even if there is
+    ///   nothing to write.
     /// * An I/O error or [`Error::TooLarge`]: some of the keys may be in the file. The next call
     ///   writes all of them again.
     /// * [`Error::Poisoned`]: an earlier [`clear`](Self::clear) or

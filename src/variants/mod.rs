@@ -86,8 +86,8 @@ pub trait Removable: Membership {
     ///
     /// # Errors
     /// Returns [`Error::KeyAbsent`] if the key is certainly absent. A [`Spectral`] filter in the
-    /// mode [`SpectralMode::MinimumIncrease`] returns [`Error::Invalid`] for every key. The filter
-    /// is then unchanged.
+    /// mode [`SpectralMode::MinimumIncrease`] returns [`Error::Invalid`] for every key. After an
+    /// error, the filter is unchanged.
     fn remove_hash(&mut self, hash: KeyHash) -> Result<()>;
 
     /// Hashes the key under [`Membership::seed`] and calls [`Removable::remove_hash`].

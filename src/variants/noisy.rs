@@ -11,7 +11,7 @@
 //! still claim of any single key that the answer "maybe" is a false positive.
 //!
 //! * When: parties compare sets and trust each other step by step.
-//! * When not: to keep the set secret. A party that can guess keys can ask for all of them. If only
+//! * When not: to keep the set secret. A party that can guess keys can query each guess. If only
 //!   space matters, use one [`Bloom`].
 //! * Numbers: five filters together have an FPR of 3.1 %.
 
@@ -72,8 +72,9 @@ impl Noisy {
         &self.filters
     }
 
-    /// Returns the answer of a party that has received the first `shown` filters, or all filters if
-    /// there are fewer. If `shown` is 0, the answer is "maybe".
+    /// Returns whether a key may be present, for a party that has received only the first `shown`
+    /// filters. If there are fewer filters than `shown`, uses all of them. Returns `true` if
+    /// `shown` is 0.
     #[must_use]
     pub fn may_contain(&self, key: &[u8], shown: usize) -> bool {
         self.filters.iter().take(shown).all(|filter| filter.may_contain(key))

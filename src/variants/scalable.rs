@@ -4,7 +4,7 @@
 //! ```text
 //! stage 0  [k0 slices]                    FPR P0         c keys
 //! stage 1  [k1 slices      ]              FPR P0 r       c s keys
-//! stage 2  [k2 slices               ]     FPR P0 r^2     c s^2 keys     new keys go here; asked first
+//! stage 2  [k2 slices               ]     FPR P0 r^2     c s^2 keys  new keys go here; asked first
 //! ```
 //!
 //! A stage takes keys until half of its bits are set. At that fill ratio, half of the absent keys
@@ -102,7 +102,10 @@ impl Scalable {
     }
 
     fn open_stage(&mut self) -> Result<()> {
-        let too_large = Error::TooLarge { what: "a stage of a scalable filter" };
+        let too_large = Error::TooLarge {
+            what: "a stage of the scalable filter does not fit in memory; free memory, or create the filter with a \
+                   smaller capacity or growth factor",
+        };
         let number = u32::try_from(self.stages.len()).unwrap_or(u32::MAX);
         let capacity = u64::from(self.growth.factor).checked_pow(number);
         let Some(capacity) = capacity.and_then(|times| times.checked_mul(self.initial_capacity)) else {
@@ -110,7 +113,7 @@ impl Scalable {
         };
         let rate = self.first_rate * self.growth.tightening.powi(number.cast_signed());
         // More than 64 slices do not help, because a hash has 64 bits. If the requested FPR is far
-        // above 2^-64, the FPR of such a stage is negligible.
+        // above 2^-64, the FPR of a stage with 64 slices is negligible.
         let slices = (-rate.log2()).ceil().clamp(1.0, 64.0);
         // `b ln 2` keys set half of the bits of a slice of `b` bits. The two extra bits of each
         // slice leave space for one more key.
@@ -143,7 +146,7 @@ impl Scalable {
     }
 
     /// Returns the number of slices of each stage, oldest stage first. A key has one bit in each
-    /// slice.
+    /// slice of its stage.
     pub fn num_slices(&self) -> impl Iterator<Item = u32> {
         self.stages.iter().map(Partitioned::num_slices)
     }
@@ -162,7 +165,7 @@ impl Scalable {
     }
 }
 
-/// Returns whether one more key could set more than half of the bits.
+/// Returns whether more than half of the bits could be set after one more key.
 fn is_full(stage: &Partitioned) -> bool {
     stage.count_ones() + u64::from(stage.num_slices()) > stage.num_bits() / 2
 }

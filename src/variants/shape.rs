@@ -9,7 +9,7 @@ use crate::variants::error::{Error, Result};
 /// counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// A multiple of 8, so that the cells can become the bits of a filter block.
+    /// The number of cells, a multiple of 8. So the cells can become the bits of a filter block.
     pub(super) cells: u64,
     /// The number of probes of a key, 1 to 30. Two probes of a key may choose the same cell.
     pub(super) probes: u32,
@@ -35,9 +35,9 @@ impl Shape {
 
     /// Returns a shape whose expected FPR with `capacity` keys is at most `rate`.
     ///
-    /// The number of cells is the minimum of `-kn / ln(1 - c^(1/k))` over the probes `k`, with `c`
-    /// for `rate` and `n` for `capacity`. A filter gets more cells if this formula gives too few
-    /// for the rate.
+    /// The number of cells is the minimum of `-kn / ln(1 - c^(1/k))` over the numbers of probes
+    /// `k`, with `c` for `rate` and `n` for `capacity`. A filter gets more cells if this formula
+    /// gives too few for the rate.
     pub(super) fn for_rate(capacity: u64, rate: f64) -> Result<Self> {
         check_rate_of(capacity, rate)?;
         let all = (1..=math::MAX_BLOOM_PROBES).map(|probes| (planning::bits_for(capacity, rate, probes), probes));
@@ -139,8 +139,8 @@ mod tests {
                 let shape = Shape::for_rate(capacity, rate).unwrap();
                 let reached = math::with_equal_hashes(math::bloom_rate(capacity, shape.cells, shape.probes), capacity);
                 assert!(reached <= rate, "{capacity} keys at {rate}: {shape:?} reaches {reached}");
-                // In a large filter, no number of probes reaches the rate with 4 % plus 8 cells
-                // fewer.
+                // `smaller` has at least 4 % fewer cells than `shape`. For a large filter, these
+                // are too few for the rate with any number of probes.
                 if capacity >= 1_000 {
                     let smaller = shape.cells - shape.cells / 25 - 8;
                     let best = (1..=30).map(|k| math::bloom_rate(capacity, smaller, k)).fold(1.0, f64::min);

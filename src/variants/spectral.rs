@@ -2,28 +2,29 @@
 //! "Spectral Bloom filters", 2003).
 //!
 //! ```text
-//! key -> counters  [3] [7] [3]         the least counter counts the key, and perhaps others: it is never too low
+//! key -> counters  [3] [7] [3]             the least counter counts the key, and perhaps others:
+//!                                          it is never too low
 //!
 //! insert, minimum selection  [4] [8] [4]   raises all counters
-//!         minimum increase   [4] [7] [4]   raises only the least, as the others already count the key
-//!         recurring minimum  [4] [8] [4]   raises all; the least occurs twice here. If it occurs once,
-//!                                          a table counts the key as well
+//!         minimum increase   [4] [7] [4]   raises only the least; the others already count the key
+//!         recurring minimum  [4] [8] [4]   raises all; the least occurs twice here. If it occurs
+//!                                          once, a table counts the key as well
 //! ```
 //!
 //! * When: you look up the counts of single keys, the counts of many keys must fit in little
 //!   memory, and a count that is too high does less harm than one that is too low.
-//! * When not: for small exact counts use `DLeft`. For counts that are mostly small and seldom huge
-//!   use `DynamicCounting`. To find the most frequent keys use another structure, such as
+//! * When not: for counts of at most 2 use `DLeft`. For counts that are mostly small and seldom
+//!   huge use `DynamicCounting`. To find the most frequent keys use another structure, such as
 //!   Space-Saving.
-//! * Numbers: with `gamma = n k / m`, minimum selection is wrong for about a share
-//!   `(1 - e^-gamma)^k` of the keys. tests/variants/counts.rs measures the shares of wrong counts
-//!   at gamma 0.7 and k = 5, with 1,000 keys that are added ten times each on average. For uniform
-//!   counts, they are 3.2 % with minimum selection, 1.6 % with minimum increase and 1.7 % with
-//!   recurring minimum.
+//! * Numbers: for `n` keys, `k` probes, `m` counters and `gamma = n k / m`, minimum selection is
+//!   wrong for about a share `(1 - e^-gamma)^k` of the keys. tests/variants/counts.rs measures the
+//!   shares of wrong counts at gamma 0.7 and k = 5, with 1,000 keys that are added ten times each
+//!   on average. If all keys are equally likely, the shares are 3.2 % with minimum selection, 1.6 %
+//!   with minimum increase and 1.7 % with recurring minimum.
 //! * Recurring minimum differs from the paper. The paper's second filter (of m/2 counters) also
 //!   answers for keys that were never added to it, and these answers may be too low. Here a hash
-//!   table counts the keys with a single least counter. At gamma 0.7 and uniform counts, it has
-//!   about a fifth of all keys. The table takes 20 to 40 bytes for each of these keys, and its
+//!   table counts the keys with a single least counter. In that test with equally likely keys, the
+//!   table has about a fifth of all keys. It takes 20 to 40 bytes for each of these keys, and its
 //!   counts are never too low.
 
 use std::collections::HashMap;
@@ -41,8 +42,8 @@ pub enum SpectralMode {
     MinimumSelection,
     /// Raises only the least counters of a key. Keys cannot be removed.
     MinimumIncrease,
-    /// Raises all counters of a key, and also counts a key with a single least counter in a table.
-    /// Keys can be removed.
+    /// Raises all counters of a key. If the key has a single least counter, a table counts the key
+    /// as well. Keys can be removed.
     RecurringMinimum,
 }
 
@@ -123,7 +124,10 @@ impl Spectral {
             SpectralMode::MinimumSelection => self.counters.add(&places),
             SpectralMode::MinimumIncrease => self.counters.add_to_least(&places),
             SpectralMode::RecurringMinimum => {
-                let too_large = |_| Error::TooLarge { what: "a table of separately counted keys" };
+                let too_large = |_| Error::TooLarge {
+                    what: "the table of separately counted keys does not fit in memory; free memory, or create the \
+                           filter with another mode",
+                };
                 self.apart.try_reserve(1).map_err(too_large)?;
                 self.counters.add(&places);
                 // Raise the count of a key in the table even if the key no longer has a single
@@ -203,7 +207,7 @@ impl Membership for Spectral {
 
 impl Frequency for Spectral {
     fn estimate_hash(&self, hash: KeyHash) -> u64 {
-        // Neither count is ever too low.
+        // Neither the count in the table nor the bound of the counters is ever too low.
         let apart = self.apart.get(&hash).copied().unwrap_or(u64::MAX);
         self.counters.bound(&self.counters.places(hash)).min(apart)
     }

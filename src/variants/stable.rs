@@ -33,7 +33,7 @@ use crate::variants::error::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StableShape {
     /// `m`: the number of cells, at least 1. [`Stable::with_shape`] rounds it up to a multiple of
-    /// 8. The bounds of the other fields apply to the rounded number.
+    /// 8. The bounds of the other fields refer to the rounded number.
     pub cells: u64,
     /// `d`: the width of a cell in bits, 1 to 16.
     pub cell_bits: u32,
@@ -68,7 +68,7 @@ impl Stable {
         check_rate(false_positive_rate)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 30")]
         let probes = (-false_positive_rate.log2() / 2.0).round().clamp(1.0, 30.0) as u32;
-        // The formula needs the rounded number of cells, and more cells than a key uses.
+        // The formula for P needs the rounded number of cells, and more cells than a key uses.
         let given = format!("{cells} cells of {cell_bits} bits for an FPR of {false_positive_rate}");
         let Shape { cells, .. } = Shape::new(cells, probes)?;
         if cells <= u64::from(probes) {
@@ -86,7 +86,8 @@ impl Stable {
             reason = "the cast saturates, and with_shape checks the result"
         )]
         let decrements = decrements.ceil().max(1.0) as u64;
-        // The formula does not hold for other widths. `with_shape` reports an invalid width below.
+        // For an invalid width, this error would wrongly blame the number of cells. `with_shape`
+        // below reports the width.
         if (1..=16).contains(&cell_bits) && decrements > cells {
             let reason = "these cells are too few for this FPR; give more cells, or a higher FPR";
             return Err(Error::invalid("shape of a stable filter", given, reason));
@@ -254,8 +255,8 @@ mod tests {
             let filter = Stable::with_fpr(cells, bits, rate, HashSeed(1));
             let error = filter.map(drop).unwrap_err();
             assert!(matches!(error, Error::Invalid { .. }), "{cells} {bits} {rate}");
-            // The caller gave no number of decrements. Only the message about an invalid width,
-            // which is that of `with_shape`, names the number.
+            // The caller gave no number of decrements, so the messages of `with_fpr` do not name
+            // one. `with_shape` reports an invalid width, and its message does.
             assert_eq!(error.to_string().contains("decremented"), bits == 0, "{cells} {bits} {rate}: {error}");
         }
     }

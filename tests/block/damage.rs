@@ -325,6 +325,24 @@ fn contradicting_fields_with_valid_checksums_are_corrupt() {
 }
 
 #[test]
+fn errors_of_a_wrong_extension_have_the_offset_of_its_start() {
+    // The record of parameters of the ribbon is an incomplete varint.
+    let mut ribbon = block("ribbon:8", 100);
+    let last = ribbon.len() - TRAILER_LEN_BYTES - 1;
+    ribbon[last] = 0xff;
+    repair_trailer(&mut ribbon);
+    let unexpected_name = with_extension(block("bloom:10", 100), 1, b"\x02\x01a");
+    for bytes in [ribbon, unexpected_name] {
+        let start = (bytes.len() - TRAILER_LEN_BYTES - 3) as u64;
+        let error = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap_err();
+        assert!(
+            matches!(error, Error::Corrupt { field: Field::Extension, offset } if offset == start),
+            "{error:?}, wanted {start}"
+        );
+    }
+}
+
+#[test]
 fn first_touch_answers_like_verification_at_open() {
     let others =
         ["split-block:10", "split-block-512:10", "binary-fuse:8", "binary-fuse:12", "binary-fuse:16", "ribbon:8.3"];

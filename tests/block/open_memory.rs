@@ -1,9 +1,9 @@
 //! Tests the memory limit of opening a block, even a hostile block: the block's length plus 4 KiB.
-//! Each partition that is a ribbon may take 200 bytes more.
+//! Each partition that is a ribbon or a range filter may take 200 bytes more.
 
 use crate::allocation::{LIVE, PEAK};
-use crate::support::{SplitMix, block, corpus, mutate, partitioned, put_number, repair_pages};
-use filterblock::{Error, Field, FilterBlock, HashSeed, PartitionedBuilder, Verify};
+use crate::support::{SEED, SplitMix, block, corpus, key, mutate, partitioned, put_number, repair_pages, spec};
+use filterblock::{Error, Field, FilterBlock, FilterBuilder, HashSeed, PartitionedBuilder, Verify};
 
 /// Returns the peak memory, in bytes, that opening `bytes` allocates. Asserts that dropping the
 /// block frees all of the memory.
@@ -15,6 +15,13 @@ fn peak_of_opening(bytes: &[u8], verify: Verify) -> usize {
     drop(opened);
     assert_eq!(LIVE.get(), before, "opening and dropping a block leaks memory");
     usize::try_from(peak).unwrap()
+}
+
+/// Returns the blocks of the common corpus, and range filters.
+fn corpus_with_ranges() -> Vec<Vec<u8>> {
+    let mut whole = FilterBuilder::new(spec("grafite:fpr=0.01"), SEED);
+    (0..500).for_each(|i| whole.add(&key(i)));
+    corpus().into_iter().chain([whole.finish().unwrap(), partitioned("grafite:10", 1_000, 100)]).collect()
 }
 
 fn assert_frugal(bytes: &[u8]) {
@@ -50,7 +57,7 @@ fn a_large_filter_opens_with_less_than_a_kibibyte() {
 
 #[test]
 fn sound_blocks_open_within_the_memory_limit() {
-    corpus().iter().for_each(|bytes| assert_frugal(bytes));
+    corpus_with_ranges().iter().for_each(|bytes| assert_frugal(bytes));
 }
 
 #[test]
@@ -68,6 +75,23 @@ fn the_smallest_partitions_open_within_the_memory_limit() {
         assert_frugal_with_extra(spec, &partitioned(spec, 20_000, 1), 20_000 * 200);
         assert_frugal_with_extra(spec, &partitioned(spec, 200_000, 2_000), 0);
     }
+}
+
+#[test]
+fn partitions_of_range_filters_open_within_the_limit() {
+    // The geometry of a range filter takes more memory than its few bits.
+    for (spec, keys, partition_keys) in [
+        ("grafite:1", 20_000, 1),
+        ("grafite:50", 20_000, 1),
+        ("grafite:fpr=0.01", 20_000, 1),
+        ("grafite:L=1024:fpr=0.01", 20_000, 1),
+        ("grafite:1", 20_000, 2),
+        ("grafite:1", 200_000, 2_000),
+    ] {
+        let num_partitions = keys / partition_keys;
+        assert_frugal_with_extra(spec, &partitioned(spec, keys, partition_keys), num_partitions * 200);
+    }
+    assert_frugal_with_extra("grafite:10", &partitioned("grafite:10", 200_000, 2_000), 0);
 }
 
 #[test]
@@ -89,7 +113,7 @@ fn a_hostile_index_of_a_million_entries_keeps_the_memory_limit() {
 #[test]
 fn hostile_lengths_keep_the_memory_limit() {
     let mut random = SplitMix(3);
-    let corpus = corpus();
+    let corpus = corpus_with_ranges();
     for round in 0..40_000 {
         let mut bytes = corpus[round % corpus.len()].clone();
         mutate(&mut bytes, &mut random);

@@ -278,7 +278,7 @@ fn keys_of_two_possible_forms_are_not_returned() {
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(keys.iter().all(|key| table.may_contain(key)));
     assert_eq!((table.key_form(), table.key_forms().count()), (None, 2));
-    assert!(matches!(table.for_each_key(|_| Ok(())), Err(Error::Invalid { what: "table", .. })));
+    assert!(matches!(table.for_each_key(|_| Ok(())), Err(Error::Invalid { what: "key form", .. })));
     assert_eq!(table.verify().unwrap().keys, 3, "the blocks must be checked in either form");
     let stated = leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::User).unwrap();
     let mut read = Vec::new();

@@ -168,6 +168,30 @@ fn plans_agree_with_the_built_filters() {
 }
 
 #[test]
+fn a_bumped_ribbon_uses_at_most_32_bits_of_its_budget() {
+    let block = |spec: &str| {
+        let mut builder = FilterBuilder::new(spec.parse().unwrap(), HashSeed(1));
+        (0..1_000u32).for_each(|i| builder.add(&i.to_le_bytes()));
+        builder.finish().unwrap()
+    };
+    assert!(block("bumped-ribbon:100") == block("bumped-ribbon:32"), "the blocks differ");
+    for (kind, bits) in [
+        (FilterKind::Bloom, 100.0),
+        (FilterKind::BlockedBloom, 100.0),
+        (FilterKind::SplitBlock, 100.0),
+        (FilterKind::SplitBlock512, 100.0),
+        (FilterKind::Ribbon, 32.0),
+        (FilterKind::BumpedRibbon, 32.0),
+        (FilterKind::BinaryFuse, 18.2),
+        // The codes of a range filter have 56 bits.
+        (FilterKind::Grafite, 38.1),
+    ] {
+        let plan = Plan::new(FilterSpec::of_lowest_fpr(kind).unwrap(), KEYS).unwrap();
+        assert!((plan.bits_per_key() - bits).abs() < 0.1, "{kind}: {}", plan.bits_per_key());
+    }
+}
+
+#[test]
 fn the_largest_plan_fits_and_the_next_larger_does_not() {
     for kind in KINDS {
         for (keys, len) in [(1_000, 1_250), (1_000_000, 1 << 20), (1_000_000, 20_000_000), (50_000, 99_999)] {

@@ -17,9 +17,10 @@ fn specifications_of_range_filters_are_checked() {
     for (text, reason) in [
         ("grafite", "missing budget; try grafite:12.7 or grafite:fpr=0.01"),
         ("grafite:L=16", "missing budget; try grafite:12.7 or grafite:fpr=0.01"),
-        ("grafite:L=0:fpr=0.01", "the range length must be a number from 1 to 2^40; try grafite:L=1024:fpr=0.01"),
-        ("grafite:L=x:9", "the range length must be a number from 1 to 2^40; try grafite:L=1024:fpr=0.01"),
-        ("grafite:L=1:L=2:9", "the range length must be a number from 1 to 2^40; try grafite:L=1024:fpr=0.01"),
+        ("grafite:L=0:fpr=0.01", "the range length must be a whole number from 1 to 2^40; try grafite:L=1024:fpr=0.01"),
+        ("grafite:L=x:9", "the range length must be a whole number from 1 to 2^40; try grafite:L=1024:fpr=0.01"),
+        ("grafite:L=1:L=2:9", "the range length is given twice; give it once, as in grafite:L=1024:fpr=0.01"),
+        ("grafite:fpr=0.01:L=16", "the range length comes before the budget; try grafite:L=1024:fpr=0.01"),
         ("bloom:L=16:fpr=0.01", "only range filters take a range length; try grafite:L=1024:fpr=0.01"),
         ("grafite:51", "bits per key must be from 1 to 50; try grafite:13"),
         ("grafite:L=16:fpr=0.01:compact", "only bumped-ribbon takes :compact; try bumped-ribbon:8:compact"),
@@ -36,6 +37,28 @@ fn specifications_of_range_filters_are_checked() {
     assert!(Plan::new("grafite:L=1000000:fpr=0.000001".parse().unwrap(), 1 << 30).is_err());
     assert!(Plan::largest(FilterKind::Grafite, 1_000, 2_000).unwrap().unwrap().payload_len_bytes() <= 2_000);
     assert!(Monkey::new(FilterKind::Grafite, 10.0).is_err());
+}
+
+#[test]
+fn a_short_range_length_allows_a_lower_fpr() {
+    let spec: FilterSpec = "grafite:L=1:fpr=0.00000000000001".parse().unwrap();
+    assert_eq!(spec.to_string(), "grafite:L=1:fpr=0.00000000000001");
+    assert!(spec.expected_fpr() <= 1e-14, "{:e}", spec.expected_fpr());
+    let block = open(block(&spec.to_string(), &keys()), Verify::AtOpen).unwrap();
+    assert!(keys().iter().all(|key| block.may_contain_range(Included(key), Included(key))));
+    assert!(block.expected_range_fpr().unwrap() <= 1e-14, "{:?}", block.expected_range_fpr());
+    // Scans span more integers, so they need more bits than a filter may have.
+    for (text, reason) in [
+        ("grafite:fpr=1e-14", "the lowest false-positive rate of a range filter without L is 6.1e-14"),
+        ("grafite:L=16:fpr=1e-14", "no filter for ranges of this length has such a low FPR"),
+        ("grafite:L=1:fpr=1e-15", "no filter for ranges of this length has such a low FPR"),
+        ("grafite:L=1:fpr=0", "the false-positive rate must be a number above 0 and below 1"),
+        ("grafite:L=1:fpr=NaN", "the false-positive rate must be a number above 0 and below 1"),
+        ("grafite:L=1:fpr=one", "the false-positive rate must be a number above 0 and below 1"),
+    ] {
+        let error = text.parse::<FilterSpec>().unwrap_err().to_string();
+        assert!(error.starts_with(&format!("invalid filter {text:?}: {reason}")), "{error}");
+    }
 }
 
 #[test]

@@ -172,8 +172,8 @@ impl Opened {
                 Parquet::open(source, len, &head, &tail).map(|file| Content::Parquet(file.into()))
             }
             None => Err(format!(
-                "neither a filter block nor a known file of another engine ({}); it may be truncated, or a bare \
-                 filter, whose format must be chosen",
+                "neither a filter block nor a known file of another engine ({}); it may be damaged or truncated, or \
+                 a bare filter, whose format must be chosen",
                 count(len, "byte")
             )),
         }

@@ -84,9 +84,9 @@ fn check_foreign(path: &Path, arguments: &FileArguments, len_bytes: u64) -> Outc
         Ok(None) => {
             let (path, len) = (path.display(), text::count(len_bytes, "byte"));
             Ok(BlockFile::Damaged(format!(
-                "{path}: neither a filter block nor a known file of another engine ({len}); it may be truncated, a file \
-                 of a store (see filterblock db), an index (see filterblock index), or a bare filter, which only \
-                 inspect, query, verify and export read (with --format)"
+                "{path}: neither a filter block nor a known file of another engine ({len}); it may be damaged or \
+                 truncated, a file of a store (see filterblock db), an index (see filterblock index), or a bare \
+                 filter, which only inspect, query, verify and export read (with --format)"
             )))
         }
         Err(error) if error.is_damage() => Ok(BlockFile::Damaged(table_message(&error, arguments.key_form))),
@@ -124,15 +124,20 @@ pub fn refuse_type(path: &Path, value_type: Option<ValueType>) -> Outcome<()> {
     }
 }
 
+/// Returns the message about a range filter that cannot be used. The filter beside it is usable.
+pub fn unusable_ranges(path: &Path, error: &Error) -> String {
+    format!("{}: the range filter cannot be used: {error}", path.display())
+}
+
 /// Returns an error if the filter cannot answer range queries.
 pub fn check_ranges(path: &Path, filter: &FilterBlock<AlignedBytes>) -> Outcome<()> {
-    let path = path.display();
     if let Some(error) = filter.ranges_error() {
-        return Err(Failure::Message(format!("{path}: the range filter cannot be used: {error}")));
+        return Err(Failure::Message(unusable_ranges(path, error)));
     }
     if filter.has_ranges() {
         return Ok(());
     }
+    let path = path.display();
     Err(Failure::Message(format!(
         "{path}: this filter cannot answer range queries; query keys or prefixes without --ranges, or build a range filter with \
          \"filterblock build --filter grafite:fpr=0.01 -o OUT KEYFILE\""

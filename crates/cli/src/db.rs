@@ -15,6 +15,7 @@ use super::filter_choice::FilterChoice;
 use super::output::message;
 use super::progress;
 use super::range_choice::RangeChoice;
+use super::refused_value::prefix_choice;
 use super::secret::{HashArguments, SecretArguments};
 use super::text::{self, quoted};
 use filterblock_store::lsm::{Db, Durability, LogRecovery, Options, PrefixChoice};
@@ -39,7 +40,7 @@ Every command refuses a directory with files but without a store, such as a data
 
 Exit status:
   0  done
-  1  get: a key is absent; verify: the store is damaged; repair: keys may be lost, or there are doubts
+  1  get: a key is absent; verify: the store is damaged; repair: keys may be lost, or the report lists doubts
   2  an error, or a directory that is not a store";
 
 const PUT_EXAMPLES: &str = "\
@@ -134,7 +135,7 @@ pub struct StoreArguments {
     /// Scans within one prefix skip SST files whose filter denies the prefix. BYTE is a character
     /// or 0xNN. If EXTRACTOR changes, the filters of older SST files answer "maybe" to every prefix
     /// until the files are compacted.
-    #[arg(long, value_name = "EXTRACTOR", default_value_t)]
+    #[arg(long, value_name = "EXTRACTOR", default_value_t, value_parser = prefix_choice)]
     prefix: PrefixChoice,
     #[command(flatten)]
     secret: SecretArguments,

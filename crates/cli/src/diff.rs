@@ -19,13 +19,14 @@ Examples:
   filterblock diff monday.filter tuesday.filter
   filterblock diff --json monday.filter tuesday.filter | jq .keys.intersection
 
-The command compares hash function, seed, secret, kind of added keys, prefix extractor, partition number, kind, number of bits \
-and parameters. It prints every difference, but compares parameters only of blocks of one kind. If there is no difference, it compares the bits. For Bloom filters of any layout it also estimates the number of keys in each \
+The command compares hash function, seed, secret, kind of added keys, prefix extractor, partition number, \
+filter kind, number of bits and filter parameters. It prints every difference, but compares parameters only of blocks \
+of the same filter kind. If there is no difference, it compares the bits. For Bloom filters of any layout it also estimates the number of keys in each \
 block, in their union and in their intersection. Brackets hold the 95 % confidence interval of an estimate.
 
-Recorded key counts and table ids are not compared. The command does not need the secret.
+Recorded key counts, table ids and range filters beside the filters of keys are not compared. The command does not need the secret.
 
-Exit status: 0 same bits, so every answer is the same; 1 the blocks differ; 2 an error.";
+Exit status: 0 same bits, so every answer for a key is the same; 1 the blocks differ; 2 an error.";
 
 /// Compare two filter blocks and estimate how many keys they share
 #[derive(Debug, clap::Args)]
@@ -113,7 +114,7 @@ fn open(path: &Path) -> Outcome<LockedBlock<AlignedBytes>> {
     let refused = |why: &str| Err(Failure::Message(format!("{}: {why}", path.display())));
     match block_file::open(path, &FileArguments::default())? {
         FilterFile::Native(block) if block.metadata().num_partitions > 0 => {
-            refused("this is a partition index without bits of its own; compare the blocks of its partitions")
+            refused("this filter is in partitions, which diff cannot compare; build it without partitions")
         }
         FilterFile::Native(block) => Ok(block),
         FilterFile::Foreign(_) => refused(

@@ -157,18 +157,20 @@ fn export_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Out
         let path = path.display();
         let why = match info.num_partitions {
             0 => "a filter block has one filter; omit --number, or give 0",
-            _ => "a partition index has no filter bits to export; export its partitions",
+            _ => "this filter is in partitions, which export cannot write; build it without partitions",
         };
         return Err(Failure::Message(format!("{path}: {why}")));
     }
-    let payload = slice(block.as_bytes(), 0, info.payload_len_bytes).unwrap_or_default();
+    let payload = block.payload();
+    // A range filter may lie in front of the payload.
+    let offset = payload.as_ptr().addr() - block.as_bytes().as_ptr().addr();
     let parameters = BlockParameters {
         file: path.display().to_string(),
         output: arguments.output.display().to_string(),
         format: "filterblock",
         kind: info.kind.to_string(),
         parameters: block.parameters(),
-        offset: 0,
+        offset: offset as u64,
         len_bytes: info.payload_len_bytes,
         keys: info.num_keys,
         probes: info.probes,

@@ -56,7 +56,7 @@ fn explain<D: AsRef<[u8]>>(
         Field::NumKeys => count(value, "key"),
         Field::PayloadLen => {
             let (len, pages) = (count(value, "byte"), count(value.div_ceil(PAGE_LEN_BYTES as u64), "page"));
-            format!("{len} of filter in {pages}; each page has a checksum of {PAGE_CHECKSUM_LEN_BYTES} bytes")
+            format!("{len} of payload in {pages}; each page has a checksum of {PAGE_CHECKSUM_LEN_BYTES} bytes")
         }
         Field::PageChecksums => "CRC-32 of all page checksums".into(),
         Field::PartitionNumber if block.parameters().is_none() => "a partition index".into(),
@@ -71,7 +71,8 @@ fn explain<D: AsRef<[u8]>>(
                 block.metadata().hash.fingerprint.map(|_| "; the fingerprint of the secret".to_owned()),
                 block.metadata().extractor.map(|name| format!("; prefix extractor {name}")),
                 block.has_layers().then(|| "; parameters of the filter".to_owned()),
-                (info.ranges_len_bytes > 0).then(|| "; the range filter in front of the payload".to_owned()),
+                (info.ranges_len_bytes > 0)
+                    .then(|| "; length and checksum of the range filter in front of the payload".to_owned()),
             ];
             format!("{} of extension{}", count(value, "byte"), records.into_iter().flatten().collect::<String>())
         }
@@ -98,6 +99,6 @@ fn added(added: Added) -> &'static str {
         Added::WholeKeys => "whole keys",
         Added::Prefixes => "prefixes of keys",
         Added::Both => "whole keys and prefixes",
-        Added::Ranges => "whole keys in their order, for ranges",
+        Added::Ranges => "whole keys in their order, for range queries",
     }
 }

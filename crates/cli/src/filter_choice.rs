@@ -14,8 +14,8 @@ const MONKEY: &str = "monkey:";
 const BUDGET: &str = "budget:";
 const BY_LEVEL_EXPECTED: &str =
     "expected by-level or by-level:FAST/SMALL with two valid filters; try by-level:blocked-bloom:10/bumped-ribbon:8";
-const MONKEY_EXPECTED: &str = "expected monkey:BITS or monkey:KIND:BITS, with 1 to 100 bits per key and a KIND that allows them (not always-maybe or grafite); try monkey:10 or monkey:bloom:10";
-const BUDGET_EXPECTED: &str = "expected budget:BYTES or budget:KIND:BYTES, with a whole number of bytes below 2^64 (KiB, MiB, GiB, TiB or no unit) and a KIND other than always-maybe and grafite; try budget:64MiB or budget:bloom:64MiB";
+const MONKEY_EXPECTED: &str = "expected monkey:BITS or monkey:KIND:BITS, with 1 to 100 bits per key and a KIND of filter that takes this number of bits, except grafite; try monkey:10 or monkey:bloom:10";
+const BUDGET_EXPECTED: &str = "expected budget:BYTES or budget:KIND:BYTES, with a whole number of bytes below 2^64 (KiB, MiB, GiB, TiB or no unit) and a KIND of filter that takes bits per key, except grafite; try budget:64MiB or budget:bloom:64MiB";
 
 /// The filters that SST files get.
 #[derive(Debug, Clone, Copy, PartialEq)]

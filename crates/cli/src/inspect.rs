@@ -29,6 +29,7 @@ Examples:
 
 Filter block:
   The command checks the block first; damage is an error that names the field (see `filterblock verify`).
+  If only the range filter beside the filter of keys cannot be used, the command first prints the report, and then the error.
   The fields are those of the trailer, the last bytes of the block. Integers are little-endian. Offsets count from the start \
 of the file. docs/FORMAT.md is the specification. The command does not need the secret.
 
@@ -90,9 +91,10 @@ struct Report {
     secret_fingerprint: Option<String>,
     table_id: String,
     fields: Vec<FieldReport>,
-    /// Whether the block has a damaged or unknown range filter beside a sound filter.
-    #[serde(skip)]
-    lacks_ranges: bool,
+    /// The reason why the range filter beside a sound filter cannot be used: damage, or an unknown
+    /// kind. The message names the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damage: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     what_if: Option<WhatIf>,
 }
@@ -138,8 +140,8 @@ fn inspect_foreign(arguments: &Arguments, file: &Foreign, page: Option<NewFile>)
 }
 
 /// Makes the comparison of `--what-if`. Prints a message and returns `None` if there are no keys,
-/// or if the filter gives every key the same answer. `present` is `None` if the number of keys is
-/// unknown, which is an error.
+/// or if the expected FPR is 0 or 1. `present` is `None` if the number of keys is unknown, which is
+/// an error.
 fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<WhatIf>> {
     let Some(present) = present else {
         let path = arguments.file.display();
@@ -151,9 +153,7 @@ fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<Wh
     let found = WhatIf::new(&present)?;
     if found.is_none() {
         let path = arguments.file.display();
-        output::message(format_args!(
-            "{path}: no comparison: there are no keys, or the filter gives every key the same answer"
-        ));
+        output::message(format_args!("{path}: no comparison: there are no keys, or the expected FPR is 0 % or 100 %"));
     }
     Ok(found)
 }
@@ -189,10 +189,11 @@ fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>, page:
         secret_fingerprint: hash.fingerprint.map(|fingerprint| fingerprint.to_string()),
         table_id: text::hex(&info.table_id),
         fields: fields(block, &info).map_err(in_file)?,
-        lacks_ranges: block.ranges_error().is_some(),
+        damage: block.ranges_error().map(|error| block_file::unusable_ranges(&arguments.file, error)),
         what_if,
     };
-    publish(arguments, &report, page, || describe(&report))
+    let printed = publish(arguments, &report, page, || describe(&report))?;
+    report.damage.map_or(Ok(printed), |damage| Err(Failure::Message(damage)))
 }
 
 fn describe(report: &Report) -> String {
@@ -222,7 +223,7 @@ fn describe(report: &Report) -> String {
          fill ratio       {fill}\n\
          expected FPR     {rate}\n",
         file = report.file,
-        state = if report.lacks_ranges { "the range filter cannot be used (see filterblock verify)" } else { "sound" },
+        state = if report.damage.is_some() { "sound, but the range filter cannot be used" } else { "sound" },
         bytes = count(report.block_len_bytes, "byte"),
         kind = report.kind,
         keys = thousands(report.keys),

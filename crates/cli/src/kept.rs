@@ -45,7 +45,7 @@ mod unix {
             }
             let access_list = access_list::of(target).map_err(|error| {
                 Failure::Message(format!(
-                    "{}: cannot read the access list: {error}; first replace this file by your own copy of it",
+                    "{}: cannot read the access list (ACL): {error}; first replace this file by your own copy of it",
                     path.display()
                 ))
             })?;
@@ -68,7 +68,8 @@ mod unix {
                 fchown(file, Some(*owner), Some(*group))
                     .map_err(|error| refused(&format!("the same owner (user {owner}, group {group})"), error))?;
             }
-            access_list::give(file, access_list.as_deref()).map_err(|error| refused("the same access list", error))?;
+            access_list::give(file, access_list.as_deref())
+                .map_err(|error| refused("the same access list (ACL)", error))?;
             file.set_permissions(Permissions::from_mode(*mode)).map_err(in_place)
         }
     }

@@ -210,7 +210,11 @@ impl KeyReader {
                     "the key is longer than the maximum of {} bytes; shorten it, or check --delimiter",
                     bytes(self.max_len_bytes)
                 ),
-                false => format!("the line is longer than the maximum of {} bytes; shorten it", bytes(max_written)),
+                false => format!(
+                    "the {} is longer than the maximum of {} bytes; shorten it",
+                    delimiter.unit(),
+                    bytes(max_written)
+                ),
             };
             return Err(Failure::Message(format!("{place}: {why}")));
         }

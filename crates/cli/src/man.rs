@@ -16,8 +16,8 @@ Examples:
   filterblock man --out ~/.local/share/man/man1
   man filterblock-db-repair
 
-Without --out the command prints the main page. With --out it writes a file for the command and for each subcommand, \
-such as filterblock.1 and filterblock-db-get.1. It creates the directory if it is missing.
+Without --out the command prints the main page. With --out it writes a file for `filterblock` and a file for each \
+subcommand, such as filterblock.1 and filterblock-db-get.1. It creates the directory if it is missing.
 
 Exit status: 0 done; 2 an error. After an error some of the pages may be written.";
 

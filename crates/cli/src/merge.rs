@@ -26,8 +26,9 @@ merged with blocks of any of these kinds and sizes.
 
 Result:
   The new block has the same bits as one filter of this shape built from all keys. Its number of keys is the sum of \
-the inputs' numbers. A Bloom filter of any layout records at most its number of bits. Up to this limit, the sum and the \
-printed FPR are upper bounds, because some keys may be in several blocks.
+the inputs' numbers. The block of a Bloom filter of any layout records at most as many keys as it has bits. Up to \
+this limit, the sum and the printed FPR are upper bounds, because some keys may be in several blocks.
+  Range filters beside the filters of keys cannot be merged. The new block has none, and a message says so.
 
 See `filterblock build --help` for --force and --allow-empty.
 
@@ -106,6 +107,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
         file.judge_empty("all blocks are empty", arguments.allow_empty)?;
     }
     file.publish(&merged)?;
+    let with_ranges = blocks.iter().filter(|block| block.metadata().ranges_len_bytes > 0).count();
+    if with_ranges > 0 {
+        let have = if with_ranges == 1 { "block has" } else { "blocks have" };
+        output::message(format_args!(
+            "{}: {with_ranges} {have} a range filter beside the filter of keys, and the merged block has none; for range \
+             queries, build a range filter from all keys",
+            report.file
+        ));
+    }
     match arguments.json {
         true => output::print_json(&report)?,
         false => output::message(summary(&report)),

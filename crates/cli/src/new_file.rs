@@ -184,7 +184,10 @@ impl NewFile {
         // Syncing the directory makes the name durable too.
         dir.map_or(Ok(()), |dir| dir.sync_all()).map_err(|error| {
             let path = self.target.display();
-            Failure::Message(format!("{path}: the file is written, but its directory could not be synced: {error}; a machine crash may undo this, so check the device"))
+            Failure::Message(format!(
+                "{path}: the file is written, but its directory could not be synced: {error}; a machine crash may undo \
+                 the write, so check the device"
+            ))
         })?;
         Ok(written)
     }

@@ -53,8 +53,8 @@ or UPPER is unbounded on that side.
 
 Files of other engines (docs/FOREIGN.md):
   A LevelDB or RocksDB table gives the answers of its engine. Without a filter, a RocksDB table answers `maybe` to \
-every key, and a LevelDB table to every key up to its last data block. With --prefixes, a RocksDB table answers like an \
-iterator that stays within the prefix of each key.
+every key, and a LevelDB table to every key up to the end of its last data block. With --prefixes, a RocksDB table \
+answers like an iterator that stays within the prefix of each key.
   Parquet values are written in the type of their column (numbers in decimal, UUIDs in hexadecimal, bytes unchanged) or \
 in the type of --type.
   With --hex they are the plain encoding, without the length of a byte array.

@@ -8,7 +8,7 @@ use filterblock::{AboveBottom, Error, FilterKind, FilterPolicy, FilterSpec, Resu
 
 const NONE: &str = "none";
 const ABOVE_BOTTOM: &str = "above-bottom:";
-const EXPECTED: &str = "expected none, a range filter, or above-bottom: and a range filter; try grafite:fpr=0.01, \
+const EXPECTED: &str = "expected none, a range filter SPEC or above-bottom:SPEC; try grafite:fpr=0.01, \
                         grafite:L=1024:fpr=0.01 or above-bottom:grafite:fpr=0.01";
 
 /// The range filters that SST files get.

@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::text::printable;
 use filterblock::Error;
+use filterblock_store::lsm::PrefixChoice;
 
 /// Returns a parser of whole numbers in `range`. Errors suggest `example`, a number of the range.
 pub fn whole<T>(
@@ -25,8 +26,22 @@ where
     }
 }
 
+/// Parses the value of `--prefix`. The library's error about an unknown extractor does not list
+/// `none` and `keep`, so this function replaces the list.
+pub fn prefix_choice(text: &str) -> Result<PrefixChoice, Error> {
+    const EXTRACTORS: [&str; 4] = ["fixed:", "capped:", "delimiter:", "row-column:"];
+    const EXPECTED: &str =
+        "expected fixed:LENGTH, capped:LENGTH, delimiter:BYTE, row-column:BYTE, none or keep; try fixed:8";
+    text.parse().map_err(|error| match error {
+        Error::Invalid { what, given, .. } if !EXTRACTORS.iter().any(|name| text.starts_with(name)) => {
+            Error::Invalid { what, given, reason: EXPECTED.into() }
+        }
+        error => error,
+    })
+}
+
 /// The error message for a false-positive rate that is not a number or is out of range.
-pub const RATE_EXPECTED: &str = "the false-positive rate must be above 0 and below 1; try 0.01";
+pub const RATE_EXPECTED: &str = "the false-positive rate must be a number above 0 and below 1; try 0.01";
 
 /// The error message for bits per key that are not a number or are out of range.
 pub const BITS_EXPECTED: &str = "bits per key must be from 1 to 100; try 10";

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::block_file::{self, BlockFile};
 use super::failure::{Exit, Failure, Outcome};
 use super::foreign::ask::Question;
+use super::foreign::file::wrong_form;
 use super::foreign::verify::{self as foreign_verify, Walked};
 use super::foreign::{Asked, FileArguments, Foreign, ValueType, value_type};
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
@@ -37,7 +38,9 @@ damaged (status 1). Otherwise the block has a newer format or more damage (statu
 
 File of another engine:
   For a LevelDB or RocksDB table, the command checks the checksums of all blocks and looks up each key in the table's filter.
-  If the table has filters of filterblock, it needs their secret, and for LevelDB their --seed and --hash.
+  If --key-form is wrong, the check fails with an error (status 2).
+  If the table has filters of filterblock, the command may need --secret-file, and for a \
+LevelDB table also --seed and --hash.
   Filters of Parquet files and bare filters have no checksums. The command checks only headers; --against checks more.
 
 Exit status: 0 sound; 1 damaged, or false negatives found; 2 an error, such as an unreadable file or a newer format.";
@@ -97,9 +100,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         BlockFile::Sound(filter) => {
             // An open accepts a block whose range filter is damaged, because the other filter is
             // usable.
-            let unusable =
-                |error: &filterblock::Error| format!("{}: the range filter cannot be used: {error}", path.display());
-            report.damage = filter.ranges_error().map(unusable);
+            report.damage = filter.ranges_error().map(|error| block_file::unusable_ranges(path, error));
             report.sound = report.damage.is_none();
             block_file::refuse_type(path, arguments.value_type)?;
             if let (true, Some(keys)) = (report.sound, &arguments.against) {
@@ -145,12 +146,16 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
         BlockFile::Damaged(reason) => report.damage = Some(reason),
     }
+    let denied = report.walked.as_ref().map_or(0, Walked::denied_keys);
+    let passed = report.sound && report.false_negatives.unwrap_or(0) == 0 && denied == 0;
+    // In the wrong form, sound keys look damaged, or their filters seem to deny them.
+    if !passed && let Some(wrong) = wrong_form(path, &arguments.foreign) {
+        return Err(wrong);
+    }
     match arguments.json {
         true => output::print_json(&report)?,
         false => output::print(&describe(&report))?,
     }
-    let denied = report.walked.as_ref().map_or(0, Walked::denied_keys);
-    let passed = report.sound && report.false_negatives.unwrap_or(0) == 0 && denied == 0;
     Ok(if passed { Exit::Success } else { Exit::Negative })
 }
 

@@ -54,22 +54,23 @@ typedef struct filterblock_filter filterblock_filter;
 #define FILTERBLOCK_EXPECT_ANY_TABLE 1
 
 /**
- * The flag that `num_entries` is the number of entries of the SST. A filter of an SST without
- * entries must have no key or prefix. For other SSTs, a filter of prefixes only may be empty, and
- * any other filter must have at least one key or prefix. A filter without prefixes must have at
- * most as many keys as the SST has entries.
+ * This flag states that `num_entries` is the number of entries of the SST. A filter of an SST
+ * without entries must have no keys and no prefixes. For other SSTs, a filter of prefixes only may
+ * be empty, and any other filter must have at least one key or prefix. A filter without prefixes
+ * must have at most as many keys as the SST has entries.
  */
 #define FILTERBLOCK_EXPECT_NUM_ENTRIES 2
 
 /**
- * The flag that the filter must have the checksum `checksum`, which `filterblock_block_checksum`
- * gave when the filter was written. The checksum detects a stale filter of the same SST.
+ * This flag states that the filter must have the checksum `checksum`. The caller got it from
+ * `filterblock_block_checksum` when the filter was written. The checksum detects a stale filter of
+ * the same SST.
  */
 #define FILTERBLOCK_EXPECT_CHECKSUM 4
 
 /**
- * The flag that the filter must have prefixes of the extractor `extractor`. Without this flag, a
- * filter of prefixes only does not open.
+ * This flag states that the filter must have prefixes of the extractor `extractor`. Without the
+ * flag, a filter of prefixes only does not open.
  */
 #define FILTERBLOCK_EXPECT_PREFIXES 8
 
@@ -136,7 +137,8 @@ enum filterblock_code
      */
     FILTERBLOCK_CODE_CORRUPT = 5,
     /**
-     * Damage: a stored checksum differs from the checksum of the bytes.
+     * Damage: a stored checksum differs from the checksum of the bytes. For the compact form, the
+     * cause can also be another hasher.
      */
     FILTERBLOCK_CODE_CHECKSUM_MISMATCH = 6,
     /**
@@ -265,8 +267,8 @@ typedef struct filterblock_error {
     filterblock_code code;
     /**
      * 1 if the function failed because the caller's hasher is not the hasher of the filter's keys:
-     * the function, the seed or the secret differs. Otherwise 0. For the compact form, which does
-     * not record the hasher, the value is always 0.
+     * the hash function, the seed or the secret differs. Otherwise 0. For the compact form, which
+     * does not record the hasher, the value is always 0.
      */
     uint32_t is_hasher_mismatch;
     /**
@@ -276,8 +278,9 @@ typedef struct filterblock_error {
      */
     uint64_t offset;
     /**
-     * What is wrong and what to do next, in English and UTF-8. A zero byte ends the text. A text
-     * that is too long is cut between two characters. After a panic, the text may be empty.
+     * A text that says what is wrong and what to do next, in English and UTF-8. A zero byte ends
+     * the text. A text that is too long is cut between two characters. After a panic, the text may
+     * be empty.
      */
     char message[FILTERBLOCK_ERROR_MESSAGE_LEN];
 } filterblock_error;
@@ -298,8 +301,8 @@ typedef struct filterblock_expected {
     const struct filterblock_hasher *hasher;
     /**
      * The id of the SST that was passed to `filterblock_builder_set_table_id`. The library does
-     * not read it with `FILTERBLOCK_EXPECT_ANY_TABLE`. An id of zeros names no SST. Without the
-     * flag `FILTERBLOCK_EXPECT_CHECKSUM`, it is an error: `INVALID`.
+     * not read it with `FILTERBLOCK_EXPECT_ANY_TABLE`. An id of zeros names no SST. Such an id
+     * without the flag `FILTERBLOCK_EXPECT_CHECKSUM` is an error: `INVALID`.
      */
     uint8_t table_id[16];
     /**
@@ -345,8 +348,8 @@ typedef struct filterblock_plan_info {
     double bits_per_key;
     /**
      * The share of absent keys for which the filter answers "maybe", from 0 to 1. For a range
-     * filter, it is an upper bound on the share of ranges without a key, for ranges of the planned
-     * length.
+     * filter, it is an upper bound on this share of the ranges without a key, if the ranges have
+     * the planned length.
      */
     double expected_fpr;
     /**
@@ -382,8 +385,8 @@ typedef struct filterblock_metadata {
     uint64_t block_len_bytes;
     /**
      * The expected share of absent keys for which the filter answers "maybe", from 0 to 1. For a
-     * range filter alone, it is the share of ranges without a key. For a filter with only
-     * prefixes, it is the share of absent prefixes.
+     * range filter alone, it is this share of the ranges without a key. For a filter with only
+     * prefixes, it is this share of the absent prefixes.
      */
     double expected_fpr;
     /**
@@ -391,9 +394,9 @@ typedef struct filterblock_metadata {
      */
     uint64_t hash_seed;
     /**
-     * The number of bits that must match for "maybe". It is 0 for filters without such bits, for
-     * example range filters. For a filter in partitions, it is the number of the first partition,
-     * or 0 if there is none.
+     * The maximum number of bits that must match for "maybe". It is 0 for filters without such
+     * bits, for example range filters. For a filter in partitions, it is the maximum of the first
+     * partition, or 0 if there are no partitions.
      */
     uint32_t probes;
     /**
@@ -442,7 +445,7 @@ typedef struct filterblock_slot {
 } filterblock_slot;
 
 /**
- * What a set counts: filters by state, damaged pages, unfiltered answers, and bytes.
+ * The counts of a set: filters by state, damaged pages, unfiltered answers, and bytes.
  */
 typedef struct filterblock_set_counts_info {
     /**
@@ -597,7 +600,8 @@ void filterblock_builder_add_keys(struct filterblock_builder *builder,
                                   size_t count);
 
 /**
- * Adds a prefix of `prefix_len` bytes. Call `filterblock_builder_set_prefixes` before.
+ * Adds a prefix of `prefix_len` bytes. Call `filterblock_builder_set_prefixes` before you add the
+ * first key or prefix.
  *
  * If prefixes were not declared, or if `prefix` is NULL and `prefix_len` is not 0, finishing will
  * fail. With a range filter, finishing will also fail if the key that was added last does not
@@ -642,8 +646,8 @@ struct filterblock_bytes *filterblock_builder_finish(struct filterblock_builder 
  * filter, pass an equal hasher to `filterblock_compact_ask`.
  *
  * The compact form has a checksum, but no table id and no prefixes. Only the kinds `bloom`,
- * `blocked-bloom` and `always-maybe` have a compact form. Returns `INVALID` for another kind, and
- * for a builder with prefixes or with a range filter. Otherwise this function works like
+ * `blocked-bloom` and `always-maybe` have a compact form. Fails with `INVALID` for another kind,
+ * and for a builder with prefixes or with a range filter. Otherwise this function works like
  * `filterblock_builder_finish`.
  */
 struct filterblock_bytes *filterblock_builder_finish_compact(struct filterblock_builder *builder,
@@ -794,7 +798,8 @@ void filterblock_filter_may_contain_hashes(const filterblock_filter *filter,
  * Sets `answers[i]` to the answer for the key `keys[i]` of `key_lens[i]` bytes: see
  * `filterblock_filter_may_contain`.
  *
- * Otherwise this function works like `filterblock_filter_may_contain_hashes`.
+ * Otherwise this function works like `filterblock_filter_may_contain_hashes`, with the arrays
+ * `keys` and `key_lens` instead of `hashes`.
  */
 void filterblock_filter_may_contain_keys(const filterblock_filter *filter,
                                          const void *const *keys,
@@ -818,8 +823,8 @@ uint64_t filterblock_filter_damaged_pages(const filterblock_filter *filter);
  * Compares all pages with their checksums, including the pages of a range filter. Other threads
  * may ask the filter at the same time.
  *
- * Returns `CHECKSUM_MISMATCH` with the offset of a damaged page. If the pages of the filter itself
- * are sound, returns the error of a range filter that cannot be used.
+ * If a page is damaged, returns `CHECKSUM_MISMATCH` with the offset of the page. If the pages of
+ * the filter itself are sound, returns the error of a range filter that cannot be used.
  */
 filterblock_code filterblock_filter_verify_pages(const filterblock_filter *filter,
                                                  struct filterblock_error *error);
@@ -1038,12 +1043,14 @@ struct filterblock_slot filterblock_set_insert_degraded(struct filterblock_set *
 
 /**
  * Asks one filter for a key by its hash. If the filter has partitions, the function asks them one
- * by one until one answers "maybe".
+ * by one until one answers "maybe". If the query needs a damaged page, the answer is
+ * `FILTERBLOCK_ANSWER_MAYBE`.
  *
  * The hash must come from a hasher that equals the set's hasher. Otherwise the set can deny
  * present keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` for `FILTERBLOCK_NO_HASH`, for a slot of
- * another set, and after an error. The answer is the same if the filter at the slot is missing,
- * degraded or under another hasher, has only prefixes, or is a range filter.
+ * another set, for a NULL set, and after a panic. Also returns `FILTERBLOCK_ANSWER_UNFILTERED` if
+ * the filter at the slot is missing, degraded or under another hasher, has only prefixes, or is a
+ * range filter.
  */
 filterblock_answer filterblock_set_ask(const struct filterblock_set *set,
                                        struct filterblock_slot slot,

@@ -50,12 +50,12 @@ impl Lost {
                 "an added hash is FILTERBLOCK_NO_HASH, so its key is unknown; clear the builder and add all keys again",
             ),
             Self::NoPrefixes => Failure::Invalid(
-                "a prefix was added to a filter without prefixes; clear the builder, set the prefixes and add all keys \
-                 again",
+                "a prefix was added to a filter without prefixes; clear the builder, call \
+                 filterblock_builder_set_prefixes, and add all keys again",
             ),
             Self::LatePrefixes => Failure::Invalid(
-                "prefixes were set after a key or prefix was added; clear the builder, set the prefixes and add all \
-                 keys again",
+                "prefixes were set after a key or prefix was added; clear the builder, call \
+                 filterblock_builder_set_prefixes, and add all keys again",
             ),
             Self::Finished => {
                 Failure::Invalid("the builder was finished before; clear the builder and add all keys again")
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn filterblock_builder_set_table_id(
     border::code(unsafe {
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?;
-            let id = raw::bytes(table_id, 16).and_then(|id| id.first_chunk()).ok_or(Failure::Bytes("table_id"))?;
+            let id = raw::bytes(table_id, 16).and_then(|id| id.first_chunk()).ok_or(Failure::Null("table_id"))?;
             builder.set(|builder| Ok(builder.with_table_id(*id)))
         })
     })
@@ -315,7 +315,8 @@ pub unsafe extern "C" fn filterblock_builder_add_keys(
     });
 }
 
-/// Adds a prefix of `prefix_len` bytes. Call `filterblock_builder_set_prefixes` before.
+/// Adds a prefix of `prefix_len` bytes. Call `filterblock_builder_set_prefixes` before you add the
+/// first key or prefix.
 ///
 /// If prefixes were not declared, or if `prefix` is NULL and `prefix_len` is not 0, finishing will
 /// fail. With a range filter, finishing will also fail if the key that was added last does not
@@ -385,8 +386,8 @@ pub unsafe extern "C" fn filterblock_builder_finish(
 /// filter, pass an equal hasher to `filterblock_compact_ask`.
 ///
 /// The compact form has a checksum, but no table id and no prefixes. Only the kinds `bloom`,
-/// `blocked-bloom` and `always-maybe` have a compact form. Returns `INVALID` for another kind, and
-/// for a builder with prefixes or with a range filter. Otherwise this function works like
+/// `blocked-bloom` and `always-maybe` have a compact form. Fails with `INVALID` for another kind,
+/// and for a builder with prefixes or with a range filter. Otherwise this function works like
 /// `filterblock_builder_finish`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_finish_compact(

@@ -31,7 +31,8 @@ pub enum Code {
     /// Damage: the bytes are too short or too long, or a field has a value that no writer writes.
     /// Or the bytes are a single partition of a filter.
     Corrupt = 5,
-    /// Damage: a stored checksum differs from the checksum of the bytes.
+    /// Damage: a stored checksum differs from the checksum of the bytes. For the compact form, the
+    /// cause can also be another hasher.
     ChecksumMismatch = 6,
     /// The bytes are of a newer version, or use a feature that this library does not read. An
     /// unknown version may also be damage. Do not repair or delete the bytes.
@@ -59,22 +60,23 @@ pub struct ErrorInfo {
     /// The cause of the error.
     pub code: Code,
     /// 1 if the function failed because the caller's hasher is not the hasher of the filter's keys:
-    /// the function, the seed or the secret differs. Otherwise 0. For the compact form, which does
-    /// not record the hasher, the value is always 0.
+    /// the hash function, the seed or the secret differs. Otherwise 0. For the compact form, which
+    /// does not record the hasher, the value is always 0.
     pub is_hasher_mismatch: u32,
     /// The offset of the damage in bytes, for `CORRUPT` and `CHECKSUM_MISMATCH`. It is the offset
     /// in the block plus the offset that the caller gave for the block, such as `expected.offset`.
     /// It is 0 for other codes.
     pub offset: u64,
-    /// What is wrong and what to do next, in English and UTF-8. A zero byte ends the text. A text
-    /// that is too long is cut between two characters. After a panic, the text may be empty.
+    /// A text that says what is wrong and what to do next, in English and UTF-8. A zero byte ends
+    /// the text. A text that is too long is cut between two characters. After a panic, the text may
+    /// be empty.
     pub message: [c_char; FILTERBLOCK_ERROR_MESSAGE_LEN],
 }
 
 /// The error of a function of this crate, before it is reported.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The name of a handle, a struct or an output that is NULL.
+    /// The name of a handle, a struct, an id or an output that is NULL.
     Null(&'static str),
     /// The name of a struct member: a handle that is NULL or not aligned.
     Member(&'static str),

@@ -12,16 +12,17 @@ use crate::raw;
 /// The flag of a caller that does not know the SST and accepts the filter of any SST. The library
 /// does not read `table_id`. A filter of another SST then goes unnoticed and can deny present keys.
 pub const FILTERBLOCK_EXPECT_ANY_TABLE: u32 = 1;
-/// The flag that `num_entries` is the number of entries of the SST. A filter of an SST without
-/// entries must have no key or prefix. For other SSTs, a filter of prefixes only may be empty, and
-/// any other filter must have at least one key or prefix. A filter without prefixes must have at
-/// most as many keys as the SST has entries.
+/// This flag states that `num_entries` is the number of entries of the SST. A filter of an SST
+/// without entries must have no keys and no prefixes. For other SSTs, a filter of prefixes only may
+/// be empty, and any other filter must have at least one key or prefix. A filter without prefixes
+/// must have at most as many keys as the SST has entries.
 pub const FILTERBLOCK_EXPECT_NUM_ENTRIES: u32 = 2;
-/// The flag that the filter must have the checksum `checksum`, which `filterblock_block_checksum`
-/// gave when the filter was written. The checksum detects a stale filter of the same SST.
+/// This flag states that the filter must have the checksum `checksum`. The caller got it from
+/// `filterblock_block_checksum` when the filter was written. The checksum detects a stale filter of
+/// the same SST.
 pub const FILTERBLOCK_EXPECT_CHECKSUM: u32 = 4;
-/// The flag that the filter must have prefixes of the extractor `extractor`. Without this flag, a
-/// filter of prefixes only does not open.
+/// This flag states that the filter must have prefixes of the extractor `extractor`. Without the
+/// flag, a filter of prefixes only does not open.
 pub const FILTERBLOCK_EXPECT_PREFIXES: u32 = 8;
 
 const ALL_FLAGS: u32 = FILTERBLOCK_EXPECT_ANY_TABLE
@@ -48,8 +49,8 @@ pub struct ExpectedInfo {
     /// The hasher of the keys. It must not be NULL.
     pub hasher: *const Hasher,
     /// The id of the SST that was passed to `filterblock_builder_set_table_id`. The library does
-    /// not read it with `FILTERBLOCK_EXPECT_ANY_TABLE`. An id of zeros names no SST. Without the
-    /// flag `FILTERBLOCK_EXPECT_CHECKSUM`, it is an error: `INVALID`.
+    /// not read it with `FILTERBLOCK_EXPECT_ANY_TABLE`. An id of zeros names no SST. Such an id
+    /// without the flag `FILTERBLOCK_EXPECT_CHECKSUM` is an error: `INVALID`.
     pub table_id: [u8; 16],
     /// The flags `FILTERBLOCK_EXPECT_...`, combined by OR.
     pub flags: u32,

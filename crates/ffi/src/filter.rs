@@ -243,7 +243,8 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_hashes(
 /// Sets `answers[i]` to the answer for the key `keys[i]` of `key_lens[i]` bytes: see
 /// `filterblock_filter_may_contain`.
 ///
-/// Otherwise this function works like `filterblock_filter_may_contain_hashes`.
+/// Otherwise this function works like `filterblock_filter_may_contain_hashes`, with the arrays
+/// `keys` and `key_lens` instead of `hashes`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain_keys(
     filter: Option<&Filter>,
@@ -308,8 +309,8 @@ pub extern "C" fn filterblock_filter_damaged_pages(filter: Option<&Filter>) -> u
 /// Compares all pages with their checksums, including the pages of a range filter. Other threads
 /// may ask the filter at the same time.
 ///
-/// Returns `CHECKSUM_MISMATCH` with the offset of a damaged page. If the pages of the filter itself
-/// are sound, returns the error of a range filter that cannot be used.
+/// If a page is damaged, returns `CHECKSUM_MISMATCH` with the offset of the page. If the pages of
+/// the filter itself are sound, returns the error of a range filter that cannot be used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_verify_pages(filter: Option<&Filter>, error: *mut ErrorInfo) -> Code {
     // SAFETY: the header asks for valid pointers.

@@ -58,8 +58,8 @@ pub struct PlanInfo {
     /// The bits of the payload per key.
     pub bits_per_key: f64,
     /// The share of absent keys for which the filter answers "maybe", from 0 to 1. For a range
-    /// filter, it is an upper bound on the share of ranges without a key, for ranges of the planned
-    /// length.
+    /// filter, it is an upper bound on this share of the ranges without a key, if the ranges have
+    /// the planned length.
     pub expected_fpr: f64,
     /// The mean number of cache lines of 64 bytes that a query of an absent key reads.
     pub lines_if_absent: f64,
@@ -132,14 +132,14 @@ pub struct MetadataInfo {
     /// The length of the whole block in bytes.
     pub block_len_bytes: u64,
     /// The expected share of absent keys for which the filter answers "maybe", from 0 to 1. For a
-    /// range filter alone, it is the share of ranges without a key. For a filter with only
-    /// prefixes, it is the share of absent prefixes.
+    /// range filter alone, it is this share of the ranges without a key. For a filter with only
+    /// prefixes, it is this share of the absent prefixes.
     pub expected_fpr: f64,
     /// The seed of the hasher.
     pub hash_seed: u64,
-    /// The number of bits that must match for "maybe". It is 0 for filters without such bits, for
-    /// example range filters. For a filter in partitions, it is the number of the first partition,
-    /// or 0 if there is none.
+    /// The maximum number of bits that must match for "maybe". It is 0 for filters without such
+    /// bits, for example range filters. For a filter in partitions, it is the maximum of the first
+    /// partition, or 0 if there are no partitions.
     pub probes: u32,
     /// The hash function: 1 for XXH3, 2 for XXH3 with a secret, 3 for SipHash-1-3.
     pub hash_function: u32,

@@ -24,7 +24,7 @@ pub struct Partitioned {
     failure: Option<Failure>,
 }
 
-/// The failure for a key or prefix that is not an array of bytes.
+/// The failure for a key or prefix that is NULL or exceeds the address space.
 const NULL_ADDED: Failure = Failure::Added(
     "an added key or prefix is NULL, or its length exceeds the address space; make a new builder and add all keys \
      again",
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn filterblock_partitioned_set_table_id(
     border::code(unsafe {
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?;
-            let id = raw::bytes(table_id, 16).and_then(|id| id.first_chunk()).ok_or(Failure::Bytes("table_id"))?;
+            let id = raw::bytes(table_id, 16).and_then(|id| id.first_chunk()).ok_or(Failure::Null("table_id"))?;
             builder.set(|builder| Ok(builder.with_table_id(*id)))
         })
     })

@@ -14,7 +14,7 @@ use std::ops::Bound;
 pub(crate) const CHUNK: usize = 128;
 
 /// Returns the `len` bytes at `data`. If `len` is 0, returns an empty slice, even if `data` is
-/// NULL. Returns `None` for other NULL pointers, and if `len` bytes at `data` exceed the address
+/// NULL. Otherwise returns `None` if `data` is NULL, or if `len` bytes at `data` exceed the address
 /// space.
 ///
 /// # Safety

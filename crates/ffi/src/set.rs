@@ -51,7 +51,7 @@ impl From<Slot> for FilterSlot {
 
 const NO_SLOT: Slot = Slot { set: 0, index: 0 };
 
-/// What a set counts: filters by state, damaged pages, unfiltered answers, and bytes.
+/// The counts of a set: filters by state, damaged pages, unfiltered answers, and bytes.
 #[repr(C)]
 #[derive(Default)]
 pub struct SetCounts {
@@ -133,12 +133,14 @@ fn answer(set: Option<&Set>, hash: u64, ask: impl FnOnce(&FilterSet<Code>, KeyHa
 }
 
 /// Asks one filter for a key by its hash. If the filter has partitions, the function asks them one
-/// by one until one answers "maybe".
+/// by one until one answers "maybe". If the query needs a damaged page, the answer is
+/// `FILTERBLOCK_ANSWER_MAYBE`.
 ///
 /// The hash must come from a hasher that equals the set's hasher. Otherwise the set can deny
 /// present keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` for `FILTERBLOCK_NO_HASH`, for a slot of
-/// another set, and after an error. The answer is the same if the filter at the slot is missing,
-/// degraded or under another hasher, has only prefixes, or is a range filter.
+/// another set, for a NULL set, and after a panic. Also returns `FILTERBLOCK_ANSWER_UNFILTERED` if
+/// the filter at the slot is missing, degraded or under another hasher, has only prefixes, or is a
+/// range filter.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_ask(set: Option<&Set>, slot: Slot, hash: u64) -> AnswerCode {
     answer(set, hash, |set, hash| set.ask(slot.into(), hash))

@@ -15,7 +15,7 @@ use parquet::file::reader::ChunkReader;
 
 use crate::error::{Error, Result, WRITTEN_FOOTER, shortened};
 use crate::filters::{self, Collector, Filter, Sizing};
-use crate::footer::{FilterRange, Footer};
+use crate::footer::{FilterRange, Footer, Pages};
 use crate::values::ParquetValues;
 
 /// The estimated length of a filter's header. The real length differs by at most two bytes.
@@ -154,22 +154,71 @@ pub fn estimate<R: ChunkReader + 'static>(
     Ok(added)
 }
 
+/// The filters that have no length in the footer.
+#[derive(Debug)]
+pub struct MissingLengths {
+    /// The sound filters, with their lengths.
+    ranges: Ranges,
+    /// The damaged filters. Their lengths are unknown.
+    pub damaged: Vec<DamagedFilter>,
+}
+
+impl MissingLengths {
+    /// Returns the number of lengths that are known, because their filters are sound.
+    #[must_use]
+    pub fn num_known(&self) -> u64 {
+        self.ranges.len() as u64
+    }
+}
+
+/// A filter that has no length in the footer and cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct DamagedFilter {
+    /// The number of the row group, from 0.
+    pub row_group: usize,
+    /// The number of the leaf column, from 0.
+    pub leaf: usize,
+    /// The reason.
+    pub error: Error,
+}
+
 /// Appends a new footer to `out`, which holds a copy of the file. The new footer is the old footer
-/// with the filter lengths that it lacks. Returns the number of added lengths.
+/// with the filter lengths that it lacks. A damaged filter stays without a length. Appends nothing
+/// if no length is known. Returns what [`missing_lengths`] returns for the file.
 ///
 /// # Errors
-/// Returns [`Error::Changed`] if `out` has another length than the file. Returns an error also if a
-/// filter is damaged, or if `out` cannot be written and read back.
-pub fn fix_lengths(footer: &Footer, out: &mut (impl Read + Write + Seek)) -> Result<u64> {
+/// Returns [`Error::Changed`] if `out` has another length than the file. Returns an error also if
+/// `out` cannot be read, or cannot be written and read back.
+pub fn fix_lengths(footer: &Footer, out: &mut (impl Read + Write + Seek)) -> Result<MissingLengths> {
     end_of_copy(footer, out)?;
-    let mut ranges = Ranges::new();
-    for (row_group, leaf, filter) in without_length(footer) {
-        let len = footer.read_filter(filter, out)?.len() as u64;
-        ranges.insert((row_group, leaf), FilterRange { len_bytes: Some(len), ..filter });
+    let missing = missing_lengths(footer, out)?;
+    if missing.num_known() > 0 {
+        out.seek(SeekFrom::End(0))?;
+        write_footer(footer, &missing.ranges, out)?;
     }
-    out.seek(SeekFrom::End(0))?;
-    write_footer(footer, &ranges, out)?;
-    Ok(ranges.len() as u64)
+    Ok(missing)
+}
+
+/// Reads the filters that have no length in the footer.
+///
+/// # Errors
+/// Returns [`Error::Io`] if `file` cannot be read, and [`Error::Changed`] if it became shorter. A
+/// damaged filter is no error: see [`MissingLengths::damaged`].
+pub fn missing_lengths(footer: &Footer, file: &mut (impl Read + Seek)) -> Result<MissingLengths> {
+    let pages = Pages::of(footer);
+    let mut missing = MissingLengths { ranges: Ranges::new(), damaged: Vec::new() };
+    for (row_group, leaf, filter) in without_length(footer) {
+        match pages.read_filter(footer, filter, file) {
+            Ok(bytes) => {
+                let len_bytes = Some(bytes.len() as u64);
+                missing.ranges.insert((row_group, leaf), FilterRange { len_bytes, ..filter });
+            }
+            Err(error @ (Error::Io(_) | Error::Changed)) => return Err(error),
+            Err(error) => missing.damaged.push(DamagedFilter { row_group, leaf, error }),
+        }
+    }
+    Ok(missing)
 }
 
 /// Returns row group, leaf column and location of each filter that has no length in the footer.

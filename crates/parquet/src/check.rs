@@ -1,4 +1,4 @@
-//! Checks the filters of a Parquet file: presence, location, size, FPR, and present values.
+//! Checks the filters of a Parquet file: presence, location, size, FPR, and false negatives.
 //!
 //! The check continues after a damaged filter.
 
@@ -9,20 +9,17 @@ use parquet::file::reader::ChunkReader;
 
 use crate::error::{Error, Result};
 use crate::filters::{self, Collector, Sizing};
-use crate::footer::{FilterRange, Footer, PhysicalType};
+use crate::footer::{FilterRange, Footer, Pages, PhysicalType};
 use crate::values::ParquetValues;
 
 /// A filter with at least this multiple of the needed number of blocks is oversized, unless its FPR
 /// is too high.
 const OVERSIZED: usize = 4;
-/// The minimum offset of a page: the length of the magic. The location of a chunk with a lower
-/// offset is unknown.
-const FIRST_PAGE_OFFSET: u64 = 4;
 
 /// The options of a check.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The numbers of the leaf columns.
+    /// The numbers of the leaf columns whose filters are checked, from 0.
     pub leaves: Vec<usize>,
     /// The rule for the needed size.
     pub sizing: Sizing,
@@ -68,12 +65,12 @@ pub struct CheckedFilter {
     pub false_negatives: Option<u64>,
 }
 
-/// The filter of a chunk.
+/// The state of a chunk's filter.
 #[derive(Debug)]
 pub enum State {
     /// The chunk has no filter.
     Missing,
-    /// The filter cannot be read, or its location overlaps the pages of a chunk.
+    /// The filter cannot be used, for example because its location overlaps the pages of a chunk.
     Damaged {
         /// The location that the footer gives for the filter.
         range: FilterRange,
@@ -97,7 +94,7 @@ pub struct CheckedChunk {
     pub distinct: Option<u64>,
     /// Whether `distinct` is an estimate.
     pub is_estimate: bool,
-    /// The filter.
+    /// The state of the filter.
     pub state: State,
     /// The error that prevented the count and the lookup of the values, or `None` if there was no
     /// error.
@@ -168,35 +165,6 @@ pub fn num_reads(chunks: &[&CheckedChunk]) -> usize {
     ranges.sort_unstable();
     let gaps = ranges.windows(2).filter(|pair| matches!(pair, [(_, end), (start, _)] if start > end)).count();
     if ranges.is_empty() { 0 } else { gaps + 1 }
-}
-
-/// The offsets at which the pages of each chunk start and end, in ascending order. Empty chunks and
-/// chunks with an unknown location are left out.
-struct Pages(Vec<(u64, u64)>);
-
-impl Pages {
-    fn of(footer: &Footer) -> Self {
-        let groups = 0..footer.num_row_groups();
-        let places = groups.flat_map(|group| (0..footer.leaves().len()).map(move |leaf| (group, leaf)));
-        let chunks = places.filter_map(|(group, leaf)| footer.chunk(group, leaf));
-        let is_known = |(start, end): &(u64, u64)| *start >= FIRST_PAGE_OFFSET && start < end;
-        let range = chunks.map(|chunk| (chunk.offset, chunk.offset + chunk.len_bytes));
-        let mut ranges: Vec<_> = range.filter(is_known).collect();
-        ranges.sort_unstable();
-        Self(ranges)
-    }
-
-    fn read_filter(&self, footer: &Footer, range: FilterRange, file: &mut (impl Read + Seek)) -> Result<Vec<u8>> {
-        let bytes = footer.read_filter(range, file)?;
-        let end = range.offset + bytes.len() as u64;
-        let next = self.0.partition_point(|&(_, end)| end <= range.offset);
-        match self.0.get(next) {
-            Some(&(start, _)) if start < end => {
-                Err(Error::corrupt("location of the filter, inside the data pages,", range.offset))
-            }
-            _ => Ok(bytes),
-        }
-    }
 }
 
 /// The result of reading the filter of a chunk.

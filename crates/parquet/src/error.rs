@@ -39,13 +39,13 @@ pub enum Error {
     /// The file, a requested column or the new footer has a property that this crate does not
     /// support.
     Unsupported {
-        /// What is not supported, as a clause for the message: "the footer is encrypted".
+        /// What is not supported, as a clause for the message, such as "the footer is encrypted".
         what: String,
         /// What the user can do.
         advice: &'static str,
     },
     /// The footer can be parsed, but a struct in it has two fields with the same number, or
-    /// encoding it again gives other bytes. A rewrite could change more than the filters.
+    /// encoding the struct again gives other bytes. A rewrite could change more than the filters.
     NotCanonical {
         /// The offset at which the struct begins, in bytes from the start of the file.
         offset: u64,
@@ -80,7 +80,7 @@ pub enum Error {
         /// The reason why the value is rejected, and a value that works.
         reason: String,
     },
-    /// A filter is damaged or cannot be built.
+    /// A filter is damaged, is not supported, or cannot be built.
     Filter(filterblock::foreign::Error),
 }
 
@@ -132,8 +132,8 @@ impl fmt::Display for Error {
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Corrupt { part: WRITTEN_FOOTER, offset } => write!(
                 f,
-                "the new footer at offset {offset} differs from the footer that was written; discard the new file, \
-                 check disk and memory, and try again"
+                "the new footer at offset {offset} differs from the footer that was written, so the new file cannot be \
+                 used; check disk and memory, and try again"
             ),
             Self::Corrupt { part, offset: 0 } => {
                 write!(f, "not a sound Parquet file: the {part} is not valid; restore the file or write it again")
@@ -145,8 +145,8 @@ impl fmt::Display for Error {
             Self::Unsupported { what, advice } => write!(f, "{what}; {advice}"),
             Self::NotCanonical { offset } => write!(
                 f,
-                "the metadata at offset {offset} have an unusual encoding that would not survive a rewrite; write the \
-                 file again with a common Parquet writer"
+                "the metadata at offset {offset} have an unusual encoding, which a new footer would not keep; write \
+                 the file again with a common Parquet writer"
             ),
             Self::Values { row_group, column, reason } => {
                 write!(f, "row group {row_group}, column {}: cannot read the values: {reason}", shortened(column))?;
@@ -156,8 +156,8 @@ impl fmt::Display for Error {
             }
             Self::Denied { row_group, column, values } => write!(
                 f,
-                "row group {row_group}, column {}: the written filter denies {values} of its own values; \
-                 discard the new file, check disk and memory, and try again",
+                "row group {row_group}, column {}: the written filter denies {values} of its own values, so the \
+                 new file cannot be used; check disk and memory, and try again",
                 shortened(column)
             ),
             Self::Changed => {

@@ -1,25 +1,28 @@
-//! Reads the footer of a Parquet file, and rewrites it with other locations of filters. Unknown
+//! Reads the footer of a Parquet file, and rewrites it with new locations of filters. Unknown
 //! fields survive a rewrite. The list below has only the fields that this module uses.
 //!
 //! ```text
 //! "PAR1"  pages, indexes, filters  FileMetaData  its length (u32)  "PAR1"
 //! FileMetaData:   2 schema  4 row groups  8 encryption  9 signing key
-//! RowGroup:       1 columns  4 sorting columns
+//! RowGroup:       1 columns  3 number of rows  4 sorting columns
 //! ColumnChunk:    1 file path  3 metadata  8 encryption  9 encrypted metadata
 //! ColumnMetaData: 1 type  3 path  5 values  7 length  9 data  11 dictionary  12 statistics
 //!                 14, 15 filter
 //! ```
 
+mod pages;
 mod schema;
 mod stored;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::error::{Error, Result, shortened};
 use crate::thrift::{Kind, List, Malformed, Struct};
 
 pub use filterblock::foreign::parquet::PhysicalType;
+pub(crate) use pages::Pages;
 pub use schema::Leaf;
 
 const MAGIC: &[u8; 4] = b"PAR1";
@@ -58,7 +61,8 @@ pub struct Footer {
     metadata_offset: u64,
     leaves: Vec<Leaf>,
     chunks: Vec<Chunk>,
-    sorted_leaves: Vec<usize>,
+    /// The first sorting column that all row groups with rows have in common, or `None`.
+    sorted_leaf: Option<usize>,
 }
 
 impl Footer {
@@ -104,7 +108,7 @@ impl Footer {
         }
         let schema = file.list(2).ok_or_else(|| at.corrupt("schema", &metadata))?;
         let leaves = schema::leaves(&schema, metadata.len())?.ok_or_else(|| at.corrupt("schema", schema.header))?;
-        let (mut chunks, mut sorted_leaves) = (Vec::new(), Vec::new());
+        let (mut chunks, mut sortings) = (Vec::new(), BTreeSet::new());
         let groups = file.list(4).ok_or_else(|| at.corrupt("list of row groups", &metadata))?;
         for group in at.structs(&groups, "list of row groups")? {
             let group = at.parse_struct(group, "row group")?;
@@ -115,10 +119,13 @@ impl Footer {
             for (chunk, leaf) in at.structs(&columns, "list of columns")?.iter().zip(&leaves) {
                 chunks.push(at.chunk(chunk, leaf)?);
             }
-            sorted_leaves.extend(first_sorting_column(&group));
+            let is_empty = group.int(3) == Some(0);
+            if !is_empty {
+                sortings.insert(first_sorting_column(&group));
+            }
         }
-        sorted_leaves.dedup();
-        Ok(Self { metadata_offset, leaves, chunks, sorted_leaves, metadata })
+        let sorted_leaf = if sortings.len() == 1 { sortings.into_iter().next().flatten() } else { None };
+        Ok(Self { metadata_offset, leaves, chunks, sorted_leaf, metadata })
     }
 
     /// Returns the leaf columns in the order of the schema.
@@ -140,10 +147,11 @@ impl Footer {
         self.chunks.get(at).filter(|_| leaf < self.leaves.len())
     }
 
-    /// Returns whether this leaf column is the first sorting column of at least one row group.
+    /// Returns whether this leaf column is the first sorting column of each row group that has
+    /// rows. Returns false if no row group has rows.
     #[must_use]
     pub fn is_sorted_by(&self, leaf: usize) -> bool {
-        self.sorted_leaves.contains(&leaf)
+        self.sorted_leaf == Some(leaf)
     }
 
     /// Returns the length of the file in bytes.
@@ -164,9 +172,9 @@ impl Footer {
         &self.metadata
     }
 
-    /// Returns one list for each of `leaves`. A list holds the pair (min, max) of each row group in
-    /// PLAIN encoding, but a byte array has no length prefix. A row group without a valid
-    /// `min_value` and `max_value` has no pair.
+    /// Returns one list for each of `leaves`, with the pair (min, max) of each row group. The
+    /// values are in PLAIN encoding, but a byte array has no length prefix. A row group without a
+    /// valid `min_value` and `max_value` has no pair.
     #[must_use]
     pub fn ranges(&self, leaves: &[usize]) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut found = vec![Vec::new(); leaves.len()];
@@ -181,7 +189,7 @@ impl Footer {
         found
     }
 
-    /// Returns the footer with new locations of filters: the metadata, their length and the magic.
+    /// Returns a footer (metadata, length of the metadata, magic) with new locations of filters.
     /// `filter` gets the row group, the leaf column and the current location, and returns the new
     /// location. If `filter` returns `None`, the current location stays. All other fields stay as
     /// they are, byte for byte.
@@ -264,11 +272,15 @@ impl Struct<'_> {
             let field = self.get(3).ok_or(Error::corrupt("column metadata", 0))?;
             let parsed = Struct::parse(&field.value);
             let mut column = parsed.map_err(|_| Error::corrupt("column metadata", 0))?.0;
-            let number = |number: u64| i64::try_from(number).map_err(|_| Error::corrupt("offset of the filter", 0));
+            let number = |number: u64| {
+                let what = "a filter offset of 2^63 or more does not fit in the footer";
+                i64::try_from(number).map_err(|_| Error::unsupported(what, "use a smaller offset"))
+            };
             column.set_int(14, Kind::I64, number(range.offset)?);
             match range.len_bytes {
                 Some(len) => {
-                    let len = i32::try_from(len).map_err(|_| Error::corrupt("length of the filter", 0))?;
+                    let what = "a filter length of 2 GiB or more does not fit in the footer";
+                    let len = i32::try_from(len).map_err(|_| Error::unsupported(what, "use a shorter filter"))?;
                     column.set_int(15, Kind::I32, len.into());
                 }
                 None => column.fields.retain(|field| field.id != 15),
@@ -330,7 +342,7 @@ impl Place<'_> {
         if chunk.binary(1).is_some_and(|path| !path.is_empty()) {
             return Err(Error::unsupported(
                 "the file only describes the data of other files",
-                "give the files with the data; after filters are added, write a _metadata file again or delete it",
+                "give the files with the data (if you add filters to them, write a _metadata file again or delete it)",
             ));
         }
         let field = chunk.get(3).ok_or_else(|| self.corrupt("column metadata", bytes))?;
@@ -340,18 +352,18 @@ impl Place<'_> {
         let unsigned = |id| column.int(id).and_then(|value| u64::try_from(value).ok());
         let path = column.list(3).and_then(|path| schema::joined(&path));
         if path.as_ref() != Some(&leaf.path) || column.int(1) != Some(leaf.physical_type.number()) {
-            return Err(invalid("column of the chunk"));
+            return Err(invalid("path or type in the column metadata"));
         }
-        let num_values = unsigned(5).ok_or_else(|| invalid("number of values"))?;
-        let len_bytes = unsigned(7).ok_or_else(|| invalid("length of the chunk"))?;
+        let num_values = unsigned(5).ok_or_else(|| invalid("number of values in the column metadata"))?;
+        let len_bytes = unsigned(7).ok_or_else(|| invalid("chunk length in the column metadata"))?;
         // Some writers give the offset 0 to a dictionary that does not exist.
         let has_dictionary = column.get(11).is_some() && column.int(11) != Some(0);
         let offset = unsigned(if has_dictionary { 11 } else { 9 });
         let is_inside = |offset: &u64| offset.checked_add(len_bytes).is_some_and(|end| end <= self.base);
-        let offset = offset.filter(is_inside).ok_or_else(|| invalid("location of the chunk"))?;
+        let offset = offset.filter(is_inside).ok_or_else(|| invalid("chunk location in the column metadata"))?;
         let optional = |id| match column.get(id) {
             None => Ok(None),
-            Some(_) => unsigned(id).map(Some).ok_or_else(|| invalid("location of the filter")),
+            Some(_) => unsigned(id).map(Some).ok_or_else(|| invalid("filter location in the column metadata")),
         };
         let filter = optional(14)?.map(|offset| optional(15).map(|len_bytes| FilterRange { offset, len_bytes }));
         Ok(Chunk { num_values, offset, len_bytes, filter: filter.transpose()? })

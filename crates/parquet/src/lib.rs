@@ -1,5 +1,5 @@
-//! Adds Bloom filters to Parquet files without rewriting their data, checks them, and indexes the
-//! filters of many files.
+//! Adds Bloom filters to Parquet files without rewriting their data, checks the filters, and
+//! indexes the filters of many files.
 //!
 //! [`append::add`] appends the filters and a new footer to a copy of a file, and does not change
 //! the copied bytes. [`index`] keeps the filters of thousands of files in one file. A query for a

@@ -82,8 +82,8 @@ impl ValueType {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns the type in which values of a column are written by default. Returns `None` if the
-    /// values can only be given in the plain encoding.
+    /// Returns the default type of values that the user gives as text, for a column without a
+    /// logical type. Returns `None` if the user can give values only in the plain encoding.
     #[must_use]
     pub fn of(physical_type: PhysicalType) -> Option<Self> {
         match physical_type {
@@ -138,7 +138,7 @@ pub struct ColumnType<'a> {
 }
 
 impl ColumnType<'_> {
-    /// Returns the conversion of written keys to stored values. `hex` says whether the user gave
+    /// Returns the conversion of the user's keys to stored values. `hex` says whether the user gave
     /// `--hex`, and `given` is the type that the user gave with `--type`.
     ///
     /// # Errors
@@ -161,8 +161,8 @@ impl ColumnType<'_> {
         Ok(self.len_bytes.map_or(Encoding::Typed(kind), |len| Encoding::Sized(kind, len)))
     }
 
-    /// Returns the type of keys as text if the user gives no `--type`. Returns a message if the
-    /// text does not determine the stored value.
+    /// Returns the type of keys that the user gives as text without `--type`. Returns a message if
+    /// the text does not determine the stored value.
     fn default_type(self) -> Result<ValueType, String> {
         let Some(of_physical) = ValueType::of(self.physical) else {
             return Err("has a type without a text form; give values in plain encoding with --hex".to_owned());
@@ -235,11 +235,12 @@ impl Encoding {
             }
             Self::Sized(ValueType::Uuid, len) if len == UUID_LEN_BYTES => ValueType::Uuid,
             Self::Sized(kind, len) if written.len() != len || kind == ValueType::Uuid => {
-                let (given, expected) = (bytes(written.len()), bytes(len));
+                let given =
+                    if kind == ValueType::Uuid { "a UUID".to_owned() } else { bytes(written.len()) + " of text" };
+                let expected = bytes(len);
                 let uuid = if len == UUID_LEN_BYTES { ", or a UUID with --type uuid" } else { "" };
                 return Err(format!(
-                    "{given} of text given, but a value of this column has {expected}; give the stored bytes with \
-                     --hex{uuid}"
+                    "{given} given, but a value of this column has {expected}; give the stored bytes with --hex{uuid}"
                 ));
             }
             Self::Typed(kind) | Self::Sized(kind, _) => kind,
@@ -309,7 +310,7 @@ fn wrong(kind: ValueType) -> String {
 /// about another NaN.
 fn check_number(is_nan: bool) -> Result<(), String> {
     if is_nan {
-        Err("NaN has many encodings; give the one to look up in plain encoding, with --hex".to_owned())
+        Err("NaN has many bit patterns; give the stored bytes of the NaN with --hex".to_owned())
     } else {
         Ok(())
     }

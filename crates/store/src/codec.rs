@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
     /// Reads the next `len` bytes.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if fewer bytes are left.
+    /// Returns [`Error::Corrupt`] if fewer than `len` bytes are left.
     pub fn take(&mut self, len: usize, field: Field) -> Result<&'a [u8]> {
         let Some((taken, rest)) = self.rest.split_at_checked(len) else { return Err(self.corrupt(field)) };
         self.rest = rest;
@@ -64,7 +64,7 @@ impl<'a> Cursor<'a> {
     /// Reads the next `N` bytes into an array.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if fewer bytes are left.
+    /// Returns [`Error::Corrupt`] if fewer than `N` bytes are left.
     pub fn take_array<const N: usize>(&mut self, field: Field) -> Result<[u8; N]> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N, field)?);

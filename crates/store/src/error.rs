@@ -76,7 +76,8 @@ pub enum Error {
         /// A description of the file.
         what: &'static str,
     },
-    /// Another process, or another handle in this one, has the store or the file open.
+    /// Another process, or another handle in this one, has the store open or holds the lock of the
+    /// file.
     Locked,
     /// The store, or the writer of a file, refuses writes after an earlier failure. Reopen the
     /// store, or create a new writer.
@@ -88,10 +89,10 @@ pub enum Error {
     /// store keeps this space for deletes, for the log and for the compactions that free space. A
     /// refused batch was not written. A refused compaction left its input SSTs unchanged.
     NoSpace {
-        /// The free disk space in bytes. If an SST was refused, this is the space that the SST
-        /// would leave free.
+        /// The free disk space in bytes. If a flush or a compaction was refused, this is the space
+        /// that its new SSTs would leave free.
         free_bytes: u64,
-        /// The space to keep free, in bytes.
+        /// The space in bytes that must be free before the batch, or stay free after the new SSTs.
         kept_bytes: u64,
     },
     /// A background task failed for a reason that may be temporary, and the store retries it. A
@@ -102,7 +103,7 @@ pub enum Error {
         reason: String,
     },
     /// The store accepts no more writes, because its file numbers or sequence numbers are nearly
-    /// used up.
+    /// used up. If too few file numbers are left for an open or a repair, it fails with this error.
     OutOfNumbers {
         /// The kind of number: file number or sequence number.
         field: Field,
@@ -208,17 +209,7 @@ impl fmt::Display for Error {
             Self::ChecksumMismatch { field, offset, stored, computed } => {
                 write_mismatch(f, "damaged", field, *offset, (*stored, *computed), REPAIR)
             }
-            Self::Unsupported { field: field @ Field::Version, found } => write!(
-                f,
-                "{field} {found} is not supported by this version of filterblock: a newer version wrote the bytes, or \
-                 they are damaged; use a newer version, or restore from a backup"
-            ),
-            Self::Unsupported { field, found } => {
-                write!(
-                    f,
-                    "{field} {found} is not supported by this version of filterblock; open the file with a newer version"
-                )
-            }
+            Self::Unsupported { field, found } => write_unsupported(f, field, *found),
             Self::InvalidArgument { what, reason } => write!(f, "invalid {what}: {reason}"),
             Self::KeyTooLong { len_bytes, max_bytes } => write!(
                 f,
@@ -237,7 +228,9 @@ impl fmt::Display for Error {
                  directory, or, if this is the directory of a store, move this file away and restore the store's own \
                  file of this name, if there was one"
             ),
-            Self::Locked => f.write_str("already open in this process or in another one; close it there first"),
+            Self::Locked => {
+                f.write_str("the store is already open in this process or in another one; close it there first")
+            }
             Self::Poisoned { reason } => {
                 write!(
                     f,
@@ -246,25 +239,43 @@ impl fmt::Display for Error {
             }
             Self::NoSpace { free_bytes, kept_bytes } => write!(
                 f,
-                "no space: {free_bytes} bytes are free on the disk, or would be, and {kept_bytes} bytes must be free \
-                 for the log, for deletes and for compactions; free disk space, or delete keys"
+                "no space: {free_bytes} bytes are free on the disk, or would be free after the refused write, and \
+                 {kept_bytes} bytes must be free for the log, for deletes and for compactions; free disk space, or \
+                 delete keys"
             ),
             Self::BackgroundFails { reason } => write!(
                 f,
-                "a background task failed ({reason}); no accepted write is lost, and an open store tries the task \
-                 again; remove the cause"
+                "a background task failed ({reason}); no accepted write is lost, and the store tries the task again \
+                 while it is open; remove the cause"
             ),
-            Self::OutOfNumbers { field, last } => write!(
-                f,
-                "the store accepts no more writes: {field} {last} is close to the largest possible one; copy the data \
-                 to a new store"
-            ),
+            Self::OutOfNumbers { field, last } => write_out_of_numbers(f, field, *last),
             Self::TooLarge { what } => {
                 write!(f, "{what} of this size does not fit in memory; free memory, or use a machine with more memory")
             }
             Self::Filter(error) => write_filter_error(f, error),
         }
     }
+}
+
+fn write_unsupported(f: &mut fmt::Formatter<'_>, field: &Field, found: u64) -> fmt::Result {
+    let reason = match field {
+        Field::Version => {
+            ": a newer version wrote the file, or the file is damaged; use a newer version, or restore from a backup"
+        }
+        _ => "; open the file with a newer version",
+    };
+    write!(f, "{field} {found} is not supported by this version of filterblock{reason}")
+}
+
+fn write_out_of_numbers(f: &mut fmt::Formatter<'_>, field: &Field, last: u64) -> fmt::Result {
+    let next_step = match field {
+        Field::FileNumber => {
+            "move the file with this number away if it does not belong to the store, or else copy the data to a new \
+             store"
+        }
+        _ => "copy the data to a new store",
+    };
+    write!(f, "the store accepts no more writes: {field} {last} is close to the largest possible one; {next_step}")
 }
 
 fn write_filter_error(f: &mut fmt::Formatter<'_>, error: &filterblock::Error) -> fmt::Result {
@@ -296,8 +307,8 @@ fn write_filter_error(f: &mut fmt::Formatter<'_>, error: &filterblock::Error) ->
 fn write_corrupt(f: &mut fmt::Formatter<'_>, field: Field, offset: u64) -> fmt::Result {
     match field {
         // The store reports a missing log as a log without a header.
-        Field::LogHeader => write!(f, "damaged: the write-ahead log is missing or has no header; {REPAIR}"),
-        // Such a field is never at the start of a file, so the error concerns no particular offset.
+        Field::LogHeader => write!(f, "damaged: the write-ahead log is missing or has no sound header; {REPAIR}"),
+        // None of these fields begins a file, so an offset of 0 means no particular offset.
         Field::LogSequence | Field::FileNumber | Field::Level | Field::Properties if offset == 0 => {
             write!(f, "damaged: invalid {field}; {REPAIR}")
         }

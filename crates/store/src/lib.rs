@@ -1,4 +1,4 @@
-//! A small log-structured key-value store whose reads ask the filter blocks of [`filterblock`].
+//! A small log-structured key-value store whose reads query the filter blocks of [`filterblock`].
 //!
 //! The crate shows how an engine embeds filter blocks, and what they save. It uses only the public
 //! API of `filterblock`.

@@ -210,9 +210,16 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
     if (bytes == nullptr) {
       return Copy(shared_->always_maybe.data(), shared_->always_maybe.size(), buf);
     }
-    Add(shared_->counters->filters_built);
     const auto* data = static_cast<const char*>(filterblock_bytes_data(bytes.get()));
-    return Copy(data, filterblock_bytes_len(bytes.get()), buf);
+    const engine::Slice copy = Copy(data, filterblock_bytes_len(bytes.get()), buf);
+    // Without a copy, the SST gets no usable filter.
+    if (*buf == nullptr) {
+      Add(shared_->counters->filters_failed);
+      shared_->counters->SetLastError("too little memory to copy the new filter; free memory");
+    } else {
+      Add(shared_->counters->filters_built);
+    }
+    return copy;
   }
 
   // Opens the filter that RocksDB is about to write, and asks it for every key. Does nothing

@@ -1,7 +1,27 @@
 // Tests the builder and the reader of the adapter, without a database.
+#include <new>
 #include <random>
 
 #include "support.h"
+
+namespace {
+
+// Whether the adapter gets no memory for the copy of a filter.
+bool copies_fail = false;
+
+}  // namespace
+
+// While `copies_fail` is set, only the adapter calls this operator.
+void* operator new[](std::size_t len, const std::nothrow_t&) noexcept {
+  if (copies_fail) {
+    return nullptr;
+  }
+  try {
+    return ::operator new[](len);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 
 namespace {
 
@@ -342,6 +362,18 @@ void PostVerifyDetectsFiltersThatLostKeys() {
   support::Ok(lazy->MaybePostVerify(damaged));
 }
 
+void AFilterThatCannotBeCopiedCountsAsFailed() {
+  const Ours ours("blocked-bloom:10");
+  copies_fail = true;
+  const std::string filter = FilterOf(ours, 0, 100);
+  copies_fail = false;
+  CHECK_SAME(ours.counters->filters_built, 0);
+  CHECK_SAME(ours.counters->filters_failed, 1);
+  CHECK(!ours.counters->LastError().empty());
+  const Reader reader(ours.policy->GetFilterBitsReader(filter));
+  CHECK_SAME(CountMatches(reader.get(), 0, 100), 100);
+}
+
 // Shows a limit: RocksDB does not tell the policy which SST a filter belongs to.
 void ASwappedFilterGoesUnnoticed() {
   const Ours ours("blocked-bloom:10");
@@ -378,6 +410,7 @@ int main() {
   ZeroedAndCutFiltersAnswerMaybeAndAreCounted();
   OtherHashersAnswerMaybeAndAreCounted();
   PostVerifyDetectsFiltersThatLostKeys();
+  AFilterThatCannotBeCopiedCountsAsFailed();
   ASwappedFilterGoesUnnoticed();
   ReadersOutliveTheirPolicy();
   std::puts("contract: ok");

@@ -50,7 +50,7 @@ impl Builder {
     }
 
     fn push(&mut self, hash: KeyHash) -> filterblock::Result<()> {
-        let too_large = |_| filterblock::Error::TooLarge { what: "the hashes of an SST's keys" };
+        let too_large = |_| filterblock::Error::TooLarge { what: "a list of the hashes of an SST's keys" };
         self.hashes.try_reserve(1).map_err(too_large)?;
         self.hashes.push(hash);
         Ok(())

@@ -58,13 +58,17 @@ impl fmt::Display for Error {
                  damaged"
             ),
             Self::Ssts { policy, num_ssts, without } => {
-                write!(f, "{} of {num_ssts} SSTs have no usable filter \"{policy}\"", without.len())?;
+                write!(
+                    f,
+                    "{} of {num_ssts} SSTs have no usable filter of the policy \"{policy}\", or no usable range filter",
+                    without.len()
+                )?;
                 for sst in without.iter().take(3) {
                     write!(f, "; {sst}")?;
                 }
                 f.write_str(
-                    "; give every writer, compactor and worker the same list and version, restore SSTs that SlateDB \
-                     cannot read, then compact the others",
+                    "; give every writer, compactor and worker the same list of policies and the same version of \
+                     filterblock-slatedb, restore SSTs that SlateDB cannot read, then compact the others",
                 )
             }
             Self::ObjectStore(error) => write!(f, "object store: {error}; check the store and try again"),

@@ -1,9 +1,9 @@
 //! Reads and builds LevelDB's Bloom filter, `leveldb.BuiltinBloomFilter2`. It is an array of bits,
 //! followed by one byte with the number of probes.
 //!
-//! The bits of a key lie anywhere in the array, at `(hash + i * step) % bits` for probe `i`. The
-//! hash has 32 bits. It is weak: if keys are consecutive numbers, absent keys that are similar to
-//! them often get the answer "maybe".
+//! The bits of a key lie anywhere in the array, at `(hash + i * step) % bits` for probe `i`, where
+//! `step` is the rotated hash. The hash has 32 bits. It is weak: if keys are consecutive numbers,
+//! absent keys that are similar to them often get the answer "maybe".
 
 use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{self, Remainder, probe_sequence};
@@ -142,7 +142,10 @@ impl LevelDbBloomBuilder {
         #[expect(clippy::cast_sign_loss, reason = "the product is never negative")]
         let probes = ((f64::from(self.bits_per_key) * PROBES_PER_BIT) as u8).clamp(1, MAX_PROBES);
         let bits = self.hashes.len().saturating_mul(self.bits_per_key as usize).max(MIN_BITS);
-        let mut filter = vec![0; bits.div_ceil(8)];
+        let payload_len = bits.div_ceil(8);
+        // With room for the number of probes, the vector does not grow to twice its size.
+        let mut filter = vec![0; payload_len + 1];
+        filter.truncate(payload_len);
         if let Some(position) = Remainder::by(filter.len() as u64 * 8) {
             for bit in self.hashes.iter().flat_map(|&hash| probe_sequence(hash, u32::from(probes))) {
                 let bit = position.of(bit);

@@ -5,8 +5,8 @@
 //! filter*  offset of each filter (u32)*  offset of the offsets (u32)  base (u8)
 //! ```
 //! Filter `i` has the keys of the data blocks that begin at file offsets from `i << base` to
-//! `((i + 1) << base) - 1`. It ends where the next filter begins, and is empty if no data block
-//! begins at these offsets.
+//! `((i + 1) << base) - 1`. It ends where the next filter or the list of offsets begins. It is
+//! empty if no data block begins at these file offsets.
 
 use std::ops::Range;
 
@@ -116,7 +116,7 @@ impl<'a> LevelDbFilterBlock<'a> {
     }
 
     /// Returns the range of file offsets at which the data blocks of filter `number` begin. A bound
-    /// that exceeds 64 bits is [`u64::MAX`].
+    /// that exceeds 64 bits is [`u64::MAX`], and so are both bounds if the base is 64 or more.
     #[must_use]
     pub fn covers(&self, number: usize) -> Range<u64> {
         let edge = |number: u64| {
@@ -134,7 +134,7 @@ impl<'a> LevelDbFilterBlock<'a> {
 pub struct LevelDbFilterBlockBuilder {
     filters: Vec<u8>,
     offsets: Vec<u32>,
-    /// The keys of the data blocks in the range that has no filter yet.
+    /// The keys of the data blocks in the current range of 2 KiB, which has no filter yet.
     pending: LevelDbBloomBuilder,
 }
 
@@ -150,7 +150,7 @@ impl LevelDbFilterBlockBuilder {
     /// block. Start the data blocks in ascending order of their offsets.
     ///
     /// # Errors
-    /// Returns `Invalid` if the filters exceed 4 GiB. The block cannot be finished then.
+    /// Returns `Invalid` if the filters exceed 4 GiB. The filter block cannot be finished then.
     pub fn start_block(&mut self, offset: u64) -> Result<()> {
         while (self.offsets.len() as u64) < offset >> BASE {
             self.end_filter()?;

@@ -50,7 +50,7 @@ impl Policy {
         }
     }
 
-    /// Returns the properties of `filter`. This reads all its bytes.
+    /// Returns the properties of `filter`. Reads all bytes of the filter.
     pub(super) fn info(&self, filter: &[u8]) -> ForeignFilterInfo {
         match self {
             Self::Builtin => LevelDbBloom::new(filter).info(),

@@ -11,7 +11,7 @@
 //! A table states neither the order of its keys nor whether it belongs to a database. In a table of
 //! a database, eight bytes follow each user key, and the filters do not have these bytes. A wrong
 //! guess would deny present keys. So the reader asks once for each form that the index, the first
-//! data block and the filter allow.
+//! data block and its filter allow.
 
 use std::ops::Range;
 
@@ -80,8 +80,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     ///
     /// # Errors
     /// Returns an error if footer, metaindex, index or the filter block is damaged. Returns
-    /// `Unsupported` for a compression that the reader does not know, and for tables of RocksDB's
-    /// `format_version` 0.
+    /// `Unsupported` if the filter block is compressed, if metaindex or index has an unknown
+    /// compression, and for tables of RocksDB's `format_version` 0.
     pub fn open(bytes: D) -> Result<Self> {
         Self::open_with(bytes, None, &KeyHasher::xxh3(HashSeed(0)))
     }
@@ -89,8 +89,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// Opens a table whose keys have the given form.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::open`], and `Corrupt` if a key of the index does not have that
-    /// form.
+    /// Returns the errors of [`Self::open`], and `Corrupt` if a key of the index is too short for
+    /// the form.
     pub fn open_as(bytes: D, form: KeyForm) -> Result<Self> {
         Self::open_with(bytes, Some(form), &KeyHasher::xxh3(HashSeed(0)))
     }
@@ -114,11 +114,17 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// [`Self::open_with`]. A table without such filters does not change.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::open_as`].
+    /// Returns the errors of [`Self::open_as`]. After an error, the table is unchanged.
     pub fn set_hasher(&mut self, hasher: &KeyHasher, form: Option<KeyForm>) -> Result<()> {
-        if let Policy::Native(known) = &mut self.policy {
-            *known = hasher.clone();
-            self.readings = self.read_forms(form)?;
+        let Policy::Native(known) = &mut self.policy else { return Ok(()) };
+        // The forms depend on the answers of the filters, so they are read under the new hasher.
+        let previous = std::mem::replace(known, hasher.clone());
+        match self.read_forms(form) {
+            Ok(readings) => self.readings = readings,
+            Err(error) => {
+                self.policy = Policy::Native(previous);
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -278,8 +284,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     fn ask_all(&self, user_key: &[u8]) -> bool {
         let Some(block) = self.known_filter_block() else { return true };
         let ask = |filter: &[u8]| self.policy.may_contain(filter, user_key);
-        // The filters cover the file from its start: if the last block has a filter, all blocks
-        // have one.
+        // The filters cover the file from its start: if the last data block has a filter, all data
+        // blocks have one.
         !block.reaches(self.last_block_offset)
             || (0..block.len()).any(|number| block.filter_bytes(number).is_none_or(ask))
     }
@@ -353,8 +359,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         self.bytes.as_ref()
     }
 
-    /// Returns the properties of the filter at a location from [`Self::filters`]. This reads all
-    /// bytes of the filter.
+    /// Returns the properties of the filter at a location from [`Self::filters`]. Reads all bytes
+    /// of the filter.
     #[must_use]
     pub fn filter_info(&self, place: &LevelDbFilterRange) -> ForeignFilterInfo {
         let bytes = || {
@@ -382,8 +388,9 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// once.
     ///
     /// # Errors
-    /// Returns an error if a data block is damaged or has an unknown compression, `Invalid` if
-    /// [`Self::key_form`] returns `None`, and any error that `each` returns.
+    /// Returns an error if a data block is damaged, has an unknown compression, or has a key that
+    /// is too short for the form. Returns `Invalid` if [`Self::key_form`] returns `None`, and any
+    /// error that `each` returns.
     pub fn for_each_key(&self, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if self.readings.len() > 1 {
             // In the wrong form, every key differs from the user's key, so a filter of these keys
@@ -400,8 +407,9 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
         let form = self.readings.first().map(|reading| reading.form).ok_or_else(|| {
             form_unknown(
-                "its filter denies a key of the first data block, both as a user key and as an internal key, so the \
-                 filter does not fit the table; state the form of its keys to read them, and do not use its filter",
+                "in every possible form of the keys (user keys, internal keys), the table's filter denies a key of the \
+                 first data block, so the filter does not fit the table; state the form of its keys to read them, and \
+                 do not use its filter",
             )
         })?;
         let (mut cursor, mut blocks) = (self.index()?.cursor(), 0);
@@ -420,10 +428,11 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// possible, the method treats the keys as internal keys.
     ///
     /// # Errors
-    /// Returns the error of the first data block that is damaged or has an unknown compression.
-    /// Returns `Invalid` if [`Self::key_forms`] returns none. Returns `Corrupt` if queries can use
-    /// some but not all filters in the compact form. If queries can use none of them, the hasher
-    /// may be wrong, and the method returns no error: see [`Self::count_unusable_filters`].
+    /// Returns the error of the first data block that is damaged, has an unknown compression, or
+    /// has a key that is too short for the form. Returns `Invalid` if [`Self::key_forms`] returns
+    /// no form. Returns `Corrupt` if queries can use some but not all filters in the compact form.
+    /// If queries can use none of these filters, the hasher may be wrong, and the method returns no
+    /// error: see [`Self::count_unusable_filters`].
     pub fn verify(&self) -> Result<Verified> {
         if let (all, unusable @ 1..) = self.count_unusable_filters()
             && unusable < all
@@ -448,11 +457,11 @@ pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
 }
 
 fn form_unknown(reason: &'static str) -> Error {
-    Error::invalid("table", "LevelDB", reason)
+    Error::invalid("key form", "unknown", reason)
 }
 
-/// Returns the name of the filter policy. If the policy is known, also returns the handle of the
-/// filter block, and the rules of the policy.
+/// Returns the name of the filter policy, or `None` if the metaindex names none. If the policy is
+/// known, also returns the handle of the filter block, and the rules of the policy.
 #[expect(clippy::type_complexity, reason = "one caller takes the pair apart")]
 fn find_filter(
     blocks: &Blocks<'_>,
@@ -505,5 +514,20 @@ mod tests {
             block.check(|entry| writer.add(entry.key(), entry.value())).unwrap();
         }
         assert!(writer.finish().unwrap().0 == golden, "the bytes differ");
+    }
+
+    #[test]
+    fn a_refused_hasher_leaves_the_table_unchanged() {
+        let options = LevelDbTableOptions { keys: KeyForm::User, ..LevelDbTableOptions::default() };
+        let mut writer = LevelDbTableWriter::new(Vec::new(), options);
+        writer.add(b"key", b"value").unwrap();
+        let mut table = LevelDbTable::open_as(writer.finish().unwrap().0, KeyForm::User).unwrap();
+        let (used, refused) = (KeyHasher::xxh3(HashSeed(7)), KeyHasher::xxh3(HashSeed(8)));
+        table.policy = Policy::Native(used.clone());
+        // The key is too short for an internal key.
+        assert!(table.set_hasher(&refused, Some(KeyForm::Internal)).unwrap_err().is_damage());
+        let Policy::Native(known) = &table.policy else { panic!("the policy changed") };
+        assert_eq!(known.identity(), used.identity());
+        assert_eq!(table.key_form(), Some(KeyForm::User));
     }
 }

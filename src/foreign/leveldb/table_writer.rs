@@ -74,7 +74,7 @@ impl<W: Write> LevelDbTableWriter<W> {
     ///
     /// # Errors
     /// * `OutOfOrder`: the key does not come after the previous key. The table is unchanged.
-    /// * `Invalid`: the key does not have the form, or its data block or the index would exceed
+    /// * `Invalid`: the key is too short for the form, or its data block or the index would exceed
     ///   4 GiB. The table is unchanged.
     /// * `Invalid`: the filters exceed 4 GiB. The table cannot be finished.
     /// * Any error of `out`. The table is incomplete; write it again.

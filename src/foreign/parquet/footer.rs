@@ -84,7 +84,8 @@ impl PhysicalType {
 pub struct ParquetColumnChunk {
     /// The number of the row group, from 0.
     pub row_group: usize,
-    /// The names of the groups below the schema's root and of the column, joined by dots.
+    /// The path of the column below the schema's root: the names of its groups and of the column,
+    /// joined by dots.
     pub path: String,
     /// The physical type of the column, or `None` if the type is missing or unknown.
     pub physical_type: Option<PhysicalType>,
@@ -116,8 +117,8 @@ impl ParquetMetadata {
     /// The number of bytes at the end of a file that [`Self::range`] needs.
     pub const TAIL_LEN_BYTES: usize = 8;
 
-    /// Finds the metadata in a file of `file_len_bytes` bytes from its first four and its last
-    /// eight bytes. Returns their location.
+    /// Returns the location of the metadata in a file of `file_len_bytes` bytes. The arguments
+    /// `head` and `tail` are the first four and the last eight bytes of the file.
     ///
     /// # Errors
     /// Returns `Corrupt` if a magic or the length is wrong, and `Unsupported` if the metadata are

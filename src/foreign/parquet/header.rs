@@ -17,7 +17,8 @@ const LEN_FIELD: u8 = 0x15;
 /// The number of the supported member in each union: split blocks, XXH64, uncompressed.
 const KNOWN: i16 = 1;
 
-/// Splits `bytes` after the header. Returns the bits and the length of the header.
+/// Reads the header at the start of `bytes`. Returns the bits after the header, and the length of
+/// the header. Ignores the bytes after the bits.
 pub(super) fn parse(bytes: &[u8]) -> Result<(&[u8], usize)> {
     let (header_len, bits_len) = lengths(bytes)?;
     let bits = bytes.get(header_len..).and_then(|rest| rest.get(..bits_len));

@@ -214,7 +214,7 @@ impl ParquetBloomBuilder {
 
     /// Starts a filter for `num_values` distinct values with a false-positive rate of about `rate`.
     /// Its length is rounded up to a power of two from 32 bytes to 128 MiB. If the values need more
-    /// than 128 MiB, the FPR is higher.
+    /// than 128 MiB, the FPR is higher than `rate`.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `rate` is above 0 and below 1.
@@ -286,7 +286,7 @@ impl ParquetBloomBuilder {
         Ok(())
     }
 
-    /// Joins each `group` neighbouring blocks to one block.
+    /// Joins every `group` neighbouring blocks into one block by OR.
     fn join(&mut self, group: usize) {
         let joined = self.num_blocks() / group;
         let blocks = self.bits.as_chunks_mut::<BLOCK_LEN_BYTES>().0;

@@ -1,13 +1,14 @@
 //! Reads Thrift's compact protocol, the encoding of Parquet's metadata.
 //!
-//! A struct is a sequence of fields, then a zero byte. A field is one byte, then its value. A
-//! Boolean field has no value bytes. The byte holds the difference to the previous field number (4
-//! bits) and the type (4 bits). If the difference does not fit, it is 0 and the number follows.
+//! A struct is a sequence of fields, then a zero byte. A field is one byte, then its value. The
+//! byte holds the difference to the previous field number (4 bits) and the type (4 bits). If the
+//! difference does not fit, it is 0, and the field number follows the byte. A Boolean field has no
+//! value bytes.
 
 use crate::codec::Cursor;
 use crate::foreign::error::{Error, Field, Result};
 
-/// The maximum nesting depth of values. Parquet's own metadata have a depth below ten.
+/// The maximum nesting depth of a skipped value. Parquet's own metadata have a depth below ten.
 const MAX_DEPTH: u32 = 32;
 
 /// The type of a value.
@@ -102,7 +103,7 @@ impl<'a> Reader<'a> {
     pub(super) fn list(&mut self) -> Result<(Type, usize)> {
         let byte = self.cursor.take_u8(self.part)?;
         if byte == 0 {
-            // fastparquet writes empty lists without a type. No element has the type given here.
+            // fastparquet writes empty lists without a type. The type returned here has no meaning.
             return Ok((Type::Bool(false), 0));
         }
         let kind = Type::new(byte & 15).ok_or_else(|| self.corrupt())?;

@@ -28,8 +28,8 @@ pub struct RocksDbFilterOptions {
     pub bits_per_key: f64,
     /// RocksDB's option `optimize_filters_for_memory`. If it is on, the number of probes of a
     /// `FastLocalBloom` filter follows from its length after rounding to whole lines. If RocksDB's
-    /// allocator reports the usable size of memory, RocksDB also changes the length. This builder
-    /// does not change the length.
+    /// allocator reports the usable size of an allocation, RocksDB also changes the length. This
+    /// builder does not change the length.
     pub optimize_for_memory: bool,
     /// Whether a Bloom filter without keys has a trailer. RocksDB 7.8.3 writes only the trailer
     /// (`true`). RocksDB 11.8.1 writes no bytes (`false`). A ribbon filter without keys has no
@@ -140,7 +140,7 @@ fn clamped(bits_per_key: f64) -> Option<f64> {
     } else if bits_per_key < MOST_BITS_PER_KEY {
         Some(bits_per_key.max(1.0))
     } else {
-        // This includes NaN.
+        // NaN takes this branch too.
         Some(MOST_BITS_PER_KEY)
     }
 }

@@ -9,7 +9,7 @@
 //! The layout of a line is that of [`FilterKind::BlockedBloom`](crate::FilterKind). The hash
 //! function, the choice of the line and the multipliers differ.
 
-use super::kind::{NEW_BLOOM, RocksDbFilterKind};
+use super::kind::{NEW_BLOOM, RocksDbFilterKind, TRAILER_LEN_BYTES};
 use crate::foreign::ForeignFilterInfo;
 use crate::simd::{Isa, Simd, kernels, prefetch};
 
@@ -79,8 +79,8 @@ impl<'a> FastLocalBloom<'a> {
     /// Returns `None` if a line does not have 64 bytes, or if the number of probes is not 1 to 30.
     /// Also returns `None` if the payload has no whole line, or has 4 GiB or more.
     pub(super) fn new(payload: &'a [u8], line_and_probes: u8) -> Option<Self> {
-        // The upper three bits are the length of a line, 0 for 64 bytes. So a longer line reads as
-        // too many probes.
+        // The upper three bits encode the length of a line, 0 for 64 bytes. So if a line is longer
+        // than 64 bytes, the byte exceeds `MAX_PROBES`.
         let probes = (1..=MAX_PROBES).contains(&line_and_probes).then_some(line_and_probes)?;
         u32::try_from(payload.len()).ok()?;
         let (lines, _) = payload.as_chunks();
@@ -172,8 +172,11 @@ pub(super) fn build(hashes: &[u64], millibits_per_key: u32, optimize_for_memory:
         _ => probes(millibits_per_key.into()),
     };
     // If the length exceeds the address space, it becomes `usize::MAX`. `vec!` panics for this
-    // length, as for any length above `isize::MAX`.
-    let mut filter = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+    // length, as for any length above `isize::MAX`. With room for the trailer, the vector does not
+    // grow to twice its size.
+    let payload_len = usize::try_from(len).unwrap_or(usize::MAX);
+    let mut filter = vec![0; payload_len.saturating_add(TRAILER_LEN_BYTES)];
+    filter.truncate(payload_len);
     let (lines, _) = filter.as_chunks_mut::<LINE_LEN_BYTES>();
     let num_lines = lines.len();
     for &hash in hashes {
@@ -200,6 +203,12 @@ mod tests {
         assert_eq!(POWERS[..4], [1, 0x9e37_79b9, 0xe35e_67b1, 0x7342_97e9]);
         assert_eq!(POWERS[8], 0xab25_f4c1, "RocksDB continues from this power after eight probes");
         assert_eq!((0..ROUND).fold(1u32, |x, _| x.wrapping_mul(GOLDEN_RATIO)), NEXT_ROUND);
+    }
+
+    #[test]
+    fn a_filter_has_no_spare_capacity() {
+        let filter = build(&[1; 1000], 10_000, false);
+        assert_eq!(filter.capacity(), filter.len());
     }
 
     #[test]

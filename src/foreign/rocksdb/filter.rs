@@ -17,7 +17,7 @@ use super::legacy_bloom::LegacyBloom;
 use super::ribbon::Ribbon;
 use crate::foreign::{ForeignFilterInfo, hash32, xxph3};
 
-/// An always-maybe filter, as RocksDB writes it if it cannot build another filter.
+/// The always-maybe filter that RocksDB writes if it cannot build another filter.
 pub(super) const ALWAYS_MAYBE: [u8; 6] = [0; 6];
 const BATCH: usize = 32;
 

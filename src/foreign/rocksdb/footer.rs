@@ -24,7 +24,8 @@ const HANDLES_LEN_BYTES: usize = 40;
 /// The offset of the footer's checksum within the footer.
 const CHECKSUM_AT: usize = 5;
 const MARK: [u8; 4] = [0x3e, 0, 0x7a, 0];
-/// RocksDB does not check the first 16 of the 24 zeros, so this reader does not either.
+/// The number of zeros that this reader does not check. RocksDB does not check the first 16 of the
+/// 24 zeros either.
 const UNCHECKED_LEN_BYTES: usize = 16;
 
 /// The supported format versions. Versions 0 and 1 compress blocks in another format.

@@ -1,4 +1,4 @@
-//! Names the layouts of a full filter, and defines the length of the trailer and its first byte.
+//! Names the layouts of a full filter, and defines the length and the first byte of its trailer.
 
 /// The length of a filter's trailer.
 pub(super) const TRAILER_LEN_BYTES: usize = 5;

@@ -2,7 +2,7 @@
 //!
 //! All bits of a key lie in one line. A hash of 32 bits chooses both the line and the bits.
 
-use super::kind::RocksDbFilterKind;
+use super::kind::{RocksDbFilterKind, TRAILER_LEN_BYTES};
 use crate::codec::{put_u32, u32_from};
 use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{Remainder, probe_sequence};
@@ -27,8 +27,8 @@ pub(super) struct LegacyBloom<'a> {
 }
 
 impl<'a> LegacyBloom<'a> {
-    /// Returns the filter in `payload`, or `None` unless the payload has this number of lines, of a
-    /// power of two of bytes each.
+    /// Returns the filter in `payload`. Returns `None` for 0 lines, if the lines cannot have equal
+    /// lengths, or if the length of a line in bytes is not a power of two.
     pub(super) fn new(payload: &'a [u8], probes: u8, lines: [u8; 4]) -> Option<Self> {
         let lines = u32_from(&lines);
         let line = Remainder::by(lines.into())?;
@@ -79,7 +79,7 @@ impl<'a> LegacyBloom<'a> {
     }
 
     /// Returns the false-positive rate of a line. With many bits per key, this rate is far above
-    /// the rate of independent probes: 0.28 % instead of 0.03 % at 18 bits per key. `keys` is the
+    /// the rate of independent probes: 0.28 % instead of 0.04 % at 18 bits per key. `keys` is the
     /// mean number of keys per line.
     ///
     /// There are two reasons. Let the line have `m` bits. First, the step of a key may be a
@@ -125,7 +125,10 @@ pub(super) fn build(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
     let lines = if hashes.is_empty() { 0 } else { bits.div_ceil(LINE_BITS) | 1 };
     #[expect(clippy::cast_possible_truncation, reason = "MAX_BITS has fewer than 2^23 lines")]
     let lines = lines as u32;
-    let mut filter = vec![0; lines as usize * LINE_LEN_BYTES];
+    let payload_len = lines as usize * LINE_LEN_BYTES;
+    // With room for the trailer, the vector does not grow to twice its size.
+    let mut filter = vec![0; payload_len + TRAILER_LEN_BYTES];
+    filter.truncate(payload_len);
     if let Some(line) = Remainder::by(lines.into()) {
         for &hash in hashes {
             #[expect(clippy::cast_possible_truncation, reason = "these hashes have 32 bits")]

@@ -1,5 +1,5 @@
 //! Reads partitioned filters. The key of an entry in the partition index is the last key of a
-//! partition, or lies between this key and the first key of the next partition.
+//! partition, or lies between that last key and the first key of the next partition.
 
 use std::ops::Range;
 
@@ -59,8 +59,9 @@ impl PartitionIndex {
 
     /// Returns whether the filters may contain `entry`, a key or a prefix, by the rules of
     /// `policy`. `key` selects the partition, but if the index cannot be searched, all partitions
-    /// are asked. For a key after the last partition, the last partition answers, because the
-    /// prefix may be in it. Without partitions, and after an error, the answer is "maybe".
+    /// are asked. For a key after the last partition, the last partition answers, because it may
+    /// contain the prefix of the key. Without partitions, and after an error, the answer is
+    /// "maybe".
     pub(super) fn may_contain(&self, policy: &Policy, file: &[u8], entry: &[u8], key: &[u8]) -> bool {
         self.ask(policy, file, entry, key).unwrap_or(true)
     }

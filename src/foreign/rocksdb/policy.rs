@@ -31,8 +31,8 @@ impl Policy {
         }
     }
 
-    /// Checks a filter of the table that begins at `offset` of the file. Keeps the hasher of the
-    /// first filter block of this crate. Every filter of RocksDB passes.
+    /// Checks `filter`, which begins at `offset` of the file. Keeps the hasher of the first filter
+    /// block of this crate. Every filter of RocksDB passes.
     pub(super) fn check(&mut self, filter: &[u8], offset: u64) -> Result<()> {
         if let Self::Native(known) = self {
             let found = NativeFilters::check(filter, offset)?;

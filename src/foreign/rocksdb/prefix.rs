@@ -21,8 +21,7 @@ impl RocksDbPrefixExtractor {
             return Some(Self::Whole);
         }
         let (kind, len) = name.strip_prefix("rocksdb.")?.split_once('.')?;
-        // Only RocksDB's own spelling of a number counts. A number with a sign or a leading zero
-        // makes another name.
+        // Only RocksDB's own spelling of a number counts, without a sign and without leading zeros.
         let len = len.parse().ok().filter(|parsed: &usize| parsed.to_string() == len)?;
         match kind {
             "FixedPrefix" => Some(Self::Fixed(len)),

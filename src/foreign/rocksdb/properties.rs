@@ -1,5 +1,5 @@
-//! Reads the properties of a RocksDB table: the layout of its index and filters, and the keys and
-//! prefixes that its filters hold.
+//! Reads the properties of a RocksDB table. They give the layout of its index, and say whether its
+//! filters contain whole keys and prefixes.
 
 use crate::codec::{Cursor, u32_at};
 use crate::foreign::block::{Block, Values};
@@ -16,7 +16,7 @@ const TIMESTAMP_SUFFIX: &str = ".u64ts";
 const TIMESTAMP_LEN_BYTES: usize = 8;
 
 /// The property with the sequence number of an ingested table. Ingestion can write the number over
-/// zeros after the checksum of the block was computed.
+/// zeros after the checksum of the properties block was computed.
 const GLOBAL_SEQUENCE: &[u8] = b"rocksdb.external_sst_file.global_seqno";
 
 /// The index type of a table.
@@ -25,8 +25,8 @@ const GLOBAL_SEQUENCE: &[u8] = b"rocksdb.external_sst_file.global_seqno";
 pub enum RocksDbIndexKind {
     /// One block, in which a reader does a binary search.
     Binary,
-    /// The block of `Binary`, and further blocks with hashes of prefixes. This reader ignores the
-    /// hashes.
+    /// The block of `Binary`, and two blocks with prefixes of keys for a hash table. This reader
+    /// does not use the prefixes.
     Hash,
     /// An index of index blocks.
     TwoLevel,
@@ -53,7 +53,7 @@ pub struct RocksDbProperties {
     pub num_filter_entries: u64,
     /// The number of data blocks.
     pub num_data_blocks: u64,
-    /// The total length of all filters in bytes.
+    /// The total length of all filters in bytes, with the partition index if there is one.
     pub filter_len_bytes: u64,
     /// The index type.
     pub index_kind: RocksDbIndexKind,
@@ -174,8 +174,8 @@ impl RocksDbProperties {
         self.comparator == BYTEWISE
     }
 
-    /// Returns the form of the values in an index block or in the index of the filter partitions.
-    /// `first_key` says whether the values include first keys.
+    /// Returns the form of the values in an index block or in the partition index. `first_key` says
+    /// whether the values include first keys.
     pub(super) fn index_values(&self, first_key: bool) -> Values {
         if self.has_index_deltas { Values::Handles { first_key } } else { Values::WithLength }
     }

@@ -2,7 +2,7 @@
 //! [`FilterKind::Ribbon`](crate::FilterKind), but the rows of keys are computed in another way.
 //!
 //! Each block of 128 slots has a word of 128 bits for each column. The first blocks can have one
-//! column less.
+//! column less than the other blocks.
 
 mod build;
 
@@ -25,7 +25,7 @@ const MAX_COLUMNS: u64 = 32;
 const SEED_MIX: u64 = 0xc782_19a2_3eea_dd03;
 /// The factor that mixes the XOR of a key's hash and the seed.
 const HASH_MIX: u64 = 0x6193_d459_236a_3a0d;
-/// The factor for the mixed hash that gives coefficients and fingerprint.
+/// The factor for the mixed hash. The product gives the coefficients and the fingerprint.
 const ROW_MIX: u64 = 0xc28f_8282_2b65_0bed;
 /// The constant that makes the lower half of the coefficients differ from the upper half.
 const LOW_HALF: u64 = 0xc367_844a_6e52_731d;

@@ -1,5 +1,5 @@
-//! Reads RocksDB's block-based tables (`.sst`) of format versions 2 to 7: finds the filters and
-//! asks them for keys and prefixes.
+//! Reads RocksDB's block-based tables (`.sst`) of format versions 2 to 7. Finds the filters, and
+//! asks them whether they may contain a key or a prefix.
 //!
 //! ```text
 //! data block*  filter | (filter partition* partition index)  index  dictionary  range deletions
@@ -32,8 +32,8 @@ const BLOCK_BASED_PREFIX: &str = "filter.";
 /// A block-based table of RocksDB over `bytes`, which may be a memory map. Filters are read in
 /// place.
 ///
-/// Opening checks footer, metaindex, properties and all filters of a known policy. It does not read
-/// the index and the data blocks: see [`Self::verify`].
+/// Opening checks footer, metaindex, properties and filters. It does not read block-based filters,
+/// filters of an unknown policy, the index or the data blocks: see [`Self::verify`].
 #[derive(Debug, Clone)]
 pub struct RocksDbTable<D> {
     bytes: D,
@@ -69,7 +69,7 @@ pub enum RocksDbFilterLayout {
     Unknown(String),
 }
 
-/// One filter of a table.
+/// The location of one filter of a table, and the keys for which the filter answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RocksDbFilterRange<'a> {
@@ -89,7 +89,7 @@ impl<'a> RocksDbFilterRange<'a> {
     }
 }
 
-/// The parts that the metaindex names.
+/// The entries of the metaindex that opening a table uses.
 #[derive(Debug, Default)]
 struct Metaindex {
     properties: Option<BlockHandle>,
@@ -121,7 +121,7 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     }
 
     /// Returns whether the table may contain `user_key` (without timestamp), as RocksDB's filters
-    /// answer a get. If the filters have whole keys, they are asked for the whole key. Otherwise
+    /// answer a get. If the filters have whole keys, they answer for the whole key. Otherwise
     /// [`Self::prefix_may_match`] answers. Without a known filter, and after an error, the answer
     /// is "maybe".
     #[must_use]
@@ -210,8 +210,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         }
     }
 
-    /// Calls `each` with the location of each filter of a known policy, in the order of the index,
-    /// until `each` returns `false`.
+    /// Calls `each` with the location of each filter that opening checked, in the order of the
+    /// partition index, until `each` returns `false`.
     pub fn for_each_filter(&self, mut each: impl FnMut(RocksDbFilterRange<'_>) -> bool) {
         match &self.filter {
             Place::Nowhere(_) => {}
@@ -317,7 +317,7 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     }
 
     /// Verifies every block that opening did not verify, except the partitions of a filter of an
-    /// unknown policy. Asks the table for every key of the data blocks.
+    /// unknown policy. Also calls [`Self::may_contain`] for every key of the data blocks.
     ///
     /// # Errors
     /// Returns the error of the first block that is damaged or has an unsupported layout or
@@ -366,8 +366,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
 }
 
 impl Place {
-    /// Reads and checks the filters that the metaindex names. Filters of an unknown policy are not
-    /// read.
+    /// Reads and checks the filters that the metaindex names. Block-based filters and filters of an
+    /// unknown policy are not read.
     fn read(
         blocks: &Blocks<'_>,
         name: String,
@@ -433,7 +433,7 @@ fn unpack(stored: StoredBlock<'_>, has_dictionary: bool) -> Result<Content> {
     let unsupported = || Error::Unsupported { field: Field::Compression, found: u64::from(stored.compression) };
     let codec = match stored.compression {
         0 => return stored.plain_range().map(Content::InFile),
-        // Snappy stores the length itself, and uses no dictionary.
+        // Snappy stores the uncompressed length itself, and uses no dictionary.
         1 => return Codec::Snappy.unpack(stored.content, None, stored.offset).map(Content::Unpacked),
         4 | 5 => Codec::Lz4,
         7 => Codec::Zstd,

@@ -67,7 +67,8 @@ impl Width {
 pub(super) struct BinaryFuse;
 
 impl BinaryFuse {
-    /// Returns the width of a budget's fingerprints, or `None` if no width has that many bits.
+    /// Returns the width of a budget's fingerprints, or `None` if the budget, in whole bits, is not
+    /// in [`WIDTHS`].
     fn width(budget: Budget) -> Option<Width> {
         Width::new(budget.millibits / 1000)
     }
@@ -203,8 +204,8 @@ impl Geometry {
         let first = reduce(hash.raw(), self.starts);
         let segment = self.segment();
         let mask = segment - 1;
-        // Adding whole segments moves a slot to a later segment. XORing less than a segment keeps
-        // it in that segment.
+        // Adding whole segments moves a slot to a later segment. An XOR with a number below the
+        // segment's length keeps the slot in that segment.
         let second = (first + segment) ^ (product >> 46 & mask);
         let third = (first + 2 * segment) ^ (product >> 28 & mask);
         #[expect(clippy::cast_possible_truncation, reason = "the fingerprint is the low bits")]
@@ -316,8 +317,8 @@ mod tests {
     use super::super::statistics::{MOST, bits, hash_families, independence};
     use super::*;
 
-    /// Returns the bits of the hash that choose the second and the third slot within their
-    /// segments, 18 bits each, and 16 bits of a fingerprint.
+    /// Returns the bits of the mixed hash that choose the second and the third slot within their
+    /// segments, 18 bits each, and the 16 bits of the fingerprint.
     fn place(geometry: &Geometry, hash: u64) -> u128 {
         let Place { slots: [first, second, third], fingerprint } = geometry.place(KeyHash::from_raw(hash));
         let segment = geometry.segment();

@@ -319,7 +319,7 @@ impl Section {
 
 kernels! {
     /// The banding function, compiled for this processor, because some instruction sets count zeros
-    /// and shift in fewer instructions.
+    /// and shift in fewer instructions than others.
     struct Band[];
     |_simd|
 

@@ -34,16 +34,16 @@ pub(super) struct Density {
 }
 
 /// The number of keys up to which the builder solves a single system and tries no layers. With more
-/// keys, layers may be smaller: see docs/DESIGN.md, "one system for few keys".
+/// keys, a filter of layers may be smaller than a single system: see docs/DESIGN.md, "one system
+/// for few keys".
 pub(super) const SURELY_SINGLE_KEYS: usize = 1_500;
 /// The number of keys below which one block of slots more or less changes the size noticeably: see
 /// docs/DESIGN.md, "one system for few keys".
 pub(super) const NEAR_BORDER_KEYS: usize = 9_728;
 const NEAR_BORDER: Density = Density { slots_per_mille: 950, is_one_shard: true };
 /// The number of keys below which the builder tries several numbers of blocks, if there are more
-/// than [`ONE_TRY_KEYS`] keys. With one number of blocks, the worst set of 10,000 keys takes about
-/// twice as much space above the FPR lower bound as with several (docs/DESIGN.md, "several tries up
-/// to 20,479 keys").
+/// than [`ONE_TRY_KEYS`] keys. With only one number of blocks, some sets of keys would leave many
+/// slots empty (docs/DESIGN.md, "several tries up to 20,479 keys").
 const SEVERAL_TRIES_KEYS: usize = 20_480;
 /// The numbers of additional blocks that the builder tries, in this order. A negative number means
 /// fewer blocks.
@@ -297,8 +297,8 @@ fn build_layers(
     Ok(payload.map(|payload| Built { shape, payload, slots }))
 }
 
-/// Returns the record: the blocks of each layer, a zero, and the slots and the seed of the last
-/// system, if there is one.
+/// Returns the record: the number of blocks of each layer, a zero, and the number of slots and the
+/// seed of the single system, if there is one.
 pub(super) fn record(layers: &[Layer], last: Option<&Small>) -> Vec<u8> {
     let mut record = Vec::new();
     layers.iter().for_each(|layer| put_varint(&mut record, layer.blocks.count as u64));

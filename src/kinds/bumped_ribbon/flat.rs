@@ -50,7 +50,7 @@ pub(crate) trait Blockwise {
     /// filter. A group with missing bytes counts as a match.
     fn holds(simd: impl Simd, flat: Flat, whole: &Geometry, bytes: &[u8], start: usize, hash: u64) -> bool;
 
-    /// Prefetches the blocks in the first group of columns.
+    /// Prefetches the block of `start` and the next block, in the first group of columns.
     fn prefetch(flat: Flat, bytes: &[u8], start: usize);
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Words;
 /// The queries of [`Form::Groups`].
 pub(crate) struct Groups;
 
-/// The queries of a form, as a type for the table of kernels.
+/// The queries of a form, as a type for which a kernel is compiled.
 pub(crate) struct FlatQuery<F>(PhantomData<F>);
 
 impl Geometry {
@@ -137,7 +137,7 @@ fn holds_in_lines(simd: impl Simd, bytes: &[u8], equation: Equation) -> bool {
     simd.parities_of_64(first, second, low, high) == column_group(equation.sum, 0)
 }
 
-/// Prefetches two blocks that are cache lines.
+/// Prefetches the block of `start` and the next block, which are cache lines.
 #[inline(always)]
 fn prefetch_lines(bytes: &[u8], start: usize) {
     let from = start / BLOCK_SLOTS * BLOCK_SLOTS;

@@ -1,5 +1,5 @@
-//! Derives values from a key's hash: coefficients, a fingerprint, and another hash for the next
-//! layer.
+//! Derives values from a key's hash: coefficients, a fingerprint, and other hashes for the next
+//! layer and for a single system.
 
 /// Multipliers: outputs 19 to 23 of the generator that [`super::super::bloom`] names, made odd.
 pub(super) const COEFFICIENTS: u64 = 0xac1d_5cfa_b383_b27d;
@@ -59,7 +59,7 @@ pub(super) const fn inverse(odd: u64) -> u64 {
     inverse
 }
 
-/// Returns the hash under one of the seeds that a single system tries.
+/// Returns the hash of the key for a single system with this seed.
 #[inline]
 pub(super) fn seeded(hash: u64, seed: u8) -> u64 {
     remix(hash ^ u64::from(seed).wrapping_mul(SEED))

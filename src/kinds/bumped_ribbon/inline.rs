@@ -9,7 +9,7 @@ use crate::simd::Portable;
 
 /// The number of layers for which most queries reserve room. [`Unread::may_contain`] overestimates
 /// the number of layers by up to two, so three layers always fit. They are enough for about 60
-/// million keys.
+/// million keys, or for about 12 million keys in a compact filter.
 const USUAL_LAYERS: usize = 5;
 
 /// Up to `N` layers inside the geometry, without heap memory.
@@ -63,8 +63,8 @@ pub(crate) struct Unread<'a> {
 impl Unread<'_> {
     /// Reads the geometry and answers the query. Answers "maybe" if the geometry is not valid.
     pub(in crate::kinds) fn may_contain(self, padded: &[u8], hash: KeyHash) -> bool {
-        // The record has one varint for each layer and a zero. If there is a last system, a varint
-        // and a seed byte follow. The last byte of a varint is below 128.
+        // The record has one varint for each layer and a zero. If there is a single system, a
+        // varint and a seed byte follow. The last byte of a varint is below 128.
         let most_layers = self.record.iter().filter(|&&byte| byte < 0x80).count().saturating_sub(1);
         if most_layers <= USUAL_LAYERS {
             self.ask::<USUAL_LAYERS>(padded, hash)

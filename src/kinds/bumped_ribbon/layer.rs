@@ -89,8 +89,8 @@ impl FirstGroup {
         self.is_lines
     }
 
-    /// Returns whether an equation holds in these columns. Both blocks of the equation must be
-    /// whole. Returns `true` if bytes are missing.
+    /// Returns whether an equation holds in these columns. All slots of the equation must be in
+    /// whole blocks. Returns `true` if bytes are missing.
     #[inline(always)]
     pub(super) fn holds(self, simd: impl Simd, bytes: &[u8], equation: Equation) -> bool {
         let (low, high) = equation.split();

@@ -20,13 +20,13 @@
 //! slot in a hundred ([`small`]). A filter of few keys has only a single system.
 //!
 //! ```text
-//! payload  | columns 0..8 of layer 0 | of layer 1 | .. | of the last | bumps of layer 0 | 1 | .. | columns 8..16 of layer 0 | ..
+//! payload  | columns 0..8 of layer 0 | of layer 1 | .. | of the system | bumps of layer 0 | 1 | .. | columns 8..16 of layer 0 | ..
 //! columns  | block 0: one word of 64 slots per column | block 1 | ..
 //! ```
 //! A block of eight columns is a cache line. Columns are stored in groups of eight, one group after
 //! the other. A query of an absent key reads the second group only once in 256 times, and a reader
-//! may ignore all later groups ([`Columns::First`]). In the last group, the first `fewer` blocks of
-//! a layer or system have one column less, which gives FPRs between the powers of two.
+//! may ignore all groups after the first ([`Columns::First`]). In the last group, the first `fewer`
+//! blocks of a layer or system have one column less, which gives FPRs between the powers of two.
 
 mod band;
 mod batch;

@@ -99,8 +99,9 @@ impl Layout {
 /// bytes or more.
 pub(super) fn planned(budget: Budget, num_keys: u64) -> Option<Planned> {
     let columns = choose_columns(budget, num_keys);
-    // This is twice the length of the columns in bytes. Every length below is smaller, and the
-    // slots of a layer are fewer than its keys. So this check excludes overflow.
+    // The checked number is twice the length of the columns in bytes. In large filters, every
+    // length below is smaller than this number, and a layer has fewer slots than keys. So this
+    // check excludes overflow.
     i64::try_from(u128::from(num_keys) * u128::from(columns.all) / 4).ok()?;
     let layout = match num_keys {
         _ if num_keys <= SURELY_SINGLE_KEYS as u64 => of_single(columns, num_keys),

@@ -16,7 +16,8 @@ use crate::kinds::guard::Guard;
 use crate::simd::Simd;
 
 /// The maximum number of layers that bump keys. A layer bumps about one key in 25, so 2^36 keys
-/// need six layers.
+/// need six layers. In a compact filter, a layer bumps about one key in 14, so 2^36 keys need seven
+/// layers.
 pub(super) const MAX_LAYERS: usize = 12;
 
 /// The minimum length of the payload per layer, if there are two or more layers. It ensures that
@@ -94,7 +95,7 @@ impl fmt::Display for Geometry {
             write!(f, "; layer {i}: {count} blocks of {BLOCK_SLOTS} slots, {fewer} with one column less")?;
         }
         let Some(last) = &self.last else { return Ok(()) };
-        write!(f, "; {} slots in one system, seed {}", last.slots, last.seed)?;
+        write!(f, "; {} slots in the single system, seed {}", last.slots, last.seed)?;
         write!(f, ", {} of {} whole blocks with one column less", last.blocks.fewer, last.blocks.count)
     }
 }
@@ -127,9 +128,10 @@ impl<L: Layers> Geometry<L> {
         Some(Self { columns, layers, last, payload_len: at })
     }
 
-    /// Reads a shape. The first of `params` is the number of columns. For a single system, the
-    /// others are its seed and the number of slots beyond the number of keys. With layers, they are
-    /// the share of blocks with one column less, in 65,536ths.
+    /// Reads a shape. The first of `params` is the number of columns. Without layers, the second is
+    /// the seed of the single system, and the third is its number of spare slots. With layers, the
+    /// second and the third are the share of blocks with one column less, in 65,536ths, low byte
+    /// first.
     pub(super) fn parse(params: [u8; 3], record: &[u8], num_keys: u64, len_bytes: u64) -> Result<Self> {
         let corrupt = |field| Error::Corrupt { field, offset: 0 };
         let [all, rest @ ..] = params;
@@ -171,7 +173,7 @@ impl<L: Layers> Geometry<L> {
     }
 
     /// Reads the record: the number of blocks of each layer, a zero, and the slots and the seed of
-    /// the last system, if there is one.
+    /// the single system, if there is one.
     fn of_layers(columns: Columns, record: &[u8], len_bytes: u64) -> Result<Option<Self>> {
         let mut cursor = Cursor::new(record, 0);
         // Each bucket of 128 starts has two bits in the payload, so the payload's length bounds the
@@ -229,8 +231,8 @@ impl<L: Layers> Geometry<L> {
     }
 
     /// Returns whether the equation of the key holds in the first `groups` groups of columns.
-    /// `bytes` is the payload and at least 64 bytes after it. A group with missing bytes counts as
-    /// a match.
+    /// `bytes` begins with the payload, and should have at least 64 bytes after it. A group with
+    /// missing bytes counts as a match.
     #[inline(always)]
     pub(super) fn ask(&self, simd: impl Simd, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
         let Some(Layer { asked, .. }) = self.layers.first() else {
@@ -253,8 +255,8 @@ impl<L: Layers> Geometry<L> {
 
     /// Answers for a key that the first layer bumped.
     ///
-    /// Each step may be a cache miss. So a filter of one layer asks its last system at once,
-    /// without a look at the layer.
+    /// Each step may be a cache miss. So if there is only one layer, the function queries the
+    /// single system at once, and does not read the layer's parameters.
     #[cold]
     #[inline(never)]
     pub(super) fn ask_bumped(&self, simd: impl Simd, bytes: &[u8], hash: u64) -> bool {
@@ -324,8 +326,8 @@ impl<L: Layers> Geometry<L> {
         })
     }
 
-    /// Returns the offset of the first column bytes that a query reads, if its key was not bumped.
-    /// Returns 0 if there are no layers.
+    /// Returns the offset at which a query begins to read columns, if the first layer did not bump
+    /// its key. Returns 0 if there are no layers.
     #[inline(always)]
     pub(super) fn first_byte(&self, hash: KeyHash) -> usize {
         let Some(Layer { asked, .. }) = self.layers.first() else { return 0 };

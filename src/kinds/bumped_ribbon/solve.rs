@@ -8,8 +8,8 @@ use super::{BLOCK_SLOTS, GROUP_COLUMNS};
 use crate::codec::put_u64;
 use crate::simd::{Isa, Simd, kernels};
 
-/// The 64 slots from the last solved slot on. Word `j` belongs to column `j`. Bit 0 of a word
-/// belongs to the last solved slot, and the higher bits belong to the slots after it.
+/// The 64 slots from the most recently solved slot on. Word `j` belongs to column `j` of a group.
+/// Bit 0 of a word belongs to that slot, and the higher bits belong to the slots after it.
 pub(super) type State = [u64; GROUP_COLUMNS as usize];
 
 kernels! {

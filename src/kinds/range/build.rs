@@ -34,7 +34,7 @@ pub(crate) fn build(budget: Budget, keys: &RangeKeys, hash: &RangeHash) -> Resul
     // The sort is fastest if the numbers spread over all 64 bits.
     let spread_out = u64::MAX / codes.universe;
     // The inverse replaces a division. `code * spread_out` is below 2^64, so rounding the inverse
-    // up adds less than one to a product.
+    // up adds less than one to a quotient.
     let inverse = u64::MAX / spread_out + 1;
     let code = |cell: u128| KeyHash::from_raw(codes.code(hash, cell - first) * spread_out);
     if codes_of_keys.is_empty() {
@@ -119,7 +119,7 @@ impl Spread {
     /// Returns the number of low bits to drop, or 0 if all integers are equal. The cells must
     /// distinguish at least 99.5 % of the neighbouring keys whose integers differ. If such cells
     /// fit into the universe, the function chooses the smallest cells that fit. Otherwise it
-    /// chooses the largest cells.
+    /// chooses the largest such cells.
     fn droppable_bits(&self, universe: u64) -> u32 {
         let enough = enough(self.differing_bits.iter().skip(1).sum());
         if enough == 0 {

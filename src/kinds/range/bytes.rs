@@ -3,8 +3,8 @@
 use crate::codec::{u32_at, u64_from};
 use crate::kinds::guard::Guard;
 
-/// A payload, the bytes after it, and a guard of its bytes. Every function returns `None` if the
-/// bytes end before the value does, or if they are not sound.
+/// A payload, the bytes after it, and a guard of its bytes. Every function that reads a value
+/// returns `None` if the bytes end before the value does, or if they are not sound.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bytes<'a, G> {
     padded: &'a [u8],

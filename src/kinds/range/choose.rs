@@ -29,7 +29,8 @@ pub(super) struct Chosen {
     prefix: Vec<u8>,
     positions: Vec<(Symbols, bool)>,
     sets: Vec<ByteSet>,
-    /// For each position, the symbol of each byte. The last entry is the radix.
+    /// For each position, a table with the symbol of each byte. The last entry of the table is the
+    /// radix.
     symbols: Vec<[u16; 257]>,
 }
 
@@ -80,9 +81,9 @@ impl Chosen {
         let all = all.get(..len).unwrap_or_default();
         let num_plain = all.iter().rev().take_while(|position| position.is_plain()).count();
         let mut num_plain = num_plain.min(MAX_PLAIN_POSITIONS.into());
-        // The integers do not depend on how many symbols the first position has. The lowest byte of
-        // this position only adds the same number to all integers. So the first position may be
-        // plain, too, and a query then loads all positions at once.
+        // The integers do not depend on how many symbols the first position has. A plain position
+        // does not subtract its lowest byte, which only adds the same number to all integers. So
+        // the first position may be plain, too, and a query then loads all positions at once.
         if all.len() == num_plain + 1 && num_plain < MAX_PLAIN_POSITIONS.into() && !all.iter().any(|p| p.has_end) {
             num_plain += 1;
         }
@@ -109,9 +110,10 @@ impl Chosen {
         Ok(chosen)
     }
 
-    /// Returns all positions from `start` on that fit into [`MAX_BITS`] bits, up to the first one
-    /// where no key has a byte. There are at most [`MAX_POSITIONS`] positions. A set never has more
-    /// symbols than its interval, so integers that fit with intervals also fit with sets.
+    /// Returns the first positions from `start` on that together fit into [`MAX_BITS`] bits. They
+    /// end before the first position where no key has a byte. There are at most [`MAX_POSITIONS`]
+    /// positions. A set never has more symbols than its interval, so integers that fit with
+    /// intervals also fit with sets.
     fn positions_of(statistics: &Statistics, start: usize) -> Vec<Position> {
         let mut positions = Vec::new();
         let mut product = 1u128;
@@ -136,8 +138,8 @@ impl Chosen {
         }
         let len = |set: &ByteSet| set.iter().map(|word| word.count_ones()).sum::<u32>();
         let has_all = |set: &ByteSet| set.iter().zip(&position.set).all(|(set, own)| own & !set == 0);
-        // A stored set with up to a quarter more bytes is used again, because that takes no space
-        // for another set.
+        // A stored set with all bytes of the position and up to a quarter more is used again,
+        // because another set would take space.
         let known = self.sets.iter().position(|set| has_all(set) && len(set) * 4 <= position.num_bytes * 5);
         let number = known.or_else(|| {
             let is_room = (self.sets.len() as u64) < max_sets.min(u8::MAX.into());

@@ -5,9 +5,9 @@
 //! stretch(x) = x >> stretch_bits
 //! code(x)    = (q(stretch(x)) + the low bits of x) mod universe
 //! ```
-//! `q` is pairwise independent. So a key of another stretch hits a range of `l` codes with a
-//! probability of about `l / universe`, for any data and queries: see [`MAX_CODES`]. A key of the
-//! same stretch never hits a range that does not contain the key. (Costa, Ferragina, Vinciguerra,
+//! `q` is pairwise independent. So a key outside the stretch of a range of `l` codes hits the range
+//! with a probability of about `l / universe`, for any data and queries: see [`MAX_CODES`]. A key
+//! in the stretch never hits a range that does not contain the key. (Costa, Ferragina, Vinciguerra,
 //! "Grafite: taming adversarial queries with optimal range filters", 2024. Their stretches have the
 //! length of the universe. Here, the length is a power of two, so a shift replaces a division of
 //! 128 bits.)

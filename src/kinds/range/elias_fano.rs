@@ -1,5 +1,5 @@
-//! Stores sorted integers in Elias-Fano code, and reads the code in place. Each integer takes about
-//! `2 + log2(universe / n)` bits.
+//! Stores sorted integers (codes) in the Elias-Fano encoding, and queries them in place. Each of
+//! `n` codes takes about `2 + log2(universe / n)` bits.
 //!
 //! ```text
 //! code:  the high bits (the bucket) | `low_bits` low bits
@@ -159,11 +159,11 @@ impl EliasFano {
         let Some(line) = bytes.chunk::<LOAD_LEN_BYTES>(self.highs_at + first * 8) else {
             return self.bucket_start_from(bytes, from, bucket % STEP);
         };
-        // Zeros in front of `from` in its word count as well.
+        // The line begins with the word of `from`, so zeros before `from` in this word count, too.
         let front = !u64_from(line.first_chunk()?) & !(u64::MAX << (from % 64));
         let wanted = (bucket % STEP) as u32 + front.count_ones();
         // The first bucket begins at bit 0. Every other bucket begins after a zero. If `wanted` is
-        // 0, this zero is the last bit of the word before.
+        // 0, this zero is the last bit before the line.
         let behind = if wanted == 0 { 0 } else { simd.select_zero_in_line(line, wanted - 1) + 1 };
         if behind > LINE_BITS {
             return self.bucket_start_from(bytes, from, bucket % STEP);

@@ -6,7 +6,7 @@ use super::{KEPT_LEN_BYTES, MAX_PREFIX_LEN_BYTES};
 use crate::bits::{NoMemory, try_zeros};
 use crate::codec::{Cursor, u64_bytes, u64_from};
 
-/// The set of bytes that occur at one position: bit `b % 64` of word `b / 64` is byte `b`.
+/// The set of bytes that occur at one position: bit `b % 64` of word `b / 64` stands for byte `b`.
 pub(super) type ByteSet = [u64; 4];
 
 /// The maximum length of an entry: two lengths of up to two bytes, and the bytes that follow the

@@ -27,7 +27,7 @@ const RECORD_LEN_BYTES: usize = 52;
 const LINES: f64 = 6.0;
 
 /// Returns the upper bound on the FPR for ranges of `range_len` integers in a filter of many keys.
-/// It is `range_len * n / universe`, but at most 1.
+/// With `n` keys, the bound is `range_len * n / universe`, but at most 1.
 pub(crate) fn range_rate(range_len: u64, millibits: u32) -> f64 {
     let bits = f64::from(millibits.min(MAX_MILLIBITS)) / 1000.0;
     // A key takes its low bits, a 1, and its share of the buckets. A bucket takes a 0, and 256
@@ -48,7 +48,7 @@ impl Kind for Grafite {
     type Geometry = Geometry;
     const BUDGETS: Budgets = Budgets::UpTo(MAX_MILLIBITS);
     const LOWEST_RATE: &'static str =
-        "the lowest false-positive rate of a range filter is 6.1e-14, with 50 bits per key; use a higher FPR";
+        "the lowest false-positive rate of a range filter without L is 6.1e-14, with 50 bits per key; use a higher FPR";
     const HAS_COMPACT: bool = false;
 
     fn rate_of_many(millibits: u32) -> f64 {

@@ -32,7 +32,8 @@ pub(super) const FLAG_SET: u8 = 2;
 /// The number of positions up to which comparing two bounds takes longer than mapping both.
 const FEW_POSITIONS: usize = 2;
 
-/// The lengths of the parts of a mapping at the start of a payload.
+/// The parameters of a mapping. Its prefix, the descriptions of its positions and its sets are at
+/// the start of the payload. A plain position has no description.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Mapping {
     pub(super) prefix_len: u8,
@@ -43,7 +44,7 @@ pub(super) struct Mapping {
     pub(super) is_whole: bool,
 }
 
-/// The position of a bound among the integers of a mapping.
+/// Where a bound lies among the integers of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Cut {
     /// The integer of the bound, if `is_exact`. Otherwise the smallest integer that a key above the
@@ -78,7 +79,7 @@ impl Mapping {
         self.num_plain <= MAX_PLAIN_POSITIONS
     }
 
-    /// Returns the length of the parts in bytes, without padding.
+    /// Returns the length of prefix, descriptions and sets in bytes, without the padding.
     pub(super) fn len_bytes(&self) -> usize {
         let positions = usize::from(self.num_positions) * POSITION_LEN_BYTES;
         usize::from(self.prefix_len) + positions + usize::from(self.num_sets) * SET_LEN_BYTES
@@ -87,8 +88,9 @@ impl Mapping {
     /// Returns the integers `from..=to` between two bounds in fewer instructions than
     /// [`Mapping::between`]. If `from` is above `to`, no key lies between the bounds.
     ///
-    /// The mapping must have only plain positions, and integers of at most 64 bits. Returns `None`
-    /// if the mapping or a bound has another form, or if bytes are missing or not sound.
+    /// Returns `None` unless the mapping has only plain positions and integers of at most 64 bits,
+    /// and both bounds have the prefix and a byte for each position. Also returns `None` if bytes
+    /// are missing or not sound.
     #[inline(always)]
     pub(super) fn short_between<G: Guard>(
         &self,
@@ -141,7 +143,8 @@ impl Mapping {
             (Bound::Unbounded, Bound::Included(one) | Bound::Excluded(one)) => (None, Some(header.cut(one)?)),
             (Bound::Unbounded, Bound::Unbounded) => (None, None),
         };
-        // The integers of a crafted mapping may have more bits, and would overflow below.
+        // The integers of a crafted mapping may have more than `MAX_BITS` bits, and would overflow
+        // below.
         let is_in_range = |cut: Option<Cut>| cut.is_none_or(|cut| cut.value <= 1 << MAX_BITS);
         if !is_in_range(lower_cut) || !is_in_range(upper_cut) {
             return None;
@@ -178,7 +181,8 @@ impl<'a> Header<'a> {
         Some(Self { mapping, prefix, positions: positions.as_chunks().0, sets: sets.as_chunks().0 })
     }
 
-    /// Returns the cuts of two bounds. The positions in which the bounds agree are mapped once.
+    /// Returns the cuts of two bounds. With more than [`FEW_POSITIONS`] positions, the leading
+    /// positions in which the bounds agree are mapped once.
     #[inline(always)]
     fn cut_both(&self, one: &[u8], other: &[u8]) -> Option<(Cut, Cut)> {
         if self.positions.len() <= FEW_POSITIONS {

@@ -13,9 +13,9 @@ kernels! {
     pub(crate) struct RangeKernel[];
     |simd|
 
-    /// Returns `false` if no added key lies between the bounds, and `true` if one may. The payload
-    /// must be verified. If bytes that the answer needs are missing or contradict each other, the
-    /// answer is `true`, unless the bounds alone exclude every key.
+    /// Returns `false` if certainly no added key lies between the bounds, and `true` if one may.
+    /// The payload must be verified. If bytes that the answer needs are missing or contradict each
+    /// other, the answer is `true`, unless the bounds alone exclude every key.
     fn may_contain(
         geometry: &Geometry, hash: &RangeHash, padded: &[u8], len: usize, lower: Bound<&[u8]>, upper: Bound<&[u8]>
     ) -> bool {
@@ -49,8 +49,9 @@ impl Geometry {
             .unwrap_or_else(|| !is_empty(lower, upper))
     }
 
-    /// Returns `Some(false)` if no added key lies between the bounds, and `Some(true)` if one may.
-    /// Returns `None` if a byte is missing or not sound, or if the payload contradicts itself.
+    /// Returns `Some(false)` if certainly no added key lies between the bounds, and `Some(true)` if
+    /// one may. Returns `None` if a byte is missing or not sound, or if the payload contradicts
+    /// itself.
     #[inline(always)]
     fn may_contain<G: Guard>(
         &self,

@@ -119,15 +119,15 @@ impl Geometry {
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.range_len {
-            0 => write!(f, "ranges of scans, {SCAN_CELLS} cells")?,
-            len => write!(f, "ranges of {len} integers")?,
+            0 => write!(f, "for scans of {SCAN_CELLS} cells")?,
+            len => write!(f, "for ranges of {len} integers")?,
         }
         let Mapping { prefix_len, num_positions, num_plain, num_sets, .. } = self.mapping;
         write!(
             f,
-            "; mapping: prefix of {prefix_len} bytes, {num_positions} positions, {num_plain} plain ones, {num_sets} \
-             sets, {} bits dropped; {} codes of {} low bits below {}, stretches of 2^{}",
-            self.dropped_bits, self.parts.num_codes, self.parts.low_bits, self.codes.universe, self.codes.stretch_bits
+            "; mapping: prefix of {prefix_len} bytes, {num_positions} positions, {num_plain} plain positions, \
+             {num_sets} sets, {} bits dropped; {} codes below {}, {} low bits each, stretches of 2^{} cells",
+            self.dropped_bits, self.parts.num_codes, self.codes.universe, self.parts.low_bits, self.codes.stretch_bits
         )
     }
 }

@@ -16,7 +16,7 @@ use crate::kinds::shape::zeros;
 use crate::simd::parity;
 
 /// The maximum number of tries, each with a new seed. Starts follow the order of the hashes and do
-/// not depend on the seed, so every second try also has more slots.
+/// not depend on the seed, so every second try also adds slots.
 const MAX_SEEDS: u8 = 64;
 /// The number of slots that every second try adds, in 1,024ths of the number of keys.
 const GROWTH: u64 = 5;
@@ -24,7 +24,7 @@ const GROWTH: u64 = 5;
 /// Returns the number of spare slots of the first try, in ten-thousandths of the number of keys.
 /// With this number, about one try in twenty fails. For this failure rate and rows of 128 bits,
 /// the authors of RocksDB's ribbon measured 2.2 to 2.8 % spare slots from 256 to 16,384 keys, and
-/// 0.38 percentage points more for each doubling (RocksDB, util/ribbon_config.cc).
+/// 0.38 percentage points more for each further doubling (RocksDB, util/ribbon_config.cc).
 fn spare_slots(num_keys: u64) -> u64 {
     let doublings = u64::from(num_keys.max(1).ilog2()).saturating_sub(13);
     240 + 38 * doublings

@@ -9,9 +9,9 @@
 //! the system:  for each key and column, the coefficients select bits of slots s .. s + 127; their XOR is the fingerprint's bit
 //! the payload: blocks of 128 slots, one 128-bit word per column; a query reads one or two adjacent blocks
 //! ```
-//! Up to 16 thousand keys, the filter takes 2.4 % more space than the fingerprints if the first
-//! seed succeeds, and rounds up to whole blocks. Each further doubling adds 0.38 percentage points.
-//! This kind is a baseline. [`super::bumped_ribbon`] needs fewer spare slots.
+//! If the first seed succeeds, a filter of up to 16 thousand keys takes 2.4 % more space than its
+//! fingerprints, rounded up to whole blocks. Each further doubling of the keys adds 0.38 percentage
+//! points. This kind is a baseline. [`super::bumped_ribbon`] needs fewer spare slots.
 //!
 //! Budgets may lie between whole columns: the first `narrow` blocks have one column less, so that
 //! nearly the whole budget is used. A key is tested in the columns of the block in which it starts,
@@ -57,8 +57,9 @@ const BLOCK_SLOTS: usize = 128;
 const WIDTH: u64 = BLOCK_SLOTS as u64;
 /// The length of a word, which is one column of a block.
 const WORD_LEN_BYTES: usize = 16;
-/// The number of extra starts beyond each end. A key with an extra start gets the first or the last
-/// start. Without extra starts, too few equations would use the first and the last slots.
+/// The number of extra starts before the first valid start, and after the last one. A key with an
+/// extra start gets the nearest valid start. Without extra starts, too few equations would use the
+/// first and the last slots.
 const SMASH: u64 = WIDTH / 4;
 /// The maximum number of columns, for an FPR of 2^-32.
 pub(crate) const MAX_COLUMNS: u32 = 32;
@@ -154,8 +155,8 @@ impl Query for Ribbon {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
     columns: u32,
-    /// The number of blocks at the front that have one column less. It is less than the number of
-    /// blocks.
+    /// The number of blocks at the front that have `columns - 1` columns. It is less than the
+    /// number of blocks.
     narrow: u64,
     blocks: u64,
     seed: u8,
@@ -192,7 +193,7 @@ impl Geometry {
         }
         let mut record = Cursor::new(record, 0);
         let blocks = record.take_varint(Field::Extension)?;
-        // A number of blocks is valid if its slots can be counted in 64 bits. The check of the
+        // A number of blocks is valid if its slots can be counted in 63 bits. The check of the
         // payload's length limits the number further.
         if !record.is_empty() || !(1..=u64::MAX / WIDTH / 2).contains(&blocks) {
             return Err(corrupt(Field::Extension));

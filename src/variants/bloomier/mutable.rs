@@ -4,7 +4,7 @@
 //! ```text
 //! key ─▶ cells a, b, c and a mask      first[a] ^ first[b] ^ first[c] ^ mask = 0, 1 or 2: the value is in
 //!        ▼    ▼    ▼                                                           second[a], [b] or [c]
-//! first  . 5 . . 1 . . . 7 .           any other number: "absent", with probability 1 - 3 / 2^q
+//! first  . 5 . . 1 . . . 7 .           any other number: "absent"
 //! second . v . . w . . . . .           each cell has at most one owner
 //! ```
 //! Peeling finds the owners: a key that is alone in a cell owns it and is removed from the set.
@@ -14,9 +14,9 @@
 //! * When: values change and keys do not.
 //! * When not: if the values never change, [`Bloomier`](super::Bloomier) is smaller.
 //! * Numbers: each table has about 1.23 cells per key, plus 32 cells. With masks of `q` bits, a
-//!   cell of the first table has `q` bits.
+//!   cell of the first table has `q` bits. An absent key is denied with probability `1 - 3 / 2^q`.
 
-use super::{NO_SOLUTION, WHAT, Widths, hashed};
+use super::{WHAT, Widths, hashed, no_solution};
 use crate::bits::{NoMemory, PackedArray, try_collect, try_push, try_zeros};
 use crate::hash::{HashSeed, KeyHash, reduce};
 use crate::kinds::bloom::mixed;
@@ -64,9 +64,9 @@ impl MutableBloomier {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for other widths, a value that is too wide, a key with two
-    /// values, or two keys with equal hashes but different values. Returns [`Error::TooLarge`] if
-    /// the filter does not fit in memory, or if all attempts at peeling fail, which is very
-    /// unlikely.
+    /// values, or two keys with equal hashes but different values. Also returns
+    /// [`Error::Invalid`], which names the seed, if no attempt finds a cell for each key. This is
+    /// very unlikely. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn new<K: AsRef<[u8]>>(
         entries: impl IntoIterator<Item = (K, u64)>,
         value_bits: u32,
@@ -80,19 +80,23 @@ impl MutableBloomier {
             return Err(Error::invalid("width of a mask", mask_bits, reason));
         }
         let widths = Widths::new(value_bits, mask_bits)?;
-        let entries = hashed(entries, widths, seed)?;
+        Self::of_entries(&hashed(entries, widths, seed)?, widths, seed)
+    }
+
+    pub(super) fn of_entries(entries: &[(KeyHash, u64)], widths: Widths, seed: HashSeed) -> Result<Self> {
+        let (value_bits, mask_bits) = (widths.value, widths.fingerprint);
         let len = entries.len() as u64;
         for number in 0..TRIES {
             let cells = len.saturating_mul(CELLS_PER_1000 + 10 * number) / 1000 + SPARE_CELLS;
             let cells = cells.next_multiple_of(CELLS as u64);
             let (owners, values) = (PackedArray::new(cells, mask_bits)?, PackedArray::new(cells, value_bits)?);
             let mut map = Self { owners, values, widths, len, salt: number.wrapping_mul(TRY), seed };
-            if let Some(order) = map.peel(&entries).map_err(NoMemory::of(WHAT))? {
-                map.fill(&entries, &order);
+            if let Some(order) = map.peel(entries).map_err(NoMemory::of(WHAT))? {
+                map.fill(entries, &order);
                 return Ok(map);
             }
         }
-        Err(Error::TooLarge { what: NO_SOLUTION })
+        Err(no_solution(seed))
     }
 
     /// Returns the value of a key. For an absent key, it returns `None` or, with probability

@@ -12,8 +12,8 @@
 /// byte of `low`. After that, only a carry can change this byte.
 const LEAST: u64 = 1 << 56;
 
-/// The share of ones among the bits, in units of 2^-32. The number is from 1 to 2^32 - 1, so that
-/// both bits can be coded.
+/// The share of ones among the bits, in units of 2^-32. The number is from 1 to 2^32 - 1, so that a
+/// one and a zero can both be coded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Odds(u32);
 

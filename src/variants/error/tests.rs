@@ -21,21 +21,21 @@ fn of_bytes() -> Vec<Told> {
         (
             Error::Corrupt { field: Field::Magic, offset: 0 },
             "not a filter of this type, or damaged: invalid magic at offset 0; check where the bytes come from, \
-             restore a copy, or build the filter again from its keys",
+             use an undamaged copy, or build the filter again from its keys",
         ),
         (
             Error::Corrupt { field: Field::Page, offset: 512 },
-            "damaged: invalid page at offset 512; restore a copy, or build the filter again from its keys",
+            "damaged: invalid page at offset 512; use an undamaged copy, or build the filter again from its keys",
         ),
         (
             mismatch,
-            "damaged: wrong checksum of compressed bits at offset 0 (stored 0x00000001, computed 0x00000002); restore \
-             a copy, or build the filter again from its keys",
+            "damaged: wrong checksum of compressed bits at offset 0 (stored 0x00000001, computed 0x00000002); use an \
+             undamaged copy, or build the filter again from its keys",
         ),
         (
             Error::Unsupported { field: Field::Version, found: 9 },
             "format version 9 is not supported by this version of filterblock: a newer version wrote the filter, or it \
-             is damaged; open it with a newer version, or restore a copy",
+             is damaged; open it with a newer version, or use an undamaged copy",
         ),
         (
             Error::invalid("capacity", 0, "expected one key or more; try 1000"),
@@ -65,7 +65,7 @@ fn of_filters() -> Vec<Told> {
         (
             unlike,
             "the filters do not match: hash seed is 1 in one filter and 2 in the other; create both with the same size \
-             and settings",
+             and settings, or build one filter from all keys",
         ),
         (Error::ReadOnly, "the filter was opened for reading only; open it for writing to change it"),
         (
@@ -74,9 +74,10 @@ fn of_filters() -> Vec<Told> {
              open it for reading only",
         ),
         (
-            Error::Displaced { reason: "was changed by other code" },
-            "the filter's file was changed by other code while the filter was open for writing, so the file may lack \
-             new keys; if the filter is still open, copy the filter to a new file; otherwise insert the new keys again",
+            Error::Displaced { reason: "was changed by other code or damaged" },
+            "the filter's file was changed by other code or damaged while the filter was open for writing, so the file \
+             may lack new keys; if the filter is still open, copy the filter to a new file; otherwise insert the new \
+             keys again",
         ),
         (
             Error::Poisoned { reason: "disk gone".into() },
@@ -84,8 +85,8 @@ fn of_filters() -> Vec<Told> {
              and insert again the keys that were inserted since the last sync",
         ),
         (
-            Error::LengthUnknown { reason: "a page of the file was damaged" },
-            "the number of keys is unknown: a page of the file was damaged; count the keys in your program, \
+            Error::LengthUnknown { reason: "a page of the filter was damaged" },
+            "the number of keys is unknown: a page of the filter was damaged; count the keys in your program, \
              or use to_bloom().estimated_keys()",
         ),
         (

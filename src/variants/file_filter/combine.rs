@@ -32,7 +32,7 @@ impl FileFilter {
 
     /// Returns the whole filter as base64 text, which is a third longer than the file.
     ///
-    /// Aborts the process if there is no memory for a copy of the filter or the text.
+    /// Aborts the process if there is no memory for a copy of the filter or for the text.
     #[must_use]
     pub fn to_base64(&self) -> String {
         let (bloom, length) = self.snapshot(Bloom::clone);
@@ -89,8 +89,8 @@ impl FileFilter {
     /// error, the filter in memory is unchanged.
     ///
     /// If the rename of the new file fails, or cannot be made durable, it is unknown which of the
-    /// two files has the name. All later writes then fail with [`Error::Poisoned`] until the file
-    /// is opened again.
+    /// two files has the name. All later writes to the file then fail with [`Error::Poisoned`]
+    /// until the file is opened again.
     pub fn intersect_with(&mut self, other: &Self) -> Result<()> {
         let bloom = self.bloom.intersection(&other.bloom)?;
         self.replace(bloom, Length::Combined)

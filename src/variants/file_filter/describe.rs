@@ -18,7 +18,7 @@ impl FileFilter {
         let reason = match self.length() {
             Length::Known(added) => return Ok(added),
             Length::Combined => "the filter was united or intersected with another",
-            Length::Damaged => "a page of the file was damaged",
+            Length::Damaged => "a page of the filter was damaged",
         };
         Err(Error::LengthUnknown { reason }.in_file(&self.path))
     }

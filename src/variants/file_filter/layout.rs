@@ -58,7 +58,7 @@ pub(super) enum Length {
     Known(u64),
     /// The number is unknown after a union or an intersection.
     Combined,
-    /// The number is unknown because a page is damaged.
+    /// The number is unknown because a page was damaged.
     Damaged,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Image {
     /// The number of damaged pages, which may be the state page and pages of bits. All bits of a
     /// damaged page of bits are set in `bloom`.
     pub(super) damaged_pages: u64,
-    /// The offset of the first damaged page.
+    /// The offset of the first damaged page, or `None` if no page is damaged.
     pub(super) first_damage: Option<u64>,
 }
 
@@ -124,7 +124,13 @@ impl Header {
         if cursor.take_array(Field::Magic)? != MAGIC {
             return Err(Error::Corrupt { field: Field::Magic, offset: 0 });
         }
+        let version_offset = cursor.offset();
         let version = cursor.take_u8(Field::Version)?;
+        // If the checksum matches with this version in place of the stored one, only the version is
+        // damaged. A newer version may have another checksum, so this test decides nothing else.
+        if version != VERSION && content(OF_HEADER, 0, &with_this_version(page)).is_some() {
+            return Err(Error::Corrupt { field: Field::Version, offset: version_offset });
+        }
         if version > VERSION {
             return Err(Error::Unsupported { field: Field::Version, found: version.into() });
         }
@@ -169,6 +175,15 @@ impl Length {
             _ => None,
         }
     }
+}
+
+/// Returns a copy of a header page with [`VERSION`] in place of its version.
+fn with_this_version(page: &Page) -> Page {
+    let mut copy = *page;
+    if let Some(version) = copy.get_mut(MAGIC.len()) {
+        *version = VERSION;
+    }
+    copy
 }
 
 /// Returns a page of `content`, zeros and the checksum.

@@ -73,14 +73,14 @@ pub(super) fn try_lock_filter(file: &File, path: &Path) -> Result<()> {
 pub(super) struct NameLock {
     path: PathBuf,
     file: Locked,
-    /// If set, a drop removes the lock file on Unix, because no filter was created. Elsewhere the
-    /// lock file stays, because `is_at` cannot tell files apart.
+    /// If set, a drop removes the lock file on Unix, because no filter was created or opened.
+    /// Elsewhere the lock file stays, because `is_at` cannot tell files apart.
     is_new: bool,
 }
 
 impl NameLock {
     /// Takes the lock for `path`, and creates the lock file if there is none. The path must have no
-    /// symbolic links, because another name of the file would be another lock.
+    /// symbolic links, because another path of the same file would have another lock file.
     pub(super) fn take(path: &Path) -> Result<Self> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".lock");

@@ -161,7 +161,7 @@ impl Writer {
         let is_whole = self.header.file_len_bytes() == Some(self.file.file().metadata()?.len());
         match is_whole && self.is_head_ours()? {
             true => Ok(()),
-            false => Err(Error::Displaced { reason: "was changed by other code" }),
+            false => Err(Error::Displaced { reason: "was changed by other code or damaged" }),
         }
     }
 

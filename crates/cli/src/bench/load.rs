@@ -23,10 +23,10 @@ Examples:
   filterblock bench load --json loads.json && filterblock bench load --count 5000000 --json loads.json --append
   filterblock bench report loads.json
 
-The benchmark puts distinct keys of 16 bytes in random order, from one thread and with a buffered log. Then the store is flushed and \
-settles: it compacts until nothing is due. Until then another thread makes gets at the rate of --gets-per-second, about half for loaded \
-keys and half for absent keys, and checks each answer. At the end the store is opened again five times, and every loaded key (or \
---checks random ones) is looked up.
+The benchmark puts distinct keys of 16 bytes in random order, from one thread and with a buffered write-ahead log. \
+Then the store is flushed and settles: it compacts until nothing is due. Until then another thread makes gets at the \
+rate of --gets-per-second, about half for loaded keys and half for absent keys, and checks each answer. \
+At the end the store is opened again five times, and every loaded key (or --checks random ones) is looked up.
 
 The report:
   puts per second       from the first put to the return of the last one
@@ -38,7 +38,8 @@ to make its key and value
   write amplification   bytes of all SST files that flushes and compactions wrote, until the store has settled, per byte of keys \
 and values. The write-ahead log is not counted; with the default value size it adds about 1.2
   space amplification   bytes of the SST files of the settled store per byte of keys and values. The second number counts the \
-whole directory, with logs and replaced files. It is the largest of at most ten samples a second until the store has settled
+whole directory, with logs and replaced SST files. It is the \
+largest of at most ten samples a second until the store has settled
   runs                  sorted runs of the settled store
   reopen                median time of five opens of the closed store
   memory                largest resident memory of the process. The benchmark itself takes about 10 MB of it

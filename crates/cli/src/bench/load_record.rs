@@ -94,7 +94,8 @@ impl LoadRecord {
         let unoptimised = self.loads.iter().filter(|load| !load.versions.is_optimised()).count() as u64;
         if unoptimised > 0 {
             lines.push(format!(
-                "Measured with an unoptimised build: {}. These times are meaningless; measure with --release.",
+                "Measured with an unoptimised build: {}. These times are meaningless; \
+                 measure with a build of \"cargo build --release\".",
                 count(unoptimised, "load")
             ));
         }

@@ -122,7 +122,9 @@ impl LoadReport {
             count(load.checked_keys, "lookup")
         ));
         if !self.versions.is_optimised() {
-            lines.push("This is not an optimised build: its times are meaningless; build with --release.".into());
+            let unoptimised =
+                "UNOPTIMISED BUILD: the times are meaningless; measure with a build of \"cargo build --release\".";
+            lines.push(unoptimised.into());
         }
         lines.join("\n") + "\n"
     }

@@ -28,8 +28,9 @@ Examples:
   filterblock bench point-miss --filter bumped-ribbon:16 --filter-memory 1MiB
 
 For each filter and layout, the benchmark loads a store in random order. If the layouts as-fallen and compacted are \
-both measured, it compacts the store of as-fallen. On the same files it then looks up absent keys, present keys and a mix of both, with filters and without. Absent keys lie between the smallest and the largest \
-loaded key.
+both measured, it compacts the as-fallen store to make the compacted one. On the same files it then looks up \
+absent keys, present keys and a mix of both, with filters and without. Absent keys lie between the smallest and \
+the largest loaded key.
 
 The defaults take about a minute. One store exists at a time. With the defaults it needs 130 MB of disk, and twice that during compaction. \
 Stores lie in a temporary directory, which is removed at the end and after Ctrl-C.

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::super::failure::{Exit, Outcome};
-use super::super::refused_value::whole;
+use super::super::refused_value::{prefix_choice, whole};
 use super::super::{html, interrupt, output, text};
 use super::outputs::OutputArguments;
 use super::range_report::RangeSettings;
@@ -69,7 +69,7 @@ pub struct Arguments {
     #[arg(long, value_name = "SPEC", default_values = ["grafite:fpr=0.01", "grafite:L=16:fpr=0.01", "grafite:L=1024:fpr=0.01"])]
     range_filter: Vec<RangeChoice>,
     /// The prefixes in the filters of the store of rows, as in `filterblock db load`
-    #[arg(long, value_name = "EXTRACTOR", default_value = "row-column:/")]
+    #[arg(long, value_name = "EXTRACTOR", default_value = "row-column:/", value_parser = prefix_choice)]
     prefix: PrefixChoice,
     /// The length of the ranges in integers; may be repeated
     #[arg(long, value_name = "N", default_values = ["16", "1024"], value_parser = whole(1..=1u64 << 40, 1024))]

@@ -86,7 +86,7 @@ impl RangeReport {
         let optimised = if self.versions.is_optimised() {
             ""
         } else {
-            "UNOPTIMISED BUILD: the times are meaningless; build with --release.\n"
+            "UNOPTIMISED BUILD: the times are meaningless; measure with a build of \"cargo build --release\".\n"
         };
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);

@@ -33,7 +33,8 @@ and of a record of range-miss:
   rows            times of gets and scans in absent rows
 and of a record of load:
   load-settings   the machine, the settings and the wrong answers
-  loads           rates, amplification, stalls and longest waits: medians and maxima of equal loads
+  loads           rates, amplification, stalls, longest put and get: median or maximum of the loads with equal \
+settings (--seed may differ)
 The rest of the file stays as it is. Without --markdown the command prints the whole report.
 
 Exit status: 0 done; 2 an error.";
@@ -209,11 +210,11 @@ fn filled(page: &str, report: &Record) -> Result<String, String> {
     while let Some((before, after)) = rest.split_once(BEGIN) {
         let line = line_of(page, after);
         let (name, after) = after.split_once(BEGIN_TAIL).filter(|(name, _)| !name.contains('\n')).ok_or_else(|| {
-            format!("line {line}: the marker must end with \" -->\" and a line feed; complete the line")
+            format!("line {line}: the marker must end with \" -->\" and a line feed (LF, not CRLF); correct the line")
         })?;
         let to_end = after.split_once(END).filter(|(old, _)| !old.contains(BEGIN));
         let (old, after) = to_end.ok_or_else(|| {
-            format!("line {line}: no {END} follows the marker {BEGIN}{name} -->; add it below the marker")
+            format!("line {line}: the marker {BEGIN}{name} --> has no {END}; add {END} below the marker")
         })?;
         filled += &format!("{before}{BEGIN}{name}{BEGIN_TAIL}");
         match report.markdown(name) {

@@ -120,7 +120,7 @@ impl Report {
         let optimised = if self.versions.is_optimised() {
             ""
         } else {
-            "UNOPTIMISED BUILD: the times are meaningless; build with --release.\n"
+            "UNOPTIMISED BUILD: the times are meaningless; measure with a build of \"cargo build --release\".\n"
         };
         let mut text = format!("{}\n\n", self.table());
         for store in &self.stores {
@@ -285,7 +285,8 @@ impl Report {
         });
         let sentence = |(with, without): (&Row, &Row)| {
             format!(
-                "With {3}, a get of an absent key costs {0} ns and {1} block reads ({2} expected); without filters, {4} ns and {5} ({6}).",
+                "With {3}, a get of an absent key costs {0} ns and {1} block reads ({2} expected); \
+                 without filters, {4} ns and {5} block reads ({6}).",
                 significant(with.mean_ns),
                 significant(with.block_reads_per_get),
                 significant(with.expected_false_positives_per_get.unwrap_or(0.0)),

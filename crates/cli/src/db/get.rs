@@ -34,7 +34,7 @@ The counts of --count:
   filters said no    queries with the answer \"absent\"; each saved a search of an SST file
   false positives    answers \"maybe\" for keys that the SST file lacks
   damaged filters    searches of SST files because a filter is damaged or cannot be used
-  data blocks read   reads from files; the store has no block cache
+  data blocks read   reads from files; this command uses no block cache
 
 Exit status: 0 all keys are present; 1 a key is absent; 2 an error.";
 

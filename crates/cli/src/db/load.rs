@@ -31,7 +31,7 @@ Durability:
   Pairs are written in batches of up to 1,000. A killed process loses the batch that it has not yet written.
   With --sync every batch is synced. Otherwise only each flush of a memtable is synced, and the last flush comes at the end.
   Without --sync, a killed process may also lose the batches of about the last 0.1 s. If the machine crashes or the device fails, \
-all pairs that were not flushed may be lost.
+a load without --sync may lose all pairs that were not flushed.
   Loading the same pairs again is safe: it stores the same values again.
 
 Exit status: 0 all pairs are stored; 2 an error.";

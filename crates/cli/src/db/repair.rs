@@ -34,7 +34,8 @@ value. A deleted key may come back.
   Without a sound manifest, the report also lists doubts: which of two SST files is newer, or whether an SST file is a leftover of a \
 compaction.
 
-A file of another program is listed and stays unchanged. If no file belongs to a store, or CURRENT belongs to another \
+A file of another program is listed and stays unchanged. So is a log or manifest of another store, unless a log of this \
+store may be missing in its place. If no file belongs to a store, or CURRENT belongs to another \
 engine, the repair changes nothing and exits with 2.
 
 Exit status:
@@ -98,7 +99,7 @@ struct Moved {
     kept_as: String,
 }
 
-/// A file of another program.
+/// A file of another program or another store.
 #[derive(Debug, Serialize)]
 struct LeftAlone {
     file: String,

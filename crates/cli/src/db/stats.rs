@@ -34,7 +34,7 @@ The report names the file and offset of a bad record at the end of a log or mani
   This command opens the store, which drops that record. A second run does not find it.
 
 With --salvage, the command opens a store whose log is damaged, and drops the damaged records. The report on stderr names them \
-(with --json: reports), but the store then counts as sound.
+(with --json: the field \"reports\"), but the store then counts as sound.
 
 Exit status:
   0  sound, or a log ends in a torn tail

@@ -41,7 +41,7 @@ pub fn draw(all: &[(Step, Ran)]) -> String {
         add(&mut lines, "command", &format!("$ {}", step.command));
         ran.text.lines().for_each(|line| add(&mut lines, "ink", line));
     }
-    let title = "filterblock demo: a filter and a store, damaged and repaired";
+    let title = "filterblock demo: a damaged filter, and a store damaged and repaired";
     let subtitle = format!("{} of {}, with their real output", shown.len(), count(all.len() as u64, "step"));
     let described: Vec<String> =
         shown.iter().map(|(step, _)| format!("{} {}", step.explanation, step.command)).collect();

@@ -49,12 +49,13 @@ pub const STEPS: [Make; 18] = [
     },
     |dir| Ok(Step::flip("Damage the file: flip one bit.", dir, "words.filter", FILTER_OFFSET)?.drawn()),
     |_| {
-        let explanation = "A damaged filter answers nothing: a wrong \"absent\" would lose data silently.";
+        let explanation = "A damaged filter file answers no query: a wrong \"absent\" would lose data silently.";
         let step = Step::filterblock(explanation, "query words.filter filter").exits(2);
         Ok(step.prints("words.filter").prints("checksum").drawn())
     },
     |_| {
-        let explanation = "A store with a filter in each SST file: the value of a word is its number of occurrences.";
+        let explanation = "Load the words into a store with a filter in each SST file. The value of a word is its \
+                           number of occurrences.";
         Ok(Step::filterblock(explanation, "db load words.db words.tsv").prints("2,244"))
     },
     |_| Ok(Step::filterblock("Get a value.", "db get words.db checksum").prints("110\n")),
@@ -75,7 +76,7 @@ pub const STEPS: [Make; 18] = [
         Ok(Step::overwrite(explanation, "oops", b"oops", &file, offset).drawn())
     },
     |_| {
-        let explanation = "Verify the store: it names the file, the page and the offset.";
+        let explanation = "Verify the store: the report names the file and the offset of the damaged page.";
         Ok(Step::filterblock(explanation, "db verify words.db").without_messages().exits(1).prints("damaged").drawn())
     },
     |_| {

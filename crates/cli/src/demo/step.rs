@@ -193,7 +193,7 @@ impl Step {
             let number = number(&ran.text, name).ok_or_else(|| format!("no line {name:?} with a number"))?;
             if !range.contains(&number) {
                 let (from, to) = (thousands(*range.start()), thousands(*range.end()));
-                return Err(format!("{name}: {} is not from {from} to {to}", thousands(number)));
+                return Err(format!("in line {name:?}, {} is not in the range {from} to {to}", thousands(number)));
             }
         }
         Ok(())

@@ -195,6 +195,9 @@ fn fixed_type(path: &Path, column: &str) -> Outcome<(Option<usize>, String)> {
         KeyType::Parquet { physical_type: PhysicalType::FixedLenByteArray, type_len_bytes } => {
             Ok((usize::try_from(type_len_bytes).ok(), found.logical_type))
         }
-        other => Err(refused(&format!("the schema says {other}, so the footer is damaged; restore the file"))),
+        other => Err(refused(&format!(
+            "the schema gives these values the type {other}, but their column chunk has FIXED_LEN_BYTE_ARRAY, so the \
+             footer is damaged; restore the file"
+        ))),
     }
 }

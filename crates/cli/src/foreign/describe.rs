@@ -108,7 +108,7 @@ impl Holds {
         match self {
             Self::Everything {} => "all keys".to_owned(),
             Self::DataBlocks { data_blocks_from: from, data_blocks_below: below } => {
-                format!("data blocks that begin at {from} to {}", below.saturating_sub(1))
+                format!("data blocks that begin at offsets {from} to {}", below.saturating_sub(1))
             }
             Self::UpTo { up_to_hex } => {
                 let mut key = Vec::new();

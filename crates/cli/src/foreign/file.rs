@@ -148,7 +148,7 @@ impl Foreign {
         let (all, unusable @ 1..) = table.count_unusable_filters() else { return None };
         let filters = count(all, "filter");
         Some(format!(
-            "{} of {filters} cannot be used, which counts as \"maybe\": damage, or another seed, hash function or \
+            "{} of {filters} cannot be used, so they answer \"maybe\": damage, or another seed, hash function or \
              secret; `query` and `verify` take the writer's --seed, --hash and --secret-file",
             thousands(unusable)
         ))
@@ -252,7 +252,7 @@ impl FileArguments {
         match &self.column {
             Some(column) if chunks.is_empty() => {
                 let known = match groups {
-                    0 => "the file has no row groups, and so no filters; give a file with rows".to_owned(),
+                    0 => "the file has no row groups, so no column is found; give a file with rows".to_owned(),
                     _ => format!("the file has: {}", columns(file.column_chunks().iter())),
                 };
                 Err(Failure::Message(format!("{}: no column {column:?}; {known}", path.display())))
@@ -339,10 +339,27 @@ pub fn table_message(error: &Error, key_form: Option<Form>) -> String {
     }
 }
 
+/// Returns the failure for a LevelDB table whose keys have another form than --key-form says.
+/// Returns `None` if the form is right or unknown, or if the option is missing.
+pub fn wrong_form(path: &Path, arguments: &FileArguments) -> Option<Failure> {
+    let given = arguments.key_form?;
+    let opened = Foreign::open(path, &FileArguments { key_form: None, ..arguments.clone() });
+    let Ok(Some(Foreign::LevelDb(table))) = opened else { return None };
+    let (found, given) = match (table.key_form()?, given) {
+        (KeyForm::User, Form::Internal) => ("user", "internal"),
+        (KeyForm::Internal, Form::User) => ("internal", "user"),
+        _ => return None,
+    };
+    let path = path.display();
+    Some(Failure::Message(format!(
+        "{path}: the keys have the form {found}, not {given} as --key-form says; omit --key-form"
+    )))
+}
+
 /// Returns the failure for a LevelDB table whose form of keys is unknown, or `None` for any other
 /// error. The core's error advises to state the form, and does not name the option.
 pub fn unknown_form(error: &Error, path: &Path) -> Option<Failure> {
-    let Error::Invalid { what: "table", reason, .. } = error.root() else { return None };
+    let Error::Invalid { what: "key form", reason, .. } = error.root() else { return None };
     let (path, problem) = (path.display(), without_advice(reason));
     Some(Failure::Message(format!("{path}: {problem}; give --key-form user or --key-form internal")))
 }

@@ -112,8 +112,8 @@ impl FileReport {
         if self.told_len_bytes > self.file_len_bytes {
             let filters = text::count(self.filters.len() as u64, "filter");
             self.notes.push(format!(
-                "the filters together are longer than the file: some overlap or are listed twice, so the file is probably \
-                 damaged; the report ends after {filters}"
+                "the listed filters and keys together are longer than the file: some overlap or are listed twice, so \
+                 the file is probably damaged; the report ends after {filters}"
             ));
             return false;
         }
@@ -211,7 +211,7 @@ impl FileReport {
         match table.filter_layout() {
             RocksDbFilterLayout::None => self.notes.push("the table has no filter".to_owned()),
             RocksDbFilterLayout::BlockBased | RocksDbFilterLayout::Unknown(_) => {
-                let note = "filterblock does not read filters of this layout, so every key may be present";
+                let note = "filterblock does not read filters of this layout or policy, so every key may be present";
                 self.notes.push(note.to_owned());
             }
             _ if properties.knows_no_entry() => {

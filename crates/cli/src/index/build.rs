@@ -30,8 +30,8 @@ the sum over its row groups. A filter that is larger than --fpr requires is halv
 higher FPR stays as it is, so the FPR of a file may exceed --fpr. The summary states the highest FPR of an added file.
 
 Keys:
-  The keys of all files must have one type: the physical and logical type of the column, or the bytes of SST files and key \
-lists.
+  The keys of all files must have one type: the physical and logical type of the column, or bytes for the keys of \
+SST files and key lists.
   The build needs memory for the finished index. It also needs about 16 bytes of memory per distinct key of the largest \
 file, and a temporary file beside OUT with 8 bytes per distinct key of each file. With --from-filters, it needs memory for \
 the filters instead.

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::failure::{Failure, Outcome};
+use super::super::foreign::content::{Content as FileContent, kind_of};
 use super::super::foreign::file::{Form, table_message, unknown_form};
 use super::super::foreign::{FileArguments, Foreign};
 use super::super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::super::progress;
 use super::failure;
+use filterblock::foreign::FileKind;
 use filterblock::foreign::parquet::ParquetFile;
 use filterblock_parquet::index::{
     DistinctHashes, Error as IndexError, FileIdentity, IndexBuilder, KeyType, ParquetColumn, SourceKind, Stamp, hash,
@@ -96,6 +98,7 @@ impl FileList {
     /// Opens the files one by one, and gives each to `add`. `column` is the column of Parquet
     /// files, if one is chosen. Stops at the first error.
     pub fn for_each(&self, column: Option<&str>, mut add: impl FnMut(Input<'_>) -> Outcome<()>) -> Outcome<()> {
+        self.refuse_needless_options()?;
         let bar = progress::bar(Some((self.files.len() + self.key_files.len()) as u64), "indexing files");
         for path in &self.files {
             add(self.open(path, column)?)?;
@@ -112,6 +115,33 @@ impl FileList {
             bar.inc(1);
         }
         bar.finish_and_clear();
+        Ok(())
+    }
+
+    /// Returns an error for an option that fits none of the files. An unknown or unreadable file
+    /// counts as fitting, because the error about this file must come first.
+    fn refuse_needless_options(&self) -> Outcome<()> {
+        let needed = |wanted: FileKind| {
+            let fits = |path: &PathBuf| {
+                let place = self.place(path);
+                // To open a pipe may block.
+                if !place.is_file() {
+                    return true;
+                }
+                let is_sst = ends_with(&place, &MAGIC).unwrap_or(false);
+                !is_sst && kind_of(&place).ok().flatten().is_none_or(|kind| kind == wanted)
+            };
+            self.files.iter().any(fits)
+        };
+        let refused = |option: &str, what: &str| {
+            Err(Failure::Message(format!("{option} is for {what}, and none is given; omit {option}")))
+        };
+        if self.from_filters && !needed(FileKind::ParquetFile) {
+            return refused("--from-filters", "Parquet files");
+        }
+        if self.key_form.is_some() && !needed(FileKind::LevelDbTable) {
+            return refused("--key-form", "LevelDB tables");
+        }
         Ok(())
     }
 
@@ -146,12 +176,13 @@ impl FileList {
             Foreign::open(path, &arguments).map_err(|error| Failure::Message(table_message(&error, self.key_form)))?;
         let content = match opened {
             Some(Foreign::Parquet(_)) => {
-                return refused("the Parquet file is encrypted; index files without encryption");
+                return refused("the Parquet file is encrypted; give a file without encryption");
             }
             Some(table) => Content::Foreign(table),
             None => {
                 return refused(
-                    "not a Parquet file, an SST file, or a table of LevelDB or RocksDB; restore it if it is truncated, or give a list of keys with --key-file",
+                    "not a Parquet file, an SST file, or a table of LevelDB or RocksDB; if the file is truncated, \
+                     restore it; if it is a list of keys, give it with --key-file",
                 );
             }
         };
@@ -298,7 +329,7 @@ fn null_groups(file: &ParquetValues<File>, leaf: usize) -> Vec<bool> {
 /// nulls (`is_null`) if no bit of its filter is set. Any other row group without a filter is an
 /// error, and so is one with values if no bit of its filter is set.
 fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) -> Outcome<(u64, Vec<Vec<u8>>)> {
-    let bytes = super::super::foreign::content::Content::open(path).map_err(|error| error.in_file(path))?;
+    let bytes = FileContent::open(path).map_err(|error| error.in_file(path))?;
     let file = ParquetFile::open(bytes).map_err(|error| error.in_file(path))?;
     let mut filters = Vec::new();
     let (mut values_seen, mut nulls) = (0, 0);
@@ -333,8 +364,9 @@ fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) ->
     if values_seen != num_values {
         let path = path.display();
         return Err(Failure::Message(format!(
-            "{path}: the footer gives {num_values} values of column {column:?} by position, but {values_seen} by name, so the \
-             footer is damaged; restore the file, or let its writer write it again"
+            "{path}: the column chunks at the position of column {column:?} have {num_values} values, but the column \
+             chunks with this path have {values_seen}, so the footer is damaged; restore the file, or let its writer \
+             write it again"
         )));
     }
     Ok((num_values - nulls, filters))

@@ -23,13 +23,13 @@ Examples:
 
 The index has filters for each file, and stores them so that one read answers a key for all files. `absent` is certain, \
 `maybe` is not.
-docs/INDEX_FORMAT.md specifies the file.
+docs/INDEX_FORMAT.md specifies the format of the index.
 
 Changed files:
   The index records size, modification time and a checksum of the end of each file: the last 4 KiB, or the \
 whole metadata of a Parquet file. If a file differs, is \
-missing or cannot be read, it is a candidate for every key until it is added again, except with --check no. The command names the first 10 \
-such files on stderr, and counts all.
+missing or cannot be read, it is a candidate for every key, except with --check no: add it again, or remove it from \
+the index. `query` and `verify` name the first 10 such files on stderr, and count all.
 
 Paths:
   The index stores the paths as given. Relative paths are looked up in the working directory, or in --base.";

@@ -289,14 +289,15 @@ impl<W: Write> Query<'_, W> {
         let index = self.arguments.index.display();
         if counts.damaged > 0 {
             message(format_args!(
-                "{index}: damaged rows, met in {}: all files are candidates for their keys; build the index again",
+                "{index}: {} met a damaged row, so all files are candidates for the keys of these lookups; build the \
+                 index again",
                 text::count(counts.damaged, "lookup")
             ));
         }
         if counts.unreadable > 0 {
             message(format_args!(
-                "{index}: unreadable rows, met in {}: all files are candidates for their keys; check the device, and \
-                 query again",
+                "{index}: {} met an unreadable row, so all files are candidates for the keys of these lookups; check \
+                 the device, and query again",
                 text::count(counts.unreadable, "lookup")
             ));
         }

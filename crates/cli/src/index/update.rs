@@ -23,9 +23,9 @@ Examples:
   filterblock index add ids.index data/new.parquet
   filterblock index add lists.index --key-file wednesday.txt
 
-The keys of a file that the index already has are read again. If the working directory is not that of the \
-build, give --base, so that relative paths lead to the same files. The column, the key type and the FPR are those of the index. The new \
-index replaces the old one in one step, so a query sees the old or the new one.
+If you give a file that the index already has, the command reads its keys again. If the working directory is not that \
+of the build, give --base, so that relative paths lead to the same files. The column, the key type and the FPR \
+are those of the index. The new index replaces the old one in one step, so a query sees the old or the new one.
 
 Exit status: 0 written; 2 an error. After an error the index is unchanged, unless the message says otherwise or is \
 about standard output.";

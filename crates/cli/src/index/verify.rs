@@ -21,6 +21,8 @@ Examples:
 The command verifies the checksums of header, file table and every row, and compares each file with its recorded state as --check says. \
 It also computes the FPR of each file from the bits of its filters.
 A damaged row makes all files candidates for the keys of this row. Build the index again.
+With --json, `sound` says whether the index itself is undamaged. If header or file table is damaged, the report has only `index`, `sound` and \
+`damage`.
 
 Exit status: 0 sound; 1 damaged, or files have changed, are missing or unreadable; 2 an error, such as an unreadable index or a \
 newer format.";
@@ -42,6 +44,8 @@ pub struct Arguments {
 #[derive(Debug, Serialize)]
 struct Report {
     index: String,
+    /// Whether no row is damaged.
+    sound: bool,
     column: String,
     key_type: String,
     logical_type: String,
@@ -54,6 +58,14 @@ struct Report {
     changed_files: u64,
     keys: u64,
     files: Vec<FileReport>,
+}
+
+/// The report about an index whose header or file table is damaged, so that nothing else is known.
+#[derive(Debug, Serialize)]
+struct DamagedReport {
+    index: String,
+    sound: bool,
+    damage: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -75,7 +87,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let index = match opened::try_open(path)? {
         Ok(index) => index,
         Err(error) if error.is_damage() => {
-            message(failure(path, error));
+            let damage = failure(path, error).to_string();
+            message(&damage);
+            if arguments.json {
+                output::print_json(&DamagedReport { index: path.display().to_string(), sound: false, damage })?;
+            }
             return Ok(Exit::Negative);
         }
         Err(error) => return Err(failure(path, error)),
@@ -104,6 +120,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     });
     let report = Report {
         index: path.display().to_string(),
+        sound: damaged == 0,
         column: index.settings().column.clone(),
         key_type: index.settings().key_type.to_string(),
         logical_type: index.settings().logical_type.clone(),

@@ -15,11 +15,8 @@ use super::super::text::{count, printable};
 use super::inputs::{self, Input, Inputs};
 use super::one_file::{Source, Work};
 use super::report::{FileReport, Report};
-use super::targets;
+use super::{DEFAULT_FPR, targets};
 use filterblock_parquet::filters::{Budget, Sizing};
-
-/// The default false-positive rate of the filters.
-pub const DEFAULT_FPR: f64 = 0.01;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,6 +52,10 @@ Outputs:
   The command refuses an output that is an input of the same run, and an output folder in an input folder.
   Add filters before you index the files. An older index notices that the files have changed.
 
+What --fix-lengths leaves out:
+  The length of a damaged filter is unknown, so the new file lacks it too. A message names each such filter, and \
+filterblock parquet check says how to replace it.
+
 What --in-place keeps:
   The new file keeps the mode, the owner and, on Linux, the access list (ACL) of the old file. A file with several names (hard \
 links) is refused. A symbolic link is followed and stays.
@@ -63,9 +64,10 @@ links) is refused. A symbolic link is followed and stays.
 folder.
 
 When not to use --in-place:
-  Iceberg and Delta tables record the length of each file in their manifests. Trino refuses a file of another length. \
+  Iceberg and Delta tables record the length of each file in their metadata. Trino refuses a file of another length. \
 Write a new file and register it.
-  A _metadata file only repeats the footers of other files. After filters were added, write it again.
+  A _metadata file only repeats the footers of other files. If you add filters to these files, write the \
+_metadata file again.
   Queries that run meanwhile keep the old file open.
 
 When a filter does not help:
@@ -198,13 +200,14 @@ impl Arguments {
         bar.set_length(len_bytes.sum());
         bar.set_position(0);
         let mut output = target;
-        let done = match target {
-            None => source.estimate(request.as_ref())?,
-            Some(_) if self.in_place && !source.needs(request.as_ref()) => {
+        let unchanged = if self.in_place { source.unchanged(request.as_ref())? } else { None };
+        let done = match (target, unchanged) {
+            (None, _) => source.estimate(request.as_ref())?,
+            (Some(_), Some(done)) => {
                 output = None;
-                source.untouched(request.as_ref())
+                done
             }
-            Some(target) => {
+            (Some(target), None) => {
                 let made = make_folders(target)?;
                 let file = NewFile::create(target, self.force || self.in_place);
                 let file = file.and_then(|file| if self.in_place { Ok(file) } else { refuse_input(file, &input.path) });
@@ -218,13 +221,14 @@ impl Arguments {
         Ok(FileReport::new(&input.path, output, &source.footer, &done, requested_fpr))
     }
 
-    /// Prints the report of a file, and each tip that is not in `tips` yet. Prints nothing with
-    /// --json.
+    /// Prints the report of a file, its damaged filters, and each tip that is not in `tips` yet.
+    /// Prints nothing with --json.
     fn tell(&self, done: &FileReport, tips: &mut BTreeSet<String>) -> Outcome<()> {
         if self.json {
             return Ok(());
         }
         output::print(&done.text(self.dry_run))?;
+        done.damage().for_each(message);
         for column in &done.columns {
             for tip in &column.tips {
                 let text = format!("column {}: {tip}", printable(&column.column));

@@ -7,8 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::super::text::{count, percent, printable, quoted, thousands};
-use super::add::DEFAULT_FPR;
-use super::{engines, tips};
+use super::{DEFAULT_FPR, engines, tips};
 use filterblock::foreign;
 use filterblock_parquet::check::{self, CheckedChunk, CheckedFilter, Size, State};
 use filterblock_parquet::filters::MAX_LEN_BYTES;
@@ -34,6 +33,8 @@ pub struct FileReport {
     file: String,
     row_groups: usize,
     columns: Vec<ColumnReport>,
+    #[serde(skip)]
+    given: Given,
 }
 
 /// The options of the command that decide which columns have findings, and what the user should do.
@@ -43,6 +44,13 @@ pub struct Given {
     pub is_required: bool,
     /// The value of --fpr.
     pub fpr: f64,
+}
+
+impl Given {
+    /// Returns the option --fpr for `parquet add` and a space, or nothing for the default.
+    fn fpr_option(&self) -> String {
+        if self.fpr == DEFAULT_FPR { String::new() } else { format!("--fpr {} ", self.fpr) }
+    }
 }
 
 /// The filters of a column in a file.
@@ -72,6 +80,9 @@ struct ColumnReport {
     reads: usize,
     /// The reason why a filter may not help, or null if no reason is known.
     helps_little: Option<String>,
+    /// Whether another column has the same path, so that `parquet add` refuses the column.
+    #[serde(skip)]
+    is_ambiguous: bool,
     /// The engines that use the filters of this column, or null if such a column was not tried.
     engines: Option<Vec<&'static str>>,
     findings: Vec<String>,
@@ -106,13 +117,16 @@ impl FileReport {
         let mut by_leaf: BTreeMap<usize, Vec<&CheckedChunk>> = BTreeMap::new();
         checked.iter().for_each(|chunk| by_leaf.entry(chunk.leaf).or_default().push(chunk));
         let ranges = footer.ranges(leaves);
+        let mut by_path: BTreeMap<&str, usize> = BTreeMap::new();
+        footer.leaves().iter().for_each(|leaf| *by_path.entry(&leaf.path).or_default() += 1);
         let column = |(&number, ranges): (&usize, &Vec<_>)| {
             let leaf = footer.leaves().get(number)?;
             let chunks = by_leaf.get(&number).cloned().unwrap_or_default();
-            Some(Column { file: &file, footer, number, leaf, chunks, ranges, given }.report())
+            let is_ambiguous = by_path.get(leaf.path.as_str()).is_some_and(|num| *num > 1);
+            Some(Column { file: &file, footer, number, leaf, chunks, ranges, is_ambiguous, given }.report())
         };
         let columns = leaves.iter().zip(&ranges).filter_map(column).collect();
-        Self { row_groups: footer.num_row_groups(), columns, file }
+        Self { row_groups: footer.num_row_groups(), columns, file, given }
     }
 
     pub fn num_findings(&self) -> u64 {
@@ -133,7 +147,7 @@ impl FileReport {
     pub fn text(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header(["column", "filters", "sum of distinct values", "bytes", "highest FPR", "used by"]);
+        table.set_header(["column", "filters", "distinct values (sum)", "bytes", "highest FPR", "used by"]);
         table.add_rows(self.columns.iter().map(|column| column.row(self.row_groups)));
         for number in 2..5 {
             if let Some(column) = table.column_mut(number) {
@@ -149,16 +163,17 @@ impl FileReport {
         }
         let helpful = |column: &&ColumnReport| {
             let is_unused = column.engines.as_ref().is_some_and(Vec::is_empty);
-            column.filters == 0 && column.helps_little.is_none() && !is_unused
+            column.filters == 0 && column.helps_little.is_none() && !is_unused && !column.is_ambiguous
         };
         let optional = self.columns.iter().filter(helpful).filter(|column| column.findings.is_empty());
         let names: Vec<_> = optional.map(|column| quoted(&printable(&column.column))).collect();
         if !names.is_empty() && self.row_groups > 0 {
             text += &format!(
                 "  Filters may help for columns that queries compare with = or IN: filterblock parquet add {} --column \
-                 {} -o OUT\n",
+                 {} {}-o OUT\n",
                 quoted(&printable(&self.file)),
-                names.join(" ")
+                names.join(" "),
+                self.given.fpr_option()
             );
         }
         text
@@ -175,7 +190,7 @@ impl ColumnReport {
         ];
         let verdicts = verdicts.iter().filter(|(num, _)| *num > 0).map(|(num, name)| format!("{num} {name}"));
         let filters = match (self.filters, &self.helps_little) {
-            (0, Some(why)) => format!("none; a filter may not help: {why}"),
+            (0, Some(why)) => format!("none; reason against a filter: {why}"),
             (0, None) => "none".into(),
             (num, _) => {
                 format!("in {num} of {row_groups} row groups: {}", verdicts.collect::<Vec<_>>().join(", "))
@@ -206,6 +221,7 @@ struct Column<'a> {
     leaf: &'a Leaf,
     chunks: Vec<&'a CheckedChunk>,
     ranges: &'a tips::Ranges,
+    is_ambiguous: bool,
     given: Given,
 }
 
@@ -231,6 +247,7 @@ impl Column<'_> {
             fpr: self.sound().map(|(_, filter)| filter.fpr).reduce(f64::max),
             reads: check::num_reads(&self.chunks),
             helps_little: self.helps_little(),
+            is_ambiguous: self.is_ambiguous,
             engines: engines::of(self.leaf),
             findings: self.findings(),
             remarks: self.remarks(),
@@ -318,21 +335,20 @@ impl Column<'_> {
     }
 
     /// Returns the advice to replace the filters of the column. `parquet add` refuses Boolean and
-    /// FLOAT16 columns.
+    /// FLOAT16 columns, and columns with the same path.
     fn replace(&self) -> String {
-        match self.leaf.physical_type == PhysicalType::Boolean || self.leaf.is_float16() {
-            true => "write the file again without filters for this column".to_owned(),
-            false => self.command(&self.options("--replace ")),
+        if self.leaf.physical_type == PhysicalType::Boolean || self.leaf.is_float16() {
+            "write the file again without filters for this column".to_owned()
+        } else if self.is_ambiguous {
+            "several columns have this path, so write the file again with another name for one of them".to_owned()
+        } else {
+            self.command(&self.options("--replace "))
         }
     }
 
     /// Returns the options of `parquet add` for new filters of the column.
     fn options(&self, more: &str) -> String {
-        let fpr = match self.given.fpr == DEFAULT_FPR {
-            true => String::new(),
-            false => format!("--fpr {} ", self.given.fpr),
-        };
-        format!("--column {} {fpr}{more}", quoted(&printable(&self.leaf.path)))
+        format!("--column {} {}{more}", quoted(&printable(&self.leaf.path)), self.given.fpr_option())
     }
 
     /// Returns the advice to run `parquet add` with these options.
@@ -384,7 +400,7 @@ fn named(groups: &[usize]) -> String {
 }
 
 /// Returns the reason why a filter cannot be used, without the advice that concerns the whole file.
-fn reason(error: &Error) -> String {
+pub fn reason(error: &Error) -> String {
     match error {
         Error::Corrupt { part, offset } => format!("the {part} at offset {offset} is not valid"),
         Error::Filter(foreign::Error::Corrupt { field, offset }) => {

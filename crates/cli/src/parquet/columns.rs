@@ -38,8 +38,8 @@ pub fn find(footer: &Footer, names: &[String]) -> Outcome<Vec<usize>> {
         }
         if leaf.is_float16() {
             return Err(Failure::Message(format!(
-                "column {name} has the type FLOAT16: DuckDB hashes such values as FLOAT, so a filter would hide \
-                 its rows; omit this column"
+                "column {name} has the type FLOAT16: DuckDB hashes such values as FLOAT, so with a filter, \
+                 DuckDB would miss rows that match; omit this column"
             )));
         }
         if seen.insert(number) {
@@ -64,10 +64,10 @@ fn unknown(footer: &Footer, name: &str) -> Failure {
     let next = match near.is_empty() {
         false => format!("did you mean {}?", list(near.into_iter().take(NAMED_MAX).map(|(_, path)| path).collect())),
         true => match paths.len() {
-            0 => "the file has no columns".into(),
+            0 => "the file has no columns; give another file".into(),
             1 => format!("the only column is {}", list(paths.collect())),
             num if num <= NAMED_MAX => format!("the columns are {}", list(paths.collect())),
-            num => format!("the first of {num} columns are {}", list(paths.take(NAMED_MAX).collect())),
+            num => format!("the first {NAMED_MAX} of {num} columns are {}", list(paths.take(NAMED_MAX).collect())),
         },
     };
     Failure::Message(format!("there is no column {}; {next}", shown(name)))

@@ -13,6 +13,9 @@ mod tips;
 
 use super::failure::Outcome;
 
+/// The default false-positive rate of new filters.
+const DEFAULT_FPR: f64 = 0.01;
+
 const EXAMPLES: &str = "\
 Examples:
   filterblock parquet add events.parquet --column user.id -o with-filters.parquet

@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use super::super::failure::{Failure, Outcome};
 use super::super::new_file::{NewFile, without_path};
 use super::{columns, inputs};
-use filterblock_parquet::append::{self, Added, Request};
+use filterblock_parquet::append::{self, Added, DamagedFilter, Request};
 use filterblock_parquet::filters::Sizing;
 use filterblock_parquet::source::FileStart;
 use filterblock_parquet::values::ParquetValues;
@@ -41,6 +41,8 @@ pub struct Source<'a> {
 pub struct Done {
     pub added: Vec<Added>,
     pub fixed_lengths: u64,
+    /// The damaged filters whose lengths were not added.
+    pub damaged: Vec<DamagedFilter>,
     /// The number of chunks that keep their old filter, in the requested columns.
     pub kept: u64,
     pub leaves: Vec<usize>,
@@ -103,19 +105,24 @@ impl<'a> Source<'a> {
         values(self.file.try_clone()?, &self.footer)
     }
 
-    /// Returns whether the work would change the file.
-    pub fn needs(&self, request: Option<&Request>) -> bool {
-        match request {
-            Some(request) => request.chunks(&self.footer).next().is_some(),
-            None => append::without_length(&self.footer).next().is_some(),
-        }
+    /// Returns the result for a file that the work would not change, or else `None`.
+    pub fn unchanged(&self, request: Option<&Request>) -> Outcome<Option<Done>> {
+        let done = match request {
+            Some(request) if request.chunks(&self.footer).next().is_some() => return Ok(None),
+            Some(_) => self.untouched(request),
+            None => self.estimate(None)?,
+        };
+        Ok(Some(done).filter(|done| done.fixed_lengths == 0))
     }
 
     /// Estimates what [`Self::write`] would do, and writes nothing.
     pub fn estimate(&self, request: Option<&Request>) -> Outcome<Done> {
         let mut done = self.untouched(request);
         let Some(request) = request else {
-            done.fixed_lengths = append::without_length(&self.footer).count() as u64;
+            let missing = append::missing_lengths(&self.footer, &mut &self.file);
+            let missing = missing.map_err(|error| error.in_file(self.path))?;
+            done.fixed_lengths = missing.num_known();
+            done.damaged = missing.damaged;
             // The new footer has one more field for each length.
             if done.fixed_lengths > 0 {
                 done.new_len_bytes += (self.footer.metadata().len() + 8) as u64 + done.fixed_lengths * 4;
@@ -138,7 +145,7 @@ impl<'a> Source<'a> {
     }
 
     /// Returns the result for a file that stays unchanged.
-    pub fn untouched(&self, request: Option<&Request>) -> Done {
+    fn untouched(&self, request: Option<&Request>) -> Done {
         let leaves = request.map(|request| request.leaves.clone()).unwrap_or_default();
         let chunks = leaves.len() as u64 * self.footer.num_row_groups() as u64;
         let new = request.map_or(0, |request| request.chunks(&self.footer).count() as u64);
@@ -146,6 +153,7 @@ impl<'a> Source<'a> {
         Done {
             added: Vec::new(),
             fixed_lengths: 0,
+            damaged: Vec::new(),
             kept: chunks - new,
             leaves,
             old_len_bytes: len_bytes,
@@ -159,23 +167,16 @@ impl<'a> Source<'a> {
     pub fn write(&self, request: Option<&Request>, target: NewFile, bar: &ProgressBar) -> Outcome<Done> {
         let start = Instant::now();
         let target_path = target.path().to_path_buf();
-        let (added, fixed_lengths, new_len_bytes) =
+        let done =
             target.publish_with(|copy| self.fill(request, copy, &target_path, bar), |_| self.check_unchanged())?;
-        Ok(Done { added, fixed_lengths, new_len_bytes, time: start.elapsed(), ..self.untouched(request) })
+        Ok(Done { time: start.elapsed(), ..done })
     }
 
-    /// Copies the file to `copy` and appends to it. Returns the filters, the number of added
-    /// lengths and the new length in bytes.
+    /// Copies the file to `copy` and appends to it.
     ///
     /// The values are read from the copy: if the file changes meanwhile, the filters still fit the
     /// bytes before them.
-    fn fill(
-        &self,
-        request: Option<&Request>,
-        mut copy: &File,
-        target: &Path,
-        bar: &ProgressBar,
-    ) -> Outcome<(Vec<Added>, u64, u64)> {
+    fn fill(&self, request: Option<&Request>, mut copy: &File, target: &Path, bar: &ProgressBar) -> Outcome<Done> {
         let in_target = |error| Failure::file(target, without_path(error));
         let footer = &self.footer;
         copy_start(&self.file, copy, footer.file_len_bytes()).map_err(in_target)?;
@@ -187,18 +188,22 @@ impl<'a> Source<'a> {
         if copied.metadata() != footer.metadata() || copied.file_len_bytes() != footer.file_len_bytes() {
             return Err(self.changed());
         }
-        let (mut added, mut fixed) = (Vec::new(), 0);
+        let mut done = self.untouched(request);
         match request {
             // A new footer would only repeat the old one.
-            _ if !self.needs(request) => {}
-            None => fixed = append::fix_lengths(footer, &mut copy).map_err(in_file)?,
+            Some(request) if request.chunks(footer).next().is_none() => {}
+            None => {
+                let missing = append::fix_lengths(footer, &mut copy).map_err(in_file)?;
+                (done.fixed_lengths, done.damaged) = (missing.num_known(), missing.damaged);
+            }
             Some(request) => {
                 let values = values(copy.try_clone().map_err(in_target)?, footer).map_err(in_file)?;
                 let mut progress = |len_bytes| bar.inc(len_bytes);
-                added = append::add(footer, &values, request, &mut copy, &mut progress).map_err(in_file)?;
+                done.added = append::add(footer, &values, request, &mut copy, &mut progress).map_err(in_file)?;
             }
         }
-        Ok((added, fixed, copy.metadata().map_err(in_target)?.len()))
+        done.new_len_bytes = copy.metadata().map_err(in_target)?.len();
+        Ok(done)
     }
 
     /// Returns an error if another program has changed or replaced the file since it was opened.

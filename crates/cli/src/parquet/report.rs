@@ -5,11 +5,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::super::text::{count, percent, printable, thousands};
+use super::super::text::{count, percent, printable, quoted, thousands};
 use super::one_file::Done;
-use super::tips;
+use super::{check_report, tips};
 use filterblock_parquet::Footer;
 use filterblock_parquet::append::Added;
+use filterblock_parquet::error::shortened;
 
 /// The report of all files.
 #[derive(Debug, Default, Serialize)]
@@ -32,10 +33,20 @@ pub struct FileReport {
     pub filters_kept: u64,
     /// The number of filter lengths that were added to the footer.
     pub lengths_added: u64,
+    /// The filters whose lengths are not added, because the filters are damaged.
+    pub damaged_filters: Vec<DamagedReport>,
     pub old_len_bytes: u64,
     pub new_len_bytes: u64,
     pub seconds: f64,
     pub columns: Vec<ColumnReport>,
+}
+
+/// A damaged filter that has no length in the footer.
+#[derive(Debug, Serialize)]
+pub struct DamagedReport {
+    pub row_group: usize,
+    pub column: String,
+    pub damage: String,
 }
 
 /// The filters of a column in all row groups of a file.
@@ -62,12 +73,18 @@ impl FileReport {
             added.entry(filter.leaf).or_default().push(filter);
         }
         let ranges = footer.ranges(&done.leaves);
+        let path = |leaf: usize| footer.leaves().get(leaf).map_or_else(String::new, |leaf| leaf.path.clone());
+        let damaged = done.damaged.iter().map(|filter| DamagedReport {
+            row_group: filter.row_group,
+            column: path(filter.leaf),
+            damage: check_report::reason(&filter.error),
+        });
         let column = |(&leaf, ranges): (&usize, &Vec<_>)| {
             let added = added.get(&leaf).map(Vec::as_slice).unwrap_or_default();
             let filters = || added.iter();
             let found = footer.leaves().get(leaf);
             ColumnReport {
-                column: found.map_or_else(String::new, |leaf| leaf.path.clone()),
+                column: path(leaf),
                 physical_type: found.map_or("unknown", |leaf| leaf.physical_type.name()),
                 filters_added: filters().count() as u64,
                 len_bytes: filters().filter_map(|filter| filter.range.len_bytes).sum(),
@@ -84,11 +101,27 @@ impl FileReport {
             filters_added: done.added.len() as u64,
             filters_kept: done.kept,
             lengths_added: done.fixed_lengths,
+            damaged_filters: damaged.collect(),
             old_len_bytes: done.old_len_bytes,
             new_len_bytes: done.new_len_bytes,
             seconds: done.time.as_secs_f64(),
             columns: done.leaves.iter().zip(&ranges).map(column).collect(),
         }
+    }
+
+    /// Returns a message for each damaged filter.
+    pub fn damage(&self) -> impl Iterator<Item = String> {
+        self.damaged_filters.iter().map(|filter| {
+            format!(
+                "{}: row group {}, column {}: the filter is damaged, so its length is not added: {}; run filterblock \
+                 parquet check {}",
+                printable(&self.file),
+                filter.row_group,
+                printable(&shortened(&filter.column)),
+                filter.damage,
+                quoted(&printable(&self.file))
+            )
+        })
     }
 
     /// Returns the report as text.

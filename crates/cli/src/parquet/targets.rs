@@ -62,8 +62,8 @@ fn refuse_nested(output: &Path, inputs: &Inputs) -> Outcome<()> {
     match inputs.folders.iter().find(is_outer) {
         None => Ok(()),
         Some(folder) => Err(Failure::Message(format!(
-            "{}: the output folder is or lies in the input folder {}; choose a folder beside it; to replace the files \
-             themselves, use --in-place",
+            "{}: the output folder is the input folder {} or lies in it; choose a folder beside the input folder; to \
+             replace the files themselves, use --in-place",
             output.display(),
             folder.display()
         ))),

@@ -28,14 +28,14 @@ pub fn of(
         let about = if filters.iter().any(|filter| filter.is_estimate) { "about " } else { "" };
         tips.push(format!(
             "few distinct values (at most {about}{most} in a row group): if most row groups have every value, a filter \
-             rarely skips one"
+             rarely skips a row group"
         ));
     }
     if are_ranges_apart(footer, leaf, ranges) {
         tips.push("sorted: readers already skip row groups by min and max, so a filter adds little".into());
     } else if footer.is_sorted_by(leaf) {
         tips.push(
-            "sorted within a row group: if the row groups do not overlap, readers already skip them by min and max"
+            "sorted within each row group: if the row groups do not overlap, readers already skip them by min and max"
                 .into(),
         );
     }
@@ -55,8 +55,8 @@ pub fn are_few(distinct: u64, num_values: u64) -> bool {
     distinct <= FEW_VALUES && num_values > 10 * FEW_VALUES
 }
 
-/// Returns whether the footer says that a row group is sorted by the column, or the ranges of the
-/// row groups do not overlap. In the first case, the ranges may still overlap.
+/// Returns whether the footer says that each row group is sorted by the column, or the ranges of
+/// the row groups do not overlap. In the first case, the ranges may still overlap.
 pub fn is_sorted(footer: &Footer, leaf: usize, ranges: &Ranges) -> bool {
     footer.is_sorted_by(leaf) || are_ranges_apart(footer, leaf, ranges)
 }

@@ -56,7 +56,7 @@ fn rate_by_probes() -> String {
     let y = Axis { title, from: 0.005, to: 1.0, is_logarithmic: true, labels: labels.into() };
     let frame = frame(x, y, 190.0);
     let subtitle =
-        format!("A Bloom filter of m = {FEW_BITS} bits with n keys; a circle marks the best number of probes");
+        format!("A Bloom filter of m = {FEW_BITS} bits with n keys; a large circle marks the best number of probes");
     let mut picture = Picture::new(
         HEIGHT,
         "Too few probes and too many",
@@ -122,8 +122,8 @@ fn exponent() -> String {
     let frame = frame(x, y, 24.0);
     let mut picture = Picture::new(
         HEIGHT,
-        "Half of the bits set is best",
-        "A Bloom filter of m/n bits per key has the rate e^g(p), with g(p) = -(m/n) ln p ln(1 - p)",
+        "A Bloom filter is best with half of its bits set",
+        "A Bloom filter of m/n bits per key has the false-positive rate e^g(p), with g(p) = -(m/n) ln p ln(1 - p)",
         "Exponent of the false-positive rate against the share of bits that stay 0, for 4, 8, 12 and 16 bits per key. \
          Each curve is lowest at one half.",
     );
@@ -172,7 +172,7 @@ fn rate_by_keys() -> String {
     let frame = frame(x, y, 24.0);
     let mut picture = Picture::new(
         HEIGHT,
-        "A filter of fixed size fills",
+        "A filter of fixed size fills up",
         "False-positive rate of a Bloom filter with the best number of probes for each number of keys",
         "False-positive rate against the number of keys for Bloom filters of 512 bytes to 512 mebibytes. Each rate \
          rises from a millionth to nearly 1 while the number of keys grows by a factor of about 100.",
@@ -231,7 +231,8 @@ fn space_by_rate(num_keys: u64) -> String {
         "What a false-positive rate costs in space",
         &format!("{} in one filter; the shaded area lies below the FPR lower bound", count(num_keys, "key")),
         "Bits per key of each kind of filter against the false-positive rate, and the lower bound log2(1/FPR). With many \
-         keys, bumped ribbons lie next to the bound, Bloom filters 44 % above it, filters in blocks higher.",
+         keys, bumped ribbons lie next to the bound, Bloom filters 44 % above it, blocked and split-block filters \
+         higher.",
     );
     let rates = || steps().map(|share| RATES.0 * (RATES.1 / RATES.0).powf(share));
     let bound: Vec<(f64, f64)> = rates().map(|rate| (rate, (1.0 / rate).log2())).collect();

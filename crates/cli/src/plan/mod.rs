@@ -35,11 +35,11 @@ The table:
   ns if absent      time to query an absent key, measured for docs/BENCHMARKS.md
 
 Formulas give all other columns. The real size of ribbons and binary fuse filters may differ by a few tenths of a \
-percent. The classical variants exist in memory only. The size of `compressed` is the number of bytes sent; the size of \
-each other variant is the size of its bits or cells.
+percent. The classical variants exist in memory only. The size of `compressed` is the number of bytes sent; the sizes \
+of the other variants are the sizes of their bits or cells.
 
---svg writes plan-rate-by-probes.svg, plan-exponent.svg, plan-rate-by-keys.svg and, for --keys keys, \
-plan-space-by-rate.svg.
+--svg writes plan-rate-by-probes.svg, plan-exponent.svg, plan-rate-by-keys.svg and plan-space-by-rate.svg. \
+Only the last one depends on --keys.
 
 --html writes one page with plots and sortable tables. The page loads nothing from elsewhere.
 

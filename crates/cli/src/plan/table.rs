@@ -217,7 +217,8 @@ impl fmt::Display for Table {
                 writeln!(f, "{}: {why}", row.filter)?;
             }
             if let Some(memory) = row.taken.as_ref().and_then(|taken| taken.memory_len_bytes) {
-                writeln!(f, "{}: bytes as sent; in memory it takes {}", row.filter, count(memory, "byte"))?;
+                let (filter, memory) = (&row.filter, count(memory, "byte"));
+                writeln!(f, "{filter}: the table shows the bytes sent; in memory the filter takes {memory}")?;
             }
         }
         let measured = self.filters.iter().filter_map(|row| row.measured.as_ref());

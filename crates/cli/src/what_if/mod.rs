@@ -173,8 +173,8 @@ impl fmt::Display for WhatIf {
         }
         let (keys, rate) = (count(self.keys, "key"), percent(self.false_positive_rate));
         let estimates = match self.filters.iter().any(|choice| choice.is_present) {
-            true => "all but the current size are estimates",
-            false => "the file has no filter, and all sizes are estimates",
+            true => "all sizes except the current one are estimates",
+            false => "the file has no known filter, and all sizes are estimates",
         };
         writeln!(f, "{keys}; filter blocks for an FPR of {rate}, with checksums; {estimates}:\n\n{table}")
     }

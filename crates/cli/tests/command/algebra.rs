@@ -61,6 +61,25 @@ fn a_merge_of_more_keys_than_bits_prints_no_upper_bound() {
 }
 
 #[test]
+fn a_merge_without_the_range_filters_says_so() {
+    let shell = Shell::new();
+    let both = std::fs::read(crate::repository("tests/golden/v1-bloom-and-grafite-1000.fb")).unwrap();
+    for name in ["a", "b"] {
+        shell.write(name, &both);
+    }
+    for json in [&[][..], &["--json"]] {
+        let run = shell.run(&[&["merge", "-o", "all", "--force", "a", "b"][..], json].concat());
+        assert_eq!(run.status, 0, "{run:?}");
+        let parts = ["all: ", "2 blocks have a range filter", "the merged block has none"];
+        assert!(parts.iter().all(|part| run.stderr.contains(part)), "{run:?}");
+    }
+    shell.run(&["query", "all", "--ranges", "a..b"]).fails_with(&["cannot answer range queries"]);
+    // The merged blocks have no range filter, so the second merge loses none.
+    let run = shell.run(&["merge", "-o", "again", "all", "all"]);
+    assert!(run.status == 0 && !run.stderr.contains("range filter"), "{run:?}");
+}
+
+#[test]
 fn an_output_of_one_dash_is_refused() {
     let shell = shell_with_two("bloom:10");
     let before = shell.files();

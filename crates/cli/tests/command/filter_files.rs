@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::shell::{Run, Shell, command};
-use filterblock::Field;
 use filterblock::layout::{TRAILER_LEN_BYTES, offset_of};
+use filterblock::{Field, FilterBuilder, HashSeed};
 
 const FRUIT: &str = "apple\npear\nplum\n";
 
@@ -233,7 +233,7 @@ fn damage_is_distinguished_from_unreadable_files() {
 }
 
 #[test]
-fn verify_finds_a_damaged_range_filter_beside_a_sound_filter() {
+fn a_damaged_range_filter_beside_a_sound_filter_is_found() {
     let shell = Shell::new();
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/v1-bloom-and-grafite-1000.fb");
     let mut bytes = fs::read(golden).unwrap();
@@ -244,8 +244,18 @@ fn verify_finds_a_damaged_range_filter_beside_a_sound_filter() {
     let said = shell.run(&["verify", "both"]).exits(1);
     assert!(said.starts_with("both: the range filter cannot be used: damaged: "), "{said}");
     assert_eq!(shell.run(&["verify", "both", "--json"]).json(1)["sound"], false);
-    // The other filter is usable.
-    shell.run(&["inspect", "both"]).exits(0);
+    // The other filter is usable, so `inspect` explains the block before it reports the damage.
+    let damage = said.trim_end();
+    let run = shell.run(&["inspect", "both"]);
+    assert_eq!(run.stderr, format!("filterblock: {damage}\n"));
+    let printed = run.exits(2);
+    assert!(
+        printed.starts_with("both: sound, but the range filter cannot be used, ") && printed.contains("expected FPR"),
+        "{printed}"
+    );
+    let report = shell.run(&["inspect", "both", "--json", "--html", "page"]).json(2);
+    assert_eq!((&report["damage"], &report["keys"]), (&damage.into(), &1_000.into()));
+    assert!(fs::read_to_string(shell.path("page")).unwrap().contains("the range filter cannot be used"));
 }
 
 #[test]
@@ -463,4 +473,23 @@ fn the_short_help_has_no_examples() {
         let help = shell.run(&[subcommand, &["-h"]].concat()).exits(0);
         assert!(!help.contains("Examples:"), "{help}");
     }
+}
+
+#[test]
+fn an_export_skips_the_range_filter_before_the_payload() {
+    let shell = Shell::new();
+    for name in ["plain", "with-ranges"] {
+        let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(42));
+        if name == "with-ranges" {
+            builder = builder.with_ranges("grafite:fpr=0.01".parse().unwrap()).unwrap();
+        }
+        (0..100u8).for_each(|i| builder.add(&[i]));
+        shell.write(name, builder.finish().unwrap());
+    }
+    shell.run(&["export", "plain", "-o", "payload-of-plain"]).exits(0);
+    let told = shell.run(&["export", "with-ranges", "-o", "payload"]).json(0);
+    let payload = fs::read(shell.path("payload")).unwrap();
+    assert_eq!(payload, fs::read(shell.path("payload-of-plain")).unwrap());
+    let offset = told["offset"].as_u64().unwrap() as usize;
+    assert!(offset > 0 && fs::read(shell.path("with-ranges")).unwrap()[offset..].starts_with(&payload), "{told}");
 }

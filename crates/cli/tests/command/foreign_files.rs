@@ -211,7 +211,7 @@ fn inspect_prints_kind_offset_and_fpr_of_every_filter() {
         "leveldb-table",
         "10,000",
         "leveldb-bloom",
-        "data blocks that begin at 0 to 2047",
+        "data blocks that begin at offsets 0 to 2047",
         "--json shows all",
         "expected FPR",
     ] {
@@ -330,6 +330,20 @@ fn a_column_with_an_ambiguous_name_is_refused() {
         shell.run(&[&["query", "file", "y"], column].concat()).fails_with(&["file", "several columns", "a.b"]);
     }
     assert_eq!(shell.run(&["inspect", "file", "--json"]).json(0)["filters"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_wrong_key_form_is_an_error_and_not_damage() {
+    for (file, right, wrong) in [("tbl-n100.ldb", "user", "internal"), ("db-n1500.ldb", "internal", "user")] {
+        let shell = shell_with_file("leveldb", file);
+        let verify = |form| shell.run(&["verify", "file", "--json", "--key-form", form]);
+        verify(wrong).fails_with(&["file: ", &format!("form {right}, not {wrong}"), "omit --key-form"]);
+        assert_eq!(verify(right).json(0)["sound"], true);
+        let mut bytes = fs::read(shell.path("file")).unwrap();
+        bytes[20] ^= 1;
+        shell.write("file", bytes);
+        assert_eq!(verify(right).json(1)["sound"], false, "{file}");
+    }
 }
 
 #[test]

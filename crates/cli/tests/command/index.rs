@@ -164,26 +164,33 @@ fn a_damaged_index_denies_nothing() {
     shell.write("index", &bytes);
     shell.write("all", numbers(0..3_000));
     let run = shell.run(&["index", "query", "index", "--keys", "all", "--json"]);
-    assert!(run.stderr.contains("damaged rows, met in "), "{run:?}");
+    assert!(run.stderr.contains(" met a damaged row, so all files "), "{run:?}");
     let printed = run.exits(0);
     assert!(!printed.contains("absent") && printed.contains("[\"a\",\"b\",\"c\"]"));
     let run = shell.run(&["index", "verify", "index"]);
     assert!(run.stderr.contains("row") && run.stderr.contains("checksum"), "{run:?}");
     run.exits(1);
+    let report = shell.run(&["index", "verify", "index", "--json"]).json(1);
+    assert_eq!((&report["sound"], &report["damaged_rows"]), (&false.into(), &1.into()));
     shell.run(&["index", "add", "index", "--key-file", "all"]).fails_with(&["damaged index", "build the index again"]);
     assert!(fs::read(shell.path("index")).unwrap() == bytes, "a failed update changed the index");
     for at in [0, 20, 63, 70] {
         let mut bytes = sound.clone();
         bytes[at] ^= 4;
         shell.write("index", &bytes);
-        shell.run(&["index", "query", "index", "7"]).fails_with(&["damaged index", "search all files"]);
+        shell.run(&["index", "query", "index", "7"]).fails_with(&["damaged index", "search all indexed files"]);
         shell.run(&["index", "verify", "index"]).exits(1);
     }
+    // A program that reads the JSON learns the damage of the header, too.
+    let run = shell.run(&["index", "verify", "index", "--json"]);
+    let report = run.json(1);
+    assert_eq!((&report["index"], &report["sound"]), (&"index".into(), &false.into()));
+    assert!(report["damage"].as_str().unwrap().starts_with("index: damaged index: "), "{report}");
     let mut newer = sound;
     newer[8] = 2;
     newer[60] ^= 1;
     shell.write("index", &newer);
-    shell.run(&["index", "query", "index", "7"]).fails_with(&["format version 2", "search all files"]);
+    shell.run(&["index", "query", "index", "7"]).fails_with(&["format version 2", "search all indexed files"]);
     shell.run(&["index", "verify", "index"]).fails_with(&["format version 2"]);
 }
 
@@ -275,6 +282,38 @@ fn wrong_inputs_are_named() {
     shell.run(&["index", "build", "-o", "index", "--key-file", "a"]).fails_with(&["exists", "--force"]);
     shell.run(&["index", "build", "-o", "a", "--force", "--key-file", "a"]).fails_with(&["also an input"]);
     assert!(!shell.files().contains(&"new".to_owned()));
+}
+
+#[test]
+fn an_option_that_fits_no_input_is_refused() {
+    let shell = shell_with_index();
+    for (name, folder, file) in [
+        ("level.ldb", "leveldb", "tbl-n100.ldb"),
+        ("rocks.sst", "rocksdb-7.8.3", "fv5-bloom-n2500.sst"),
+        ("rows.parquet", "parquet", "pyarrow.parquet"),
+    ] {
+        shell.write(name, foreign_support::file(folder, file));
+    }
+    shell.run(&["db", "put", "store", "key", "value"]).exits(0);
+    let sst = fs::read_dir(shell.path("store")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let sst = format!("store/{}", sst.into_iter().find(|name| name.ends_with(".sst")).unwrap());
+    let build = |more: &[&str]| shell.run(&[&["index", "build", "-o", "new"], more].concat());
+    for input in [&["rocks.sst"][..], &[&sst], &["--key-file", "a"], &["rows.parquet", "--column", "i64"]] {
+        let key_form = [input, &["--key-form", "internal"]].concat();
+        build(&key_form).fails_with(&["--key-form is for LevelDB tables", "omit --key-form"]);
+    }
+    for input in [&["rocks.sst"][..], &["level.ldb"], &[&sst], &["--key-file", "a"]] {
+        let from_filters = [input, &["--from-filters"]].concat();
+        build(&from_filters).fails_with(&["--from-filters is for Parquet files", "omit --from-filters"]);
+    }
+    let add = ["index", "add", "index", "--key-file", "a"];
+    shell.run(&[&add[..], &["--key-form", "user"]].concat()).fails_with(&["--key-form is for LevelDB tables"]);
+    shell.run(&[&add[..], &["--from-filters"]].concat()).fails_with(&["--from-filters is for Parquet files"]);
+    // The problem of an unknown file matters more than the option.
+    build(&["a", "--key-form", "user"]).fails_with(&["a: not a Parquet file"]);
+    assert!(!shell.files().contains(&"new".to_owned()));
+    // The option is for the LevelDB table among the inputs.
+    build(&["rocks.sst", "level.ldb", "--key-form", "user"]).exits(0);
 }
 
 /// Returns the values of a case in hexadecimal, one per line.

@@ -1,7 +1,12 @@
 //! Tests of `filterblock parquet check`: sizes, damage, missing filters, exit statuses and output.
 
 use std::fs;
+use std::sync::Arc;
 
+use parquet::data_type::Int64Type;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use serde_json::Value;
 
 use crate::parquet_add::parquet_file;
@@ -62,13 +67,55 @@ fn a_missing_filter_is_a_finding_only_for_a_named_column() {
     let text = check(&shell, &["plain.parquet", "--column", "id"]).exits(1);
     assert!(text.contains("id: row groups 0, 1, 2 without a filter; run filterblock parquet add"), "{text}");
     let text = check(&shell, &["plain.parquet"]).exits(0);
-    assert!(text.contains("none; a filter may not help: a Boolean has two values"), "{text}");
-    assert!(text.contains("none; a filter may not help: sorted"), "{text}");
+    assert!(text.contains("none; reason against a filter: a Boolean has two values"), "{text}");
+    assert!(text.contains("none; reason against a filter: sorted"), "{text}");
     // Without --values, the number of distinct values of `kind` is unknown.
     assert!(text.contains("--column id user.name kind -o OUT"), "{text}");
     let text = check(&shell, &["plain.parquet", "--values"]).exits(0);
-    assert!(text.contains("none; a filter may not help: at most 5 distinct values in a row group"), "{text}");
+    assert!(text.contains("none; reason against a filter: at most 5 distinct values in a row group"), "{text}");
     assert!(text.contains("--column id user.name -o OUT"), "{text}");
+}
+
+#[test]
+fn the_hint_has_the_rate_of_the_check() {
+    let shell = shell();
+    let hint = |option: &[&str]| check(&shell, &[&["plain.parquet", "--values"], option].concat()).exits(0);
+    let text = hint(&["--fpr", "0.001"]);
+    assert!(text.contains("parquet add plain.parquet --column id user.name --fpr 0.001 -o OUT"), "{text}");
+    // Without the option, `parquet add` and `parquet check` have the same default.
+    assert!(!hint(&[]).contains("--fpr"));
+}
+
+#[test]
+fn no_advice_names_a_column_that_parquet_add_refuses() {
+    let shell = Shell::new();
+    let schema = "message m { required group a { required int64 b; } required int64 a.b; required int64 c; }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    for (name, has_filters) in [("plain.parquet", false), ("a.parquet", true)] {
+        let properties = WriterProperties::builder().set_bloom_filter_enabled(has_filters);
+        let properties = Arc::new(properties.set_dictionary_enabled(false).build());
+        let mut bytes = Vec::new();
+        let mut writer = SerializedFileWriter::new(&mut bytes, schema.clone(), properties).unwrap();
+        for group in 0..2 {
+            let mut row_group = writer.next_row_group().unwrap();
+            while let Some(mut column) = row_group.next_column().unwrap() {
+                column.typed::<Int64Type>().write_batch(&[7, -9, group], None, None).unwrap();
+                column.close().unwrap();
+            }
+            row_group.close().unwrap();
+        }
+        writer.close().unwrap();
+        shell.write(name, bytes);
+    }
+    let text = check(&shell, &["plain.parquet"]).exits(0);
+    assert!(text.contains("filterblock parquet add plain.parquet --column c -o OUT"), "{text}");
+    let text = check(&shell, &["a.parquet"]).exits(0);
+    assert_eq!(text.matches("--column").count(), 1, "{text}");
+    assert!(text.contains("filterblock parquet add a.parquet --column c --replace -o OUT"), "{text}");
+    assert!(
+        text.contains("a.b: the filters lie in 2 places, so a reader needs 2 reads; several columns have"),
+        "{text}"
+    );
 }
 
 #[test]

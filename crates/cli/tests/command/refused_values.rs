@@ -21,6 +21,8 @@ fn one_line(run: &Run) -> String {
 #[test]
 fn a_wrong_option_value_is_refused_with_one_that_works() {
     const NUMBER: &str = "expected a whole number from 0 to 18446744073709551615; try";
+    const PREFIX: &str =
+        "expected fixed:LENGTH, capped:LENGTH, delimiter:BYTE, row-column:BYTE, none or keep; try fixed:8";
     const BENCH: [&str; 2] = ["bench", "point-miss"];
     let shell = Shell::new();
     let build = ["build", "-o", "f"];
@@ -54,7 +56,12 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
             "1e6",
             "expected a whole number from 1 to 72057594037927936; try 1000000",
         ),
-        (&["plan", "--keys", "9"], "--fpr", "1%", "the false-positive rate must be above 0 and below 1; try 0.01"),
+        (
+            &["plan", "--keys", "9"],
+            "--fpr",
+            "1%",
+            "the false-positive rate must be a number above 0 and below 1; try 0.01",
+        ),
         (&["plan", "--keys", "9"], "--bits-per-key", "ten", "bits per key must be from 1 to 100; try 10"),
         (
             &["plan", "--keys", "9"],
@@ -77,8 +84,8 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
             &BENCH,
             "--filter",
             "monkey",
-            "expected monkey:BITS or monkey:KIND:BITS, with 1 to 100 bits per key and a KIND that allows them (not \
-             always-maybe or grafite); try monkey:10 or monkey:bloom:10",
+            "expected monkey:BITS or monkey:KIND:BITS, with 1 to 100 bits per key and a KIND of filter that takes \
+             this number of bits, except grafite; try monkey:10 or monkey:bloom:10",
         ),
         (&BENCH, "--layout", "run-5", "expected as-fallen, compacted, runs-5, runs-36, all or levels-4; try runs-5"),
         (&BENCH, "--io", "mmap", "expected buffered or direct; try buffered"),
@@ -90,12 +97,15 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
             "fixed:0",
             "the length of a prefix is 1 to 65,535 bytes; try fixed:8 or capped:8",
         ),
+        (&["db", "scan", "s"], "--prefix", "keep2", PREFIX),
+        (&["bench", "range-miss"], "--prefix", "none:8", PREFIX),
         (
             &["db", "put", "s", "k", "v"],
             "--filter",
             "budget:64MB",
             "expected budget:BYTES or budget:KIND:BYTES, with a whole number of bytes below 2^64 (KiB, MiB, GiB, TiB or \
-             no unit) and a KIND other than always-maybe and grafite; try budget:64MiB or budget:bloom:64MiB",
+             no unit) and a KIND of filter that takes bits per key, except grafite; try budget:64MiB or \
+             budget:bloom:64MiB",
         ),
     ] {
         let arguments = [command, &[option, value]].concat();
@@ -164,7 +174,10 @@ fn impossible_plan_numbers_are_refused_with_possible_ones() {
             &["--keys", "72057594037927937", "--fpr", "0.1"],
             "--keys 72057594037927937: expected a whole number from 1 to 72057594037927936; try 1000000",
         ),
-        (&["--keys", "9", "--fpr", "2"], "--fpr 2: the false-positive rate must be above 0 and below 1; try 0.01"),
+        (
+            &["--keys", "9", "--fpr", "2"],
+            "--fpr 2: the false-positive rate must be a number above 0 and below 1; try 0.01",
+        ),
         (&["--keys", "9", "--bits-per-key", "101"], "--bits-per-key 101: bits per key must be from 1 to 100; try 10"),
         (
             &["--keys", "10", "--memory", "0"],

@@ -289,7 +289,7 @@ fn an_incomplete_log_record_is_damage_unless_bytes_are_missing() {
         let again = format!("{name} again");
         copy(&again);
         let said = shell.run(&["db", "verify", &again]).exits(status);
-        assert_eq!(said.contains("not a complete record"), torn > 0, "{name}: {said}");
+        assert_eq!(said.contains("not a sound record"), torn > 0, "{name}: {said}");
         shell.run(&["db", "verify", &again]).exits(0);
     }
 }

@@ -1,5 +1,5 @@
 //! Removes duplicate hashes. Medium numbers of hashes are first spread over small buckets, which is
-//! faster than `sort_unstable`. A small table then finds the duplicates of each bucket.
+//! faster than `sort_unstable`. A small hash table then finds the duplicates of each bucket.
 
 /// The minimum number of hashes for which buckets are used. Fewer hashes are sorted.
 const FEW: usize = 1 << 13;
@@ -8,7 +8,8 @@ const FEW: usize = 1 << 13;
 const MANY: usize = 4 << 20;
 /// The minimum for the mean number of hashes per bucket. The mean is less than twice this number.
 const PER_BUCKET: usize = 256;
-/// The number of slots of the table. A bucket with more hashes than half of this number is sorted.
+/// The number of slots of the hash table. A bucket with more hashes than half of this number is
+/// sorted.
 const SLOTS: usize = 2048;
 
 /// Keeps each distinct hash once, roughly in ascending order. For [`FEW`] to [`MANY`] hashes, the

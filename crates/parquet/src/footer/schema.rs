@@ -12,7 +12,8 @@ const INTEGER: i16 = 10;
 /// A leaf column: a column that has values, unlike a group of columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf {
-    /// The names of the groups below the schema's root and of the column, joined by dots.
+    /// The names of the column's groups below the schema's root, then the name of the column,
+    /// joined by dots.
     pub path: String,
     /// The physical type.
     pub physical_type: PhysicalType,
@@ -66,7 +67,7 @@ pub(super) fn leaves(schema: &List<'_>, metadata_len_bytes: usize) -> Result<Opt
     match is_too_long {
         true => Err(Error::unsupported(
             format!("the paths of the columns have more than {max} bytes together"),
-            "write the file again with shorter names of groups",
+            "write the file again with shorter names of the groups in its schema",
         )),
         false => Ok(found),
     }

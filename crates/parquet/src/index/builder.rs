@@ -45,8 +45,8 @@ enum Content {
 /// The number of keys and the expected FPR of an added file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileSummary {
-    /// The number of distinct keys. For a file that was added by its filters, the number of values
-    /// in the column.
+    /// The number of distinct keys. For a file that was added by its filters, the `num_values` that
+    /// [`IndexBuilder::add_filters`] got.
     pub num_keys: u64,
     /// The expected FPR of the index for this file.
     pub fpr: f64,
@@ -73,7 +73,7 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// type.
     pub fn new(settings: Settings, spill: S) -> Result<Self> {
         if !(settings.fpr > 0.0 && settings.fpr < 1.0) {
-            return Err(Error::invalid("FPR", format!("{} is not above 0 and below 1; try 0.01", settings.fpr)));
+            return Err(Error::invalid("FPR", format!("{} is not a rate above 0 and below 1; try 0.01", settings.fpr)));
         }
         settings.key_type.check()?;
         Ok(Self { settings, spill: Spill::new(spill), files: Vec::new(), paths: HashSet::new() })
@@ -98,24 +98,30 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
 
     /// Adds a file by the bits of its existing split-block filters, one for each row group. A key
     /// may be in the file if any of the filters says so. `num_values` is the number of values in
-    /// the column. A row group that has only nulls needs no filter, and its values do not count.
+    /// the column, nulls included. A row group that has only nulls needs no filter. If its filter
+    /// is left out, its values do not count in `num_values`.
     ///
-    /// The FPR of the settings is divided equally among the filters of the file. Each filter is
-    /// halved as long as its number of blocks is even and the FPR of the half does not exceed this
-    /// part. A filter with a higher FPR is stored unchanged.
+    /// The target FPR of each filter is the FPR of the settings, divided by the number of filters.
+    /// A filter is halved as long as its number of blocks is even and the FPR of the half does not
+    /// exceed the target. A filter whose own FPR exceeds the target is stored unchanged.
     ///
     /// # Errors
-    /// Returns an error if the path was already added or cannot be stored in an index, or if the
-    /// filters are missing or certainly damaged. After an error, the builder is as before the call.
+    /// Returns an error if the path was already added or cannot be stored in an index, or if a
+    /// filter is certainly damaged. Returns an error also if `num_values` is above 0 and no filter
+    /// has a set bit. After an error, the builder is as before the call.
     pub fn add_filters(&mut self, identity: FileIdentity, num_values: u64, filters: &[&[u8]]) -> Result<()> {
         self.check_new(&identity)?;
         if filters.is_empty() && num_values > 0 {
-            return Err(Error::invalid("filters", "a file with values has no filter; build the index from the values"));
+            return Err(Error::invalid(
+                "filters",
+                "the file has values but no filter; build the index from the values",
+            ));
         }
         if num_values > 0 && filters.iter().all(|bits| bits.iter().all(|&byte| byte == 0)) {
             return Err(Error::invalid(
                 "filter",
-                "damaged: no bit is set in any filter, but the file has values; read the values instead",
+                "no bit is set in any filter, but the file has values: the filters are damaged, or all values are \
+                 nulls; read the values instead",
             ));
         }
         let fpr = self.settings.fpr / filters.len().max(1) as f64;
@@ -176,8 +182,8 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     ///
     /// # Errors
     /// Returns an error if `old` has another column, key type or logical type, or still has an
-    /// added path. Returns an error if a row of `old` is damaged or cannot be read. Returns an
-    /// error as [`Self::build`] does, also if an added filter does not fit the number of rows.
+    /// added path. Returns an error if a row of `old` is damaged or cannot be read, or if an added
+    /// filter does not fit the number of rows. Returns the errors of [`Self::build`], too.
     pub fn build_onto<R: ReadAt>(self, old: &IndexReader<R>, is_removed: impl Fn(usize) -> bool) -> Result<Built> {
         let (known, new) = (old.settings().keys(), self.settings.keys());
         if known != new {

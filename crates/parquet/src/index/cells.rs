@@ -113,9 +113,9 @@ pub fn measured_fpr(blocks: &[[u8; 32]]) -> f64 {
     blocks.iter().map(of_block).sum::<f64>() / blocks.len().max(1) as f64
 }
 
-/// Returns a number of blocks from which on `keys` distinct keys have an expected FPR of at most
-/// `fpr`. Returns `max` if no smaller number suffices. One block may have a lower FPR than two, so
-/// the number is not always the smallest.
+/// Returns a number of blocks at and above which `keys` distinct keys have an expected FPR of at
+/// most `fpr`. Returns `max` if no smaller number suffices. One block may have a lower FPR than two
+/// blocks, so the number is not always the smallest.
 pub(super) fn blocks_for(keys: u64, fpr: f64, max: u64) -> u64 {
     let (mut low, mut high) = (1, max);
     while low < high {

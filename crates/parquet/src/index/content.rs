@@ -9,7 +9,7 @@ use super::error::{Error, Result};
 /// The maximum number of hashes that are written or read at once. They take 512 KiB.
 const CHUNK: usize = 1 << 16;
 
-/// The distinct hashes of all files, in temporary storage.
+/// The distinct hashes of each file, in temporary storage.
 ///
 /// The number of rows of a new index depends on all files, so no filter can be built before all
 /// keys are counted. We do not read the values twice, because decoding takes longer than writing 8
@@ -25,7 +25,8 @@ pub(super) struct Spill<S> {
 pub(super) struct Run {
     offset: u64,
     pub count: u64,
-    /// The wrapping sum of the hashes. Another sum reveals storage that returns other hashes.
+    /// The wrapping sum of the hashes. If the hashes that are read back have another sum, the
+    /// storage returned wrong hashes.
     sum: u64,
 }
 
@@ -74,8 +75,8 @@ impl<S: Read + Write + Seek> Spill<S> {
             left -= count;
         }
         if sum != run.sum {
-            let why = "the temporary file of the hashes returns other bytes than were written; check disk and memory, \
-                       and try again";
+            let why = "the temporary storage of the hashes returns other bytes than were written; check disk and \
+                       memory, and try again";
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         Ok(())
@@ -93,7 +94,8 @@ impl Blocks {
     pub fn shrunk(bits: &[u8], fpr: f64) -> Result<(Self, f64)> {
         let (blocks, rest) = bits.as_chunks();
         if blocks.is_empty() || !rest.is_empty() {
-            return Err(Error::invalid("filter", "not whole blocks of 32 bytes; build the index from the values"));
+            let why = format!("{} bytes long, not one or more whole blocks of 32 bytes", bits.len());
+            return Err(Error::invalid("filter", why + "; build the index from the values"));
         }
         check_damage(blocks)?;
         let (mut blocks, mut rate) = (blocks.to_vec(), measured_fpr(blocks));

@@ -42,7 +42,7 @@ pub enum Error {
     Corrupt {
         /// The part.
         part: Part,
-        /// The offset at which the fault was found, from the start of the index.
+        /// The offset of the fault from the start of the index.
         offset: u64,
         /// What is wrong.
         why: Cow<'static, str>,
@@ -109,15 +109,21 @@ impl fmt::Display for Error {
             }
             Self::Parquet(error) => write!(f, "{error}"),
             Self::Corrupt { part, offset, why } => {
-                write!(f, "damaged index: {part} at offset {offset}: {why}; search all files and build the index again")
+                write!(
+                    f,
+                    "damaged index: {part} at offset {offset}: {why}; search all indexed files and build the index \
+                     again"
+                )
             }
             Self::ChecksumMismatch { part, offset } => write!(
                 f,
-                "damaged index: {part} at offset {offset} fails its checksum; search all files and build the index again"
+                "damaged index: {part} at offset {offset} fails its checksum; search all indexed files and build the \
+                 index again"
             ),
             Self::Newer { found, known } => write!(
                 f,
-                "the index has format version {found}, and this program reads version {known}; search all files, or use a newer program"
+                "the index has format version {found}, and this program reads version {known}; search all indexed \
+                 files, or use a newer program"
             ),
             Self::Invalid { what, why } => write!(f, "{what}: {why}"),
             Self::TooLarge { what } => {

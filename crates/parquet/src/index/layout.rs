@@ -32,7 +32,7 @@ pub fn is_index(start: &[u8]) -> bool {
 pub enum KeyType {
     /// The bytes of the keys of SST files and key lists.
     Bytes,
-    /// The plain encoding of the values of a Parquet column.
+    /// The plain encoding of the values of a Parquet column, without the length of a byte array.
     Parquet {
         /// The physical type of the column.
         physical_type: PhysicalType,
@@ -80,7 +80,7 @@ impl KeyType {
             Some(_) => Ok(()),
             None => Err(Error::invalid(
                 "key type",
-                format!("an index cannot have the key type {self}; index a column of another type"),
+                format!("keys of type {self} can have no filter; choose a column of another type"),
             )),
         }
     }
@@ -115,7 +115,7 @@ pub(super) struct Header {
     /// The FPR of the latest build. It determines the size of each filter that this build made from
     /// keys.
     pub fpr: f64,
-    /// 1 for a new index; each update adds 1.
+    /// The generation: 1 for a new index, and one more for each update.
     pub generation: u64,
     pub table_checksum: u32,
     /// The checksum of the header. Every row's checksum includes it.
@@ -153,7 +153,7 @@ impl Header {
     pub fn decode(bytes: &[u8; HEADER_LEN_BYTES]) -> Result<Self> {
         let corrupt = |offset, why| Err(Error::corrupt(Part::Header, offset, why));
         if !is_index(bytes) {
-            return corrupt(0, "the first bytes are not those of an index");
+            return corrupt(0, "the first bytes are not those of an index (check which file this is)");
         }
         let checksum = u32::from_le_bytes(field(bytes, 60));
         let sound = |bytes: &[u8; HEADER_LEN_BYTES]| crc32fast::hash(&bytes[..60]) == checksum;

@@ -1,4 +1,4 @@
-//! Opens an index, asks it which files may hold a key, and verifies its rows.
+//! Opens an index, finds the files that may hold a key, and verifies the rows of the index.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -67,18 +67,18 @@ impl<R: ReadAt> IndexReader<R> {
     ///
     /// # Errors
     /// Returns an error if the length, the header or the file table is wrong or cannot be read.
-    /// Returns an error also if the index is newer than this program. After an error, the caller
-    /// must treat all files as candidates.
+    /// Returns an error also if this program cannot read the format version of the index. After an
+    /// error, the caller must treat all files as candidates.
     pub fn open(reader: R) -> Result<Self> {
         let len = reader.len_bytes()?;
         let mut buffer = Vec::new();
         if len < HEADER_LEN_BYTES as u64 {
-            return Err(Error::corrupt(Part::Length, len, "shorter than a header"));
+            return Err(Error::corrupt(Part::Length, len, "the file is shorter than a header"));
         }
         let bytes = reader.read_at(0, HEADER_LEN_BYTES, &mut buffer)?;
         let bytes = bytes.first_chunk().ok_or_else(|| Error::corrupt(Part::Header, 0, "the header is incomplete"))?;
         let header = Header::decode(bytes)?;
-        let wrong_len = || Error::corrupt(Part::Length, len, "not the length that the header says");
+        let wrong_len = || Error::corrupt(Part::Length, len, "the header says another file length");
         if header.file_len_bytes() != Some(len) {
             return Err(wrong_len());
         }
@@ -241,7 +241,7 @@ impl<R: ReadAt> IndexReader<R> {
         }
     }
 
-    /// Appends the files whose cells have all bits of the key, and the distrusted files.
+    /// Appends the files that have a filter with all bits of the key, and the distrusted files.
     fn search(&self, hash: u64, row: &[Cell], files: &mut Vec<usize>) {
         let mask = mask(hash);
         if self.is_plain {

@@ -9,7 +9,8 @@
 use super::error::{Error, Result};
 use super::layout::MAX_ROWS;
 
-/// The maximum number of different filter sizes whose parts are candidates for the number of rows.
+/// The maximum number of different filter sizes that give candidates for the number of rows. For
+/// each size, the candidates are the size and a half, a third and a quarter of the size.
 const SIZES_MAX: usize = 64;
 /// The maximum mean number of cells per filter in each row, for an index with existing filters.
 /// Each query reads a whole row, so rows must not be too long.
@@ -20,8 +21,8 @@ const MEAN_CELLS_MAX: u64 = 64;
 pub(super) enum Size {
     /// The filter is built from hashes, with at least this number of blocks.
     AtLeast(u64),
-    /// The filter exists, and has this number of blocks. It can be stored if this number is a
-    /// multiple of the number of rows, or a divisor of it.
+    /// The filter exists, and has this number of blocks. The filter can be stored if this number is
+    /// a multiple or a divisor of the number of rows.
     Exactly(u64),
 }
 

@@ -23,9 +23,9 @@ pub struct Stamp {
     pub modified_seconds: i64,
     /// The nanoseconds of the modification time.
     pub modified_nanos: u32,
-    /// The CRC-32 of the last [`TAIL_LEN_BYTES`] bytes, or of all bytes of a shorter file. In a
-    /// Parquet file, the CRC-32 covers at least the metadata, the length of the metadata, and the
-    /// magic.
+    /// The CRC-32 of the last [`TAIL_LEN_BYTES`] bytes, or of all bytes of a shorter file. If the
+    /// metadata of a Parquet file begin before these bytes, the CRC-32 covers all bytes from the
+    /// start of the metadata.
     pub tail_checksum: u32,
 }
 
@@ -49,8 +49,8 @@ impl fmt::Display for Difference {
         match self {
             Self::Missing => f.write_str("the file is missing"),
             Self::Unreadable(kind) => write!(f, "the file cannot be read: {kind}"),
-            Self::Size => f.write_str("the file has another size"),
-            Self::ModificationTime => f.write_str("the file has another modification time"),
+            Self::Size => f.write_str("the file has another size than the indexed file"),
+            Self::ModificationTime => f.write_str("the file has another modification time than the indexed file"),
             Self::LastBytes => f.write_str("the end of the file has changed"),
         }
     }
@@ -123,8 +123,8 @@ impl Stamp {
     }
 }
 
-/// Returns the number of bytes at the end of the file that the checksum covers. The file may be
-/// shorter.
+/// Returns the number of bytes at the end of the file that the checksum covers. The number may
+/// exceed the length of the file.
 fn tail_len(file: &mut File, len_bytes: u64) -> io::Result<u64> {
     let Some(start) = len_bytes.checked_sub(PARQUET_END_LEN_BYTES as u64) else { return Ok(TAIL_LEN_BYTES) };
     file.seek(SeekFrom::Start(start))?;

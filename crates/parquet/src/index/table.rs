@@ -12,6 +12,8 @@ use super::stamp::Stamp;
 pub const MAX_PATH_LEN_BYTES: usize = u16::MAX as usize;
 /// The length in bytes of a record without its path and its numbers of cells.
 const RECORD_LEN_BYTES: usize = 40;
+/// The offset of the number of filters in a record.
+const FILTERS_OFFSET: u64 = 4;
 /// The maximum number of blocks of a filter. Block numbers are scaled from the 32 high bits of a
 /// hash.
 const MAX_BLOCKS: u64 = 1 << 32;
@@ -27,8 +29,8 @@ pub struct Settings {
     /// The type of the keys.
     pub key_type: KeyType,
     /// The maximum FPR, above 0 and below 1, of a file that is added by the hashes of its keys. A
-    /// file that is added by its existing filters may have a higher FPR. An open index has the FPR
-    /// of the latest build.
+    /// file that is added by its existing filters may have a higher FPR. In an open index, `fpr` is
+    /// the setting of the latest build.
     pub fpr: f64,
 }
 
@@ -42,7 +44,7 @@ impl Settings {
 }
 
 /// Returns the name of a logical type for messages. Returns "none" for the empty text, which stands
-/// for no logical type.
+/// for no logical type or for a signed integer.
 #[must_use]
 pub fn logical_name(logical_type: &str) -> &str {
     if logical_type.is_empty() { "none" } else { logical_type }
@@ -112,7 +114,7 @@ pub struct IndexedFile {
     /// The path, the source and the stamp.
     pub identity: FileIdentity,
     /// The number of distinct keys. For [`SourceKind::ParquetFilters`], the number of values in the
-    /// column, nulls included, without row groups that have only nulls.
+    /// row groups whose filters are in the index, nulls included.
     pub num_keys: u64,
     /// For each filter of the file, the number of cells that it has in each row. A file without
     /// keys may have no filter.
@@ -148,7 +150,7 @@ pub(super) fn check_path(path: &Path) -> Result<()> {
         Some(bytes) if (1..=MAX_PATH_LEN_BYTES).contains(&bytes.len()) => Ok(()),
         _ => Err(Error::invalid(
             "path",
-            format!("{}: not a path of 1 to 65,535 bytes; use another path", path.display()),
+            format!("{}: not a path of 1 to 65,535 bytes (UTF-8 except on Unix); use another path", path.display()),
         )),
     }
 }
@@ -204,15 +206,18 @@ impl FileTable {
             return Err(input.corrupt("the header has more files than the table has room for"));
         }
         let mut files: Vec<IndexedFile> = Vec::with_capacity(header.files as usize);
+        let mut starts = Vec::with_capacity(header.files as usize);
         let mut cells_left = u64::from(header.cells);
         for _ in 0..header.files {
+            starts.push(input.offset());
             let file = record(&mut input)?;
-            for &cells in &file.cells {
+            let first_cell = input.offset() - 4 * file.cells.len() as u64;
+            for (offset, &cells) in (first_cell..).step_by(4).zip(&file.cells) {
                 let blocks = u64::from(cells) * u64::from(header.rows);
                 if cells == 0 || blocks > MAX_BLOCKS {
-                    return Err(input.corrupt("a filter has no blocks, or more than 2^32"));
+                    return Err(corrupt(offset, "a filter has no blocks, or more than 2^32"));
                 }
-                cells_left = cells_left.checked_sub(cells.into()).ok_or_else(|| input.corrupt(WRONG_SUM))?;
+                cells_left = cells_left.checked_sub(cells.into()).ok_or_else(|| corrupt(offset, WRONG_SUM))?;
             }
             files.push(file);
         }
@@ -223,8 +228,9 @@ impl FileTable {
             return Err(input.corrupt("bytes follow the last record"));
         }
         let mut paths = HashSet::with_capacity(files.len());
-        if !files.iter().all(|file| paths.insert(file.identity.path.as_path())) {
-            return Err(input.corrupt("two records have the same path"));
+        let mut records = starts.into_iter().zip(&files);
+        if let Some((start, _)) = records.find(|(_, file)| !paths.insert(file.identity.path.as_path())) {
+            return Err(corrupt(start, "two records have the same path"));
         }
         Ok(Self { column, logical_type, files })
     }
@@ -233,6 +239,7 @@ impl FileTable {
 const WRONG_SUM: &str = "the sum of the files' cells is not the number of cells in a row";
 
 fn record(input: &mut Input<'_>) -> Result<IndexedFile> {
+    let start = input.offset();
     let [tag, reserved] = input.array()?;
     let path_len = u16::from_le_bytes(input.array()?);
     let filters = u32::from_le_bytes(input.array()?);
@@ -244,17 +251,19 @@ fn record(input: &mut Input<'_>) -> Result<IndexedFile> {
         tail_checksum: u32::from_le_bytes(input.array()?),
     };
     let Some(&(_, source, _)) = SourceKind::TAGS.iter().find(|(known, ..)| *known == tag) else {
-        return Err(input.corrupt("unknown source of keys"));
+        return Err(corrupt(start, "unknown source of keys"));
     };
     if reserved != 0 {
-        return Err(input.corrupt("a reserved byte is not zero"));
+        return Err(corrupt(start + 1, "a reserved byte is not zero"));
     }
     let path = input.take(path_len.into())?;
-    let path = path_of(path).filter(|_| !path.is_empty()).ok_or_else(|| input.corrupt("a path is not valid"))?;
+    let path = path_of(path).filter(|_| !path.is_empty());
+    let why = "a path is empty (or, except on Unix, not UTF-8)";
+    let path = path.ok_or_else(|| corrupt(start + RECORD_LEN_BYTES as u64, why))?;
     let cells = input.take(usize::try_from(u64::from(filters) * 4).unwrap_or(usize::MAX))?;
     let cells: Vec<u32> = cells.as_chunks().0.iter().map(|&cells| u32::from_le_bytes(cells)).collect();
     if cells.is_empty() && num_keys > 0 {
-        return Err(input.corrupt("a file with keys has no filter"));
+        return Err(corrupt(start + FILTERS_OFFSET, "a file with keys has no filter"));
     }
     Ok(IndexedFile { identity: FileIdentity { path, source, stamp }, num_keys, cells })
 }
@@ -280,13 +289,26 @@ impl<'a> Input<'a> {
     /// Takes a text that follows its length of two bytes.
     fn text(&mut self) -> Result<String> {
         let len = u16::from_le_bytes(self.array()?);
+        let start = self.offset();
         let text = std::str::from_utf8(self.take(len.into())?);
-        text.map(str::to_owned).map_err(|_| self.corrupt("the column's name or logical type is not UTF-8"))
+        let invalid = |error: std::str::Utf8Error| {
+            corrupt(start + error.valid_up_to() as u64, "the column's name or logical type is not UTF-8")
+        };
+        text.map(str::to_owned).map_err(invalid)
+    }
+
+    /// Returns the offset in the index of the next byte.
+    fn offset(&self) -> u64 {
+        (HEADER_LEN_BYTES + self.len - self.rest.len()) as u64
     }
 
     fn corrupt(&self, why: &'static str) -> Error {
-        Error::corrupt(Part::FileTable, (HEADER_LEN_BYTES + self.len - self.rest.len()) as u64, why)
+        corrupt(self.offset(), why)
     }
+}
+
+fn corrupt(offset: u64, why: &'static str) -> Error {
+    Error::corrupt(Part::FileTable, offset, why)
 }
 
 #[cfg(test)]
@@ -348,6 +370,36 @@ mod tests {
         let bytes = twice.encode().unwrap();
         let error = FileTable::decode(&bytes, &header_of(&bytes, 3, 6)).unwrap_err();
         assert!(error.to_string().contains("same path"), "{error}");
+    }
+
+    #[test]
+    fn errors_have_the_offset_of_the_wrong_field_in_the_index() {
+        let bytes = table().encode().unwrap();
+        let second = bytes.len() - 45 - (40 + "dir/b.parquet".len() + 8);
+        let last = bytes.len() - 45;
+        let path = 40 + "dir/b.parquet".len();
+        for (what, at, value) in [
+            ("not UTF-8", 4, 0xff),
+            ("unknown source", second, 99),
+            ("reserved byte", second + 1, 1),
+            ("no blocks", second + path, 0),
+            ("the sum of", second + path + 4, 9),
+            ("no filter", last + 8, 1),
+        ] {
+            let mut changed = bytes.clone();
+            changed[at] = value;
+            let error = FileTable::decode(&changed, &header_of(&changed, 3, 6)).unwrap_err();
+            // The number of filters is the fault, not the number of keys.
+            let at = if what == "no filter" { last + 4 } else { at };
+            let expected = format!("file table at offset {}: ", HEADER_LEN_BYTES + at);
+            assert!(error.to_string().contains(what) && error.to_string().contains(&expected), "{expected}{error}");
+        }
+        let mut twice = table();
+        twice.files[1].identity.path = "empty".into();
+        let bytes = twice.encode().unwrap();
+        let error = FileTable::decode(&bytes, &header_of(&bytes, 3, 6)).unwrap_err();
+        let expected = format!("file table at offset {}: two", HEADER_LEN_BYTES + bytes.len() - 45);
+        assert!(error.to_string().contains(&expected), "{expected}: {error}");
     }
 
     #[test]

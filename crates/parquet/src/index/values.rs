@@ -62,8 +62,10 @@ impl ParquetColumn {
             Type::FIXED_LEN_BYTE_ARRAY => PhysicalType::FixedLenByteArray,
         };
         let type_len_bytes = match physical_type {
-            PhysicalType::FixedLenByteArray => u32::try_from(column.type_length())
-                .map_err(|_| Error::invalid("column", format!("{path:?} has no valid length; check the file")))?,
+            PhysicalType::FixedLenByteArray => u32::try_from(column.type_length()).map_err(|_| {
+                let next = "check the file with the engine that wrote it";
+                Error::invalid("column", format!("the values of {path:?} have no valid length; {next}"))
+            })?,
             _ => 0,
         };
         let key_type = KeyType::Parquet { physical_type, type_len_bytes };

@@ -109,7 +109,7 @@ pub(super) fn read(source: &impl ChunkReader, offset: u64, left_bytes: u64) -> R
     let mut window = WINDOW_LEN_BYTES;
     loop {
         let len = window.min(left_bytes);
-        let bytes = usize::try_from(len).map_err(|_| "the header is too long".to_owned())?;
+        let bytes = usize::try_from(len).map_err(|_| format!("the page header at offset {offset} is too long"))?;
         let bytes = source.get_bytes(offset, bytes).map_err(|error| error.to_string())?;
         match Struct::parse(&bytes) {
             Ok((header, header_len)) => return interpret(&header, header_len as u64, left_bytes, offset),

@@ -56,7 +56,7 @@ impl<'a> Hashes<'a> {
             Type::FIXED_LEN_BYTE_ARRAY if is_half && column.type_length() == 2 => Form::Float16,
             Type::FIXED_LEN_BYTE_ARRAY => match usize::try_from(column.type_length()) {
                 Ok(len @ 1..) => Form::Fixed(len),
-                _ => return Err(format!("the column has a fixed length of {} bytes", column.type_length())),
+                _ => return Err(format!("the fixed length of the values is {} bytes, below 1", column.type_length())),
             },
         };
         let form = match (companions, form) {

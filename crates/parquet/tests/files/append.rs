@@ -6,6 +6,7 @@ use bytes::Bytes;
 use filterblock::foreign::parquet::ParquetFile;
 use filterblock_parquet::append::{self, Added, Request};
 use filterblock_parquet::filters::{Budget, Sizing};
+use filterblock_parquet::footer::FilterRange;
 use filterblock_parquet::values::ParquetValues;
 use filterblock_parquet::{Error, Footer};
 use parquet::bloom_filter::Sbbf;
@@ -141,10 +142,38 @@ fn a_missing_length_is_added_and_nothing_else() {
     // The crate `parquet` writes filters for Boolean columns, too.
     assert_eq!(num, 2 * PATHS.len());
     let mut out = Cursor::new(bytes.clone());
-    assert_eq!(append::fix_lengths(&stripped, &mut out).unwrap(), num as u64);
+    let missing = append::fix_lengths(&stripped, &mut out).unwrap();
+    assert_eq!((missing.num_known(), missing.damaged.len()), (num as u64, 0));
     let fixed = out.into_inner();
     assert!(fixed.starts_with(&bytes));
     assert_eq!(Footer::read(&mut Cursor::new(&fixed)).unwrap().metadata(), footer.metadata());
+}
+
+#[test]
+fn a_damaged_filter_stays_without_a_length() {
+    let sample = write_with(&Layout::default(), |builder| builder.set_bloom_filter_enabled(true));
+    let bytes = without_lengths(&sample.bytes);
+    let footer = Footer::read(&mut Cursor::new(&bytes)).unwrap();
+    let all: Vec<_> = append::without_length(&footer).collect();
+    let fix = |damaged: &[(usize, usize, FilterRange)]| {
+        let mut bytes = bytes.clone();
+        damaged.iter().for_each(|(.., filter)| bytes[filter.offset as usize] = 0);
+        let mut out = Cursor::new(bytes.clone());
+        let missing = append::fix_lengths(&footer, &mut out).unwrap();
+        let found: Vec<_> = missing.damaged.iter().map(|filter| (filter.row_group, filter.leaf)).collect();
+        let expected: Vec<_> = damaged.iter().map(|&(group, leaf, _)| (group, leaf)).collect();
+        assert_eq!((found, missing.num_known()), (expected, (all.len() - damaged.len()) as u64));
+        assert!(missing.damaged.iter().all(|filter| matches!(filter.error, Error::Corrupt { offset: 1.., .. })));
+        (bytes, out.into_inner())
+    };
+    for damaged in all.chunks(5) {
+        let (bytes, fixed) = fix(damaged);
+        assert!(fixed.starts_with(&bytes));
+        let again = Footer::read(&mut Cursor::new(&fixed)).unwrap();
+        assert_eq!(append::without_length(&again).collect::<Vec<_>>(), damaged);
+    }
+    let (bytes, fixed) = fix(&all);
+    assert!(bytes == fixed, "without a length, a new footer is useless");
 }
 
 /// Returns the file with a footer that lacks the lengths of filters, as older writers wrote it.

@@ -132,7 +132,7 @@ fn damaged_filters_are_named_and_the_others_are_checked() {
         (at(old.offset, Some(20)), "length of the filter"),
         (at(footer.metadata_offset(), None), "location of the filter"),
         (at(old.offset + 1, old.len_bytes), "header of the filter"),
-        (at(pages.offset, Some(copy.len() as u64)), "location of the filter, inside the data pages,"),
+        (at(pages.offset, Some(copy.len() as u64)), "location of the filter (inside the data pages)"),
     ];
     for (range, part) in cases {
         let new = footer.rewrite(|group, leaf, old| if (group, leaf) == (1, 2) { range } else { old }).unwrap();

@@ -5,9 +5,10 @@ use std::io::Cursor;
 use filterblock_parquet::footer::PhysicalType;
 use filterblock_parquet::thrift::{Field, Kind, List, Struct};
 use filterblock_parquet::{Error, Footer};
+use parquet::file::metadata::SortingColumn;
 use proptest::prelude::*;
 
-use crate::support::{Layout, PATHS, write};
+use crate::support::{Layout, PATHS, write, write_with};
 
 fn footer_of(bytes: &[u8]) -> Result<Footer, Error> {
     Footer::read(&mut Cursor::new(bytes))
@@ -152,6 +153,55 @@ fn in_first_chunk(bytes: &[u8], field: Field<'_>) -> Vec<u8> {
         group.set(Field { id: 1, kind, value: columns.into() });
     });
     set_in_file(bytes, Field { id: 4, kind: Kind::LIST, value: groups.into() })
+}
+
+/// Returns the file after `change` has changed its row groups. `change` gets the number of each row
+/// group.
+fn in_row_groups(bytes: &[u8], change: impl Fn(usize, &mut Struct<'_>)) -> Vec<u8> {
+    let footer = footer_of(bytes).unwrap();
+    let file = Struct::parse(footer.metadata()).unwrap().0;
+    let groups = file.list(4).unwrap();
+    let mut value = groups.header.to_vec();
+    for (number, group) in groups.elements.iter().enumerate() {
+        let mut group = Struct::parse(group).unwrap().0;
+        change(number, &mut group);
+        group.encode(&mut value);
+    }
+    set_in_file(bytes, Field { id: 4, kind: Kind::LIST, value: value.into() })
+}
+
+#[test]
+fn a_file_is_sorted_only_if_all_its_row_groups_are() {
+    let by = |column_idx| Some(vec![SortingColumn { column_idx, descending: false, nulls_first: false }]);
+    let layout = Layout { rows: vec![9, 9, 9], ..Layout::default() };
+    let sample = write_with(&layout, |builder| builder.set_sorting_columns(by(2)));
+    let sorted = |bytes: &[u8]| {
+        let footer = footer_of(bytes).unwrap();
+        (0..PATHS.len()).filter(|&leaf| footer.is_sorted_by(leaf)).collect::<Vec<_>>()
+    };
+    assert_eq!(sorted(&sample.bytes), [2]);
+    for unsorted in 0..3 {
+        let without = |number: usize, group: &mut Struct<'_>| {
+            if number == unsorted {
+                group.fields.retain(|field| field.id != 4);
+            }
+        };
+        let bytes = in_row_groups(&sample.bytes, without);
+        assert!(sorted(&bytes).is_empty(), "row group {unsorted} is not sorted");
+        // A row group without rows needs no sorting.
+        let set_rows = |number, group: &mut Struct<'_>| group.set_int(3, Kind::I64, i64::from(number != unsorted));
+        assert_eq!(sorted(&in_row_groups(&bytes, set_rows)), [2], "row group {unsorted} is empty");
+    }
+    // The row groups have different sortings.
+    let other = footer_of(&write_with(&layout, |builder| builder.set_sorting_columns(by(1))).bytes).unwrap();
+    let file = Struct::parse(other.metadata()).unwrap().0;
+    let order = Struct::parse(file.list(4).unwrap().elements[0]).unwrap().0.get(4).unwrap().value.to_vec();
+    let mixed = in_row_groups(&sample.bytes, |number, group| {
+        if number == 1 {
+            group.set(Field { id: 4, kind: Kind::LIST, value: order.clone().into() });
+        }
+    });
+    assert!(sorted(&mixed).is_empty());
 }
 
 /// Returns metadata whose schema has one group of `num` leaves. The name of the group has `len`

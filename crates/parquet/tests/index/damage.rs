@@ -163,7 +163,7 @@ fn a_refused_filter_is_named_and_its_file_stays_addable() {
     let mut torn = sound;
     torn[..4].fill(0);
     let mut builder = builder(0.01);
-    for (damaged, fault) in [(&torn[..], "damaged: block 0"), (&sound[..31], "not whole blocks")] {
+    for (damaged, fault) in [(&torn[..], "damaged: block 0"), (&sound[..31], "31 bytes long, not one")] {
         let refused = builder.add_filters(identity("file"), 80, &[&sound, damaged]).unwrap_err().to_string();
         assert!(refused.contains(&format!("number 2 of 2 is {fault}")), "{refused}");
     }

@@ -52,7 +52,7 @@ fn file_messages() -> Vec<Message> {
         ),
         (
             Error::Locked.in_file(Path::new("db")),
-            "db: already open in this process or in another one; close it there first",
+            "db: the store is already open in this process or in another one; close it there first",
         ),
         (
             Error::Corrupt { field: Field::Footer, offset: 12 },
@@ -61,8 +61,8 @@ fn file_messages() -> Vec<Message> {
         ),
         (
             Error::Corrupt { field: Field::LogHeader, offset: 0 },
-            "damaged: the write-ahead log is missing or has no header; run \"filterblock db repair\" on the store, or \
-             restore from a backup",
+            "damaged: the write-ahead log is missing or has no sound header; run \"filterblock db repair\" on the \
+             store, or restore from a backup",
         ),
         (
             Error::Corrupt { field: Field::LogSequence, offset: 0 },
@@ -75,8 +75,8 @@ fn file_messages() -> Vec<Message> {
         ),
         (
             Error::Unsupported { field: Field::Version, found: 9 },
-            "format version 9 is not supported by this version of filterblock: a newer version wrote the bytes, or \
-             they are damaged; use a newer version, or restore from a backup",
+            "format version 9 is not supported by this version of filterblock: a newer version wrote the file, or \
+             the file is damaged; use a newer version, or restore from a backup",
         ),
         (
             Error::Unsupported { field: Field::Compression, found: 9 },
@@ -104,25 +104,30 @@ fn store_messages() -> Vec<Message> {
              another directory, or, if this is the directory of a store, move this file away and restore the store's \
              own file of this name, if there was one",
         ),
-        (Error::Locked, "already open in this process or in another one; close it there first"),
+        (Error::Locked, "the store is already open in this process or in another one; close it there first"),
         (
             Error::Poisoned { reason: "disk gone".into() },
             "writes are refused after an earlier failure (disk gone); reopen the store, or use a new writer",
         ),
         (
             Error::NoSpace { free_bytes: 10, kept_bytes: 20 },
-            "no space: 10 bytes are free on the disk, or would be, and 20 bytes must be free for the log, for deletes \
-             and for compactions; free disk space, or delete keys",
+            "no space: 10 bytes are free on the disk, or would be free after the refused write, and 20 bytes must be \
+             free for the log, for deletes and for compactions; free disk space, or delete keys",
         ),
         (
             Error::BackgroundFails { reason: "disk full".into() },
-            "a background task failed (disk full); no accepted write is lost, and an open store tries the task again; \
-             remove the cause",
+            "a background task failed (disk full); no accepted write is lost, and the store tries the task again \
+             while it is open; remove the cause",
         ),
         (
             Error::OutOfNumbers { field: Field::FileNumber, last: 7 },
-            "the store accepts no more writes: file number 7 is close to the largest possible one; copy the data to a \
-             new store",
+            "the store accepts no more writes: file number 7 is close to the largest possible one; move the file with \
+             this number away if it does not belong to the store, or else copy the data to a new store",
+        ),
+        (
+            Error::OutOfNumbers { field: Field::LogSequence, last: 7 },
+            "the store accepts no more writes: sequence number 7 is close to the largest possible one; copy the data \
+             to a new store",
         ),
         (
             Error::TooLarge { what: "a memtable" },

@@ -43,7 +43,7 @@ impl Attempts {
         self.trouble = Some(Trouble { reason: error.to_string(), num_failed: before + 1, since, due: now + delay });
     }
 
-    /// Ends the retries, after a success or because the task is not due any more.
+    /// Ends the retries, after a success or because the task is not needed any more.
     pub(super) fn succeed(&mut self) {
         self.trouble = None;
     }

@@ -134,7 +134,7 @@ pub enum BatchOp<'a> {
     Put {
         /// The key.
         key: &'a [u8],
-        /// Its value.
+        /// The value.
         value: &'a [u8],
     },
     /// Deletes `key`.

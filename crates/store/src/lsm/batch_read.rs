@@ -94,8 +94,8 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// Returns the key at a position, or `None` if the position is [`BATCH`] or more. In a batch of
-    /// fewer keys, the key at a position after the last one is empty.
+    /// Returns the key at a position, or `None` if the position is [`BATCH`] or more. If the batch
+    /// has fewer than [`BATCH`] keys, the key at a position after its last key is empty.
     #[inline]
     pub(super) fn probe(&self, place: u32) -> Option<Probe<'a>> {
         let place = place as usize;

@@ -73,7 +73,8 @@ impl Compaction {
     }
 
     /// Returns whether the compaction can be a trivial move: its only SST changes its level without
-    /// a rewrite. A bottommost SST with tombstones is rewritten, to drop them.
+    /// a rewrite. An SST of level 0 is always rewritten. A bottommost SST with tombstones is
+    /// rewritten, to drop them.
     fn is_move(&self) -> bool {
         let is_free = !self.bottommost || self.upper.iter().all(|table| table.meta.num_tombstones == 0);
         self.level > 0 && self.to != self.level && self.lower.is_empty() && self.upper.len() == 1 && is_free
@@ -103,6 +104,17 @@ impl Drop for Turn<'_> {
     }
 }
 
+/// The SSTs that a merge has written so far. Dropping this guard gives them up. A panic of a filter
+/// policy in the caller's thread does not fail the store, so no reopening would remove the SSTs.
+#[derive(Default)]
+struct Written(Vec<Arc<StoredTable>>);
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|table| table.mark_obsolete());
+    }
+}
+
 /// Compacts in the background until the store closes or fails.
 pub(super) fn run_compactions(shared: &Shared) {
     while let Some(compaction) = next_compaction(shared) {
@@ -122,7 +134,8 @@ pub(super) fn run_compactions(shared: &Shared) {
             Err(error) if error.is_damage() || error.is_unsupported() => shared.leave_out(&compaction, error),
             result => shared.note_attempt(Task::Compaction, result),
         }
-        // Release the replaced SSTs now, not when the next compaction begins.
+        // Release the replaced SSTs before the turn, so that their files are usually gone when a
+        // waiting caller continues.
         drop(compaction);
         drop(turn);
     }
@@ -149,7 +162,7 @@ fn next_compaction(shared: &Shared) -> Option<Compaction> {
                 work.compacting = true;
                 return Some(compaction);
             }
-            // If the last compaction failed, it is not due any more: end its retries.
+            // No compaction is due now, so one that failed earlier needs no retry.
             work.compactions.succeed();
             if let Some(delay) = shared.level_0_delay(spare_bytes) {
                 work = shared.background.wait_at_most(work, delay);
@@ -279,8 +292,8 @@ impl Shared {
         };
         let written = if is_move { 0 } else { added.iter().map(|table| table.meta.len_bytes).sum() };
         self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {
-            // Count before the state changes: a thread that sees the new SSTs also sees them
-            // counted.
+            // Count before the state changes: a thread that sees the new SSTs also sees the
+            // compaction counted.
             self.reading.counters.compactions.fetch_add(1, Ordering::Relaxed);
             self.reading.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
         })?;
@@ -344,16 +357,12 @@ impl Shared {
         })
     }
 
-    /// Writes the merged entries to new SSTs for the target level. After an error, marks
-    /// these SSTs as obsolete, and calls [`Self::judge`], which may fail the store.
+    /// Writes the merged entries to new SSTs for the target level. After an error, calls
+    /// [`Self::judge`], which may fail the store. After an error or a panic, removes these SSTs.
     fn merge(&self, compaction: &Compaction) -> Result<Vec<Arc<StoredTable>>> {
-        let mut written: Vec<Arc<StoredTable>> = Vec::new();
-        let result = self.merge_into(compaction, &mut written);
-        if let Err(error) = &result {
-            self.judge(error);
-            written.iter().for_each(|table| table.mark_obsolete());
-        }
-        result.map(|()| written)
+        let mut written = Written::default();
+        self.merge_into(compaction, &mut written.0).inspect_err(|error| self.judge(error))?;
+        Ok(std::mem::take(&mut written.0))
     }
 
     fn merge_into(&self, compaction: &Compaction, written: &mut Vec<Arc<StoredTable>>) -> Result<()> {

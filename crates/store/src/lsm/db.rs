@@ -70,8 +70,9 @@ impl Db {
     ///
     /// # Errors
     /// Returns an error if a file cannot be read or written, is damaged or has an unsupported
-    /// format. [`Options::recovery`] may accept damage of a log. A damaged filter is an error only
-    /// if [`Options::strict_filters`] is set. Other errors are, for example:
+    /// format. An open does not check the data blocks and the indexes of SSTs.
+    /// [`Options::recovery`] may accept damage of a log. A damaged filter is an error only if
+    /// [`Options::strict_filters`] is set. Other errors are, for example:
     ///
     /// * [`Error::NotAStore`]: the directory is not empty and holds no store.
     /// * [`Error::ForeignFile`]: a file has the name of a store's file, but another program wrote
@@ -188,7 +189,7 @@ impl Db {
         self.shared.get(&state, key, sequence)
     }
 
-    /// Returns the values of many keys, in the order of `keys`. For many keys this is usually
+    /// Returns the values of many keys, in the order of `keys`. For many keys, one call is usually
     /// faster than single reads, because the cache misses in the filters overlap.
     ///
     /// # Errors
@@ -267,7 +268,7 @@ impl Db {
     ///
     /// If the policies choose a filter, the call also rebuilds SSTs of the range that have no
     /// filter or an outdated one. For example, a filter is outdated if the policies would now
-    /// choose another kind, or over 25 % more bits per key. The call leaves an SST as it is if a
+    /// choose another kind, or over 25 % more bits per key. The call does not rebuild an SST if a
     /// deeper level overlaps the SST outside the range.
     ///
     /// # Errors
@@ -276,7 +277,7 @@ impl Db {
     pub fn compact_range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<()> {
         let (from, to) = (range.start_bound().cloned(), range.end_bound().cloned());
         match self.flush() {
-            // The SSTs may hold deletions whose compaction releases the missing space.
+            // If the flush lacks space, a compaction of deletions in SSTs may release space.
             Err(Error::BackgroundFails { .. }) => {
                 self.shared.compact_range(from, to)?;
                 self.flush()?;
@@ -353,8 +354,8 @@ impl Db {
         };
         for (_, table) in version.all_tables() {
             if !source.is_named(&table.path, table.table.file())? {
-                let reason =
-                    "another program removed or replaced this file of an open store; restore the file, and try again";
+                let reason = "another program removed or replaced this file of an open store; restore the file, \
+                              reopen the store, and try again";
                 let error = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
                 return Err(Error::Io(error).in_file(&table.path));
             }
@@ -439,7 +440,7 @@ impl Db {
     }
 
     /// Resets the counters of [`Db::stats`]. The sizes, the reports, the running retries and the
-    /// number of background errors stay.
+    /// number of background errors stay. The time of a running stall counts from the reset on.
     pub fn reset_stats(&self) {
         self.shared.reading.counters.reset();
     }

@@ -207,8 +207,8 @@ impl Shared {
     fn flush_memtable(&self, memtable: &Arc<Memtable>) -> Result<()> {
         let stored = self.write_memtable(memtable)?;
         // The log of the next younger memtable is the oldest log that is still needed. Release the
-        // state before the log is removed: a held state would keep SSTs alive that a compaction has
-        // replaced.
+        // state at the end of this block: held longer, it would keep SSTs alive that a compaction
+        // has replaced.
         let log_number = {
             let state = self.reading.state.load();
             let younger = state.immutable.iter().rev().find(|other| other.log_number > memtable.log_number);

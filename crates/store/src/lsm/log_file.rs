@@ -28,8 +28,8 @@ pub const RECORD_HEADER_LEN_BYTES: usize = 24;
 /// The format version that this code writes, and the only one that it reads.
 pub const LOG_VERSION: u32 = 1;
 
-/// The size of the buffer in which records are collected before they go to the operating system. A
-/// part of a payload that is longer than the buffer bypasses the buffer.
+/// The size of the buffer in which records are collected before they go to the operating system. If
+/// a part of a payload is longer than the buffer, this part bypasses the buffer.
 const BUFFER_LEN_BYTES: usize = 64 << 10;
 
 /// The kind of a log: what its records hold.

@@ -1,13 +1,13 @@
 //! Reads a log back, and distinguishes a crash from damage.
 //!
 //! After the first unsound header or record, the reader searches the rest of the file for a sound
-//! record:
+//! record. There are three cases:
 //!
-//! * There is none: a crash tore the tail. The tail is cut off and reported.
-//! * There is one, but a sector between the start of the damage and this record is all zeros.
-//!   Neither this record nor a later one says that the file was synced beyond the start of the
-//!   damage. This is a crash, too: a crash may keep later sectors and lose earlier ones. The tail
-//!   is cut off and reported.
+//! * There is no sound record: a crash tore the tail. The tail is cut off and reported.
+//! * There is a sound record, but a sector between the start of the damage and this record is all
+//!   zeros. Neither this record nor a later one says that the file was synced beyond the start of
+//!   the damage. This is a crash, too: a crash may keep later sectors and lose earlier ones. The
+//!   tail is cut off and reported.
 //! * In every other case, durable bytes may be lost. This is an error.
 //!
 //! A damaged header of the file is always an error if it is complete and not all zeros.
@@ -66,7 +66,7 @@ pub struct LogRecord<'a> {
     synced_len_bytes: u64,
 }
 
-/// The end of a log, as the reader found it.
+/// The result of reading a log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogEnd {
     /// The offset where the torn tail begins. Without a torn tail, this is the length of the file.
@@ -116,8 +116,8 @@ pub struct LogTail {
     /// written.
     ///
     /// `true` means that a crash probably interrupted a write that was not synced. `false` means
-    /// that either a crash interrupted the device in a write, or the bytes are damaged. In the
-    /// second case, a synced write may be lost.
+    /// that either a crash interrupted the device in a write, or the bytes are damaged. If the
+    /// bytes are damaged, a synced write may be lost.
     pub is_cut: bool,
 }
 
@@ -126,21 +126,23 @@ impl fmt::Display for LogTail {
         let Self { path, offset, len_bytes, is_cut } = self;
         write!(f, "{}: ", path.display())?;
         match len_bytes {
-            1 => write!(f, "the last byte, at offset {offset}, is not a complete record and was cut off: ")?,
+            1 => write!(f, "the last byte, at offset {offset}, is not a sound record and was cut off: ")?,
             _ => write!(
                 f,
-                "the last {len_bytes} bytes, from offset {offset}, are not a complete record and were cut off: "
+                "the last {len_bytes} bytes, from offset {offset}, are not a sound record and were cut off: "
             )?,
         }
         f.write_str(match is_cut {
             true => "a crash probably cut this write short",
-            false => "no byte seems to be missing: the bytes are damaged, or a crash interrupted the device in a write",
+            false => {
+                "no byte seems to be missing, so the bytes are damaged, or a crash interrupted the device in a write"
+            }
         })
     }
 }
 
-/// Reads the log at `path` from its start and passes each sound record to `visit`. `visit` returns
-/// the sequence number that the next record must have.
+/// Reads the log at `path` from its start and passes each sound record before a torn tail to
+/// `visit`. `visit` returns the sequence number that the next record must have.
 ///
 /// # Errors
 /// Returns an error for a sound header of another log or format version. Under
@@ -310,8 +312,8 @@ impl<'a> Reader<'a> {
         if strict && matches!(failed, Error::Corrupt { field: Field::LogSequence, .. }) {
             return Err(failed);
         }
-        // A header lies in one sector, so it is written whole or not at all. A wrong header is
-        // damage, not a torn write.
+        // The file's header lies in one sector, so it is written whole or not at all. A wrong
+        // header is damage, not a torn write.
         if strict && offset == 0 && self.has_other_header() {
             return Err(failed);
         }

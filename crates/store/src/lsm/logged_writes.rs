@@ -18,7 +18,7 @@ pub(super) struct LoggedWrites<'a> {
     log: &'a [u8],
     /// The ranges of the records in the log. Adjacent records are merged into one range.
     ranges: Vec<Range<usize>>,
-    /// The offset of the first write. The writes before it are already in SSTs.
+    /// The offset of the first write. The writes before it in its record are already in SSTs.
     first: usize,
     len_bytes: usize,
     num_writes: u64,
@@ -41,8 +41,8 @@ impl<'a> LoggedWrites<'a> {
         Self { log, ranges: Vec::new(), first: 0, len_bytes: 0, num_writes: 0, sequences: None }
     }
 
-    /// Adds the writes of the next record, except the first `num_known`. After a record whose
-    /// writes were added, `num_known` must be 0. Returns the number of all writes in the record.
+    /// Adds the writes of the next record, except the first `num_known`. If a write has been added
+    /// before, `num_known` must be 0. Returns the number of all writes in the record.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] for a payload that is not a batch. None of its writes is added

@@ -1,8 +1,8 @@
 //! Reads and writes the manifest: a log of version edits that begins with a complete state. The
 //! file `CURRENT` names the manifest in force.
 //!
-//! `CURRENT` holds two lines: the name of the manifest, and the CRC-32 of the first line in eight
-//! hexadecimal digits.
+//! `CURRENT` holds two lines: the name of the manifest, and the CRC-32 of the first line with its
+//! `\n`, in eight hexadecimal digits.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,10 +16,10 @@ use super::log_file::{LogId, LogKind, LogWriter};
 use super::log_reader::{LogEnd, LogRecovery, read_log};
 use super::version_edit::{NUM_LEVELS, Step, StoreState, TableRef, VersionEdit};
 
-/// A manifest open for appending.
+/// A manifest that is open for appending or only planned.
 #[derive(Debug)]
 pub struct Manifest {
-    /// `None` as long as there is no file.
+    /// `None` until [`Manifest::prepare`] succeeds.
     log: Option<LogWriter>,
     number: u64,
     next_sequence: u64,
@@ -54,8 +54,7 @@ impl Manifest {
     ///
     /// # Errors
     /// Returns the errors of [`Self::append`] and of the storage, for example if a manifest with
-    /// this number exists. After an error, either the previous manifest, if any, or this one is in
-    /// force.
+    /// this number exists. After an error, `CURRENT` is unchanged or names this manifest.
     pub fn create(storage: &dyn Storage, dir: &Path, number: u64, snapshot: &VersionEdit) -> Result<Self> {
         let mut manifest = Self::planned(number);
         manifest.begin(storage, dir, snapshot)?;
@@ -92,8 +91,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Makes `CURRENT` name the prepared manifest. After an error, either the previous or the
-    /// prepared manifest is in force.
+    /// Makes `CURRENT` name the prepared manifest. After an error, `CURRENT` is unchanged or names
+    /// this manifest.
     pub(super) fn put_in_force(&mut self, storage: &dyn Storage, dir: &Path) -> Result<()> {
         let temporary = dir.join(CURRENT_TEMPORARY);
         self.may_be_in_force = true;
@@ -119,9 +118,9 @@ impl Manifest {
         self.may_be_in_force
     }
 
-    /// Reads the manifest in force. `files` may hold the numbers of all existing SST files. To save
-    /// memory, the reader then keeps only the number of an SST whose file is missing, not its
-    /// metadata.
+    /// Reads the manifest in force. If `files` is set, it holds the numbers of all existing SST
+    /// files. To save memory, the reader then keeps only the number of an SST whose file is
+    /// missing, not its metadata.
     ///
     /// # Errors
     /// Returns an error if `CURRENT` or the manifest is missing, is damaged or has a newer format.

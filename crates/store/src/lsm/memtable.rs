@@ -20,12 +20,13 @@ const ENTRY_OVERHEAD_BYTES: usize = 64;
 /// searched more often, but no answer is wrong.
 const ENTRY_LEN_BYTES: usize = 128;
 
-/// The maximum number of 64-bit words in the filter: 16 MiB, enough for a write buffer of 1 GiB.
-/// Without a maximum, the filter would take all memory if the write buffer's size is set to "no
-/// limit".
+/// The maximum number of 64-bit words in the filter. They take 16 MiB, enough for a write buffer of
+/// 1 GiB. Without a maximum, the filter for a write buffer of `usize::MAX` bytes would take all
+/// memory.
 const MAX_FILTER_WORDS: usize = 1 << 21;
 
-/// The maximum number of entries that [`Memtable::for_each_newest`] loads into the cache together.
+/// The maximum number of entries that [`Memtable::for_each_newest`] loads into the processor's
+/// cache together.
 const WALK_LEN: usize = 32;
 
 /// A Bloom filter that can be read while keys are inserted. It sets up to four bits per key in one
@@ -67,7 +68,7 @@ impl GrowingFilter {
     }
 }
 
-/// Writes in memory. A flush later writes them to an SST.
+/// Holds writes in memory until a flush writes them to an SST.
 pub(super) struct Memtable {
     list: SkipList,
     filter: GrowingFilter,
@@ -143,7 +144,7 @@ impl Memtable {
         self.list.version(node)
     }
 
-    /// Returns the approximate memory use in bytes.
+    /// Returns the approximate memory use of the entries in bytes, without the filter.
     pub(super) fn len_bytes(&self) -> usize {
         self.len_bytes.load(Ordering::Relaxed)
     }

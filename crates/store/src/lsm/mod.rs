@@ -5,7 +5,7 @@
 //!                       ─(compaction)─▶ levels 1 to 6: one sorted run per level
 //! get  ─▶ hash the key once ─▶ memtables ─▶ SSTs whose key range covers the key, newest first:
 //!         filter ─▶ index block ─▶ data block
-//! scan ─▶ memtables, and SSTs whose key range overlaps the bounds of the scan:
+//! scan ─▶ memtables, and SSTs whose key range overlaps the range of the scan:
 //!         filter (for a common prefix of the range) ─▶ range filter ─▶ merge
 //! ```
 //!

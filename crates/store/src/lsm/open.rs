@@ -52,8 +52,8 @@ pub(crate) fn named(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// Returns whether the directory holds a store. Refuses a directory of another program, so that no
-/// lock file is created in it.
+/// Returns whether the directory holds a store. If not, checks that a store may be created. Refuses
+/// a directory of another program, so that no lock file is created in it.
 fn check_dir(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Result<bool> {
     let is_there = storage.exists(&dir.join(CURRENT))?;
     if is_there {
@@ -100,7 +100,8 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
     let site = Site { options: &options, dir, store_id: state.store_id, reports: &reports };
     let logs = read_logs(&site, state.log_number)?;
     let replayed = replay(&site, &logs, state.log_number, state.last_sequence)?;
-    // All files are checked. From here on, files are created and removed.
+    // All files are checked. In an existing store, this function creates and removes files only
+    // from here on.
     sweep(&site);
     let shared = build(options, identity, files, found.registry, version, reports);
     bring_in(&shared, replayed, found.is_torn).inspect_err(|_| undo(&shared))?;
@@ -126,7 +127,7 @@ pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()
     created.into_iter().try_for_each(sync_name)?;
     found.into_iter().try_for_each(|path| match sync_name(path) {
         // The sync is refused, for example without permission. Then either an earlier attempt
-        // created no name in this directory, or nothing can make the name durable.
+        // created no name in the parent directory, or nothing can make the name durable.
         Err(error) if is_refused(&error) => Ok(()),
         result => result,
     })
@@ -153,7 +154,7 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
         |name: &String| matches!(parse(name), Some(FileName::Lock | FileName::Manifest(_) | FileName::Temporary));
     let judged = Ownership::judge(storage, dir)?;
     if !storage.list(dir)?.iter().all(is_ours) {
-        // If the files belong to a known engine, its name is a better error than `NotAStore`.
+        // If the files belong to a known engine, an error with its name is better than `NotAStore`.
         judged.require_store(dir)?;
         return Err(Error::NotAStore.in_file(dir));
     }
@@ -188,7 +189,8 @@ pub(crate) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHas
 
 /// The manifest of a store that is being opened, and the choices that depend on it.
 struct Found {
-    /// The new manifest of an existing store is only planned: its file does not exist yet.
+    /// The new manifest and the state. For an existing store, the manifest is only planned: its
+    /// file does not exist yet.
     registry: Registry,
     hasher: KeyHasher,
     extractor: Option<PrefixExtractor>,
@@ -225,6 +227,23 @@ fn create_registry(options: &Options, dir: &Path) -> Result<Found> {
 
 fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
     if number <= MAX_NUMBER { Ok(()) } else { Err(Error::Corrupt { field, offset: 0 }.in_file(path)) }
+}
+
+/// The number of file numbers that must be left for an open. An open takes one for the manifest,
+/// one for the log, and one for each SST that it writes.
+const SPARE_NUMBERS: u64 = 16;
+
+/// Checks that enough file numbers are left from `next` on. Otherwise the manifest that an open or
+/// a repair writes could have a number that no later open accepts. The error names the file with
+/// the highest number, or `CURRENT` if no file has that number.
+pub(crate) fn check_file_numbers(storage: &dyn Storage, dir: &Path, next: u64) -> Result<()> {
+    if (MAX_NUMBER + 1).saturating_sub(next) >= SPARE_NUMBERS {
+        return Ok(());
+    }
+    let last = next - 1;
+    let name = storage.list(dir)?.into_iter().find(|name| number_in(name) == Some(last));
+    let path = dir.join(name.as_deref().unwrap_or(CURRENT));
+    Err(Error::OutOfNumbers { field: Field::FileNumber, last }.in_file(&path))
 }
 
 /// Checks the state that results from all edits of the manifest at `path`.
@@ -274,6 +293,7 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
         let missing = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
         return Err(Error::Io(missing).in_file(&dir.join(table_name(number))));
     }
+    check_file_numbers(storage, dir, state.next_file_number)?;
     let is_torn = !recovered.end.is_clean();
     if is_torn {
         reports.add_tail(recovered.end.tail(&path));

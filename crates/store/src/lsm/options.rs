@@ -114,7 +114,7 @@ pub struct Options {
     /// such as `grafite:fpr=0.01` or `grafite:L=1024:fpr=0.01`, or your own function. Scans then
     /// skip SSTs whose range filter denies the range of the scan. With `None`, new SSTs get no
     /// range filter beside their filter; scans still ask the existing range filters. The choice is
-    /// ignored for an SST whose [`Options::filter`] is itself a range filter.
+    /// ignored for an SST for which [`Options::filter`] chooses a range filter.
     ///
     /// To save memory, a policy may choose no range filters for bottommost SSTs:
     /// [`filterblock::AboveBottom`].
@@ -158,7 +158,8 @@ pub struct Options {
     /// the store is reopened.
     pub auto_compaction: bool,
     /// The number of SSTs in level 0 that starts a compaction; 0 counts as 1. Under a fast load,
-    /// the compaction may wait until level 0 has more SSTs, so that compactions write fewer bytes.
+    /// the compaction may wait until level 0 has more SSTs, so that compactions write fewer bytes
+    /// in total.
     pub l0_compaction_trigger: usize,
     /// The number of SSTs in level 0 from which writers wait. A number below
     /// `l0_compaction_trigger` counts as that trigger.
@@ -212,8 +213,8 @@ impl Options {
         FilterSpecs::of(choose(&self.filter), choose(&self.range_filter))
     }
 
-    /// Asks the policy for range filters about two sample SSTs. Returns an error if it chooses
-    /// another kind for one of them.
+    /// Asks the policy for range filters about two sample SSTs. Returns an error if the policy
+    /// chooses, for one of them, a kind that is no range filter.
     pub(super) fn check(&self) -> Result<()> {
         let Some(policy) = &self.range_filter else { return Ok(()) };
         let shapes = [TableShape::new(1, 0, false), TableShape::new(1, 1, true)];

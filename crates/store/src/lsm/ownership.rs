@@ -12,7 +12,9 @@ use crc32c::crc32c;
 
 use super::file_name::{CURRENT, CURRENT_TEMPORARY, FileName, parse};
 use super::log_file::{HEADER_LEN_BYTES, LogKind};
-use super::manifest::read_current;
+use super::log_reader::{LogRecovery, read_log};
+use super::manifest::{log_id, read_current};
+use super::version_edit::VersionEdit;
 use crate::checksum::Crc32;
 use crate::codec::{u32_at, u64_from};
 use crate::error::{Error, Result};
@@ -45,6 +47,7 @@ const ENGINE_LOG: &str = "a log or manifest in the format of LevelDB and RocksDB
 const ENGINE_CURRENT: &str = "a CURRENT of LevelDB or RocksDB";
 const LIKE_ENGINE_CURRENT: &str = "a file like the CURRENT of LevelDB or RocksDB";
 const UNKNOWN: &str = "a damaged file of filterblock, or a file of an unknown program";
+pub(crate) const OTHER_STORE: &str = "a log or manifest of another store";
 const BLANK: &str = "a file that is empty, all zeros or cut short, so its content does not show who wrote it";
 
 /// The program that wrote a file.
@@ -57,8 +60,8 @@ enum Owner {
     /// A damaged file of a store, or a file of a program that is not known here; the text says what
     /// it looks like.
     Unknown(&'static str),
-    /// The file is empty, all zeros, or only the beginning of a magic or of a `CURRENT.tmp`. A
-    /// crash may leave a new file like this.
+    /// The file is empty, all zeros, only the beginning of a magic, or a `CURRENT.tmp` that begins
+    /// like a `CURRENT`. A crash may leave a new file like this.
     Blank,
 }
 
@@ -83,7 +86,7 @@ impl Ownership {
         let (locks, files): (Vec<_>, Vec<_>) = names.into_iter().partition(|(file, _)| *file == FileName::Lock);
         judged.look_at(storage, dir, files)?;
         // An engine may be open in this process. Opening and closing its lock file would release
-        // its `fcntl` lock. The lock file is therefore read only if all other files are blank.
+        // its `fcntl` lock. So the lock file is opened only if all other files are blank.
         if !judged.has_store && judged.others.is_empty() && judged.unknown.is_none() {
             judged.look_at(storage, dir, locks)?;
         }
@@ -161,16 +164,55 @@ pub(super) fn check_current(storage: &dyn Storage, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the reason to keep an unneeded file: another program wrote it, or its content does not
-/// show which program wrote it. Returns `None` if the file may be removed: it belongs to a store,
-/// is blank, or is a temporary file of unknown origin.
-pub(crate) fn reason_to_keep(storage: &dyn Storage, path: &Path, file: FileName) -> Result<Option<&'static str>> {
+/// Returns the reason to keep an unneeded file in the directory of the store `store_id`: another
+/// program wrote it, its content does not show which program wrote it, or it is a log or manifest
+/// of another store. Returns `None` if the file may be removed: it is any other file of a store, is
+/// blank, or is a temporary file of unknown origin.
+pub(crate) fn reason_to_keep(
+    storage: &dyn Storage,
+    path: &Path,
+    file: FileName,
+    store_id: &[u8; 16],
+) -> Result<Option<&'static str>> {
     Ok(match owner_of(storage, path, file)? {
-        Owner::Store | Owner::Blank => None,
+        Owner::Store => is_of_another_store(storage, path, file, store_id)?.then_some(OTHER_STORE),
+        Owner::Blank => None,
         Owner::Other(what) => Some(what),
         // An unfinished SST file has no footer to identify it.
         Owner::Unknown(what) => (file != FileName::Temporary).then_some(what),
     })
+}
+
+/// Returns whether a file is a log or manifest of another store than `store_id`. The checksum of
+/// the header, or of the manifest's first record, must prove this.
+pub(crate) fn is_of_another_store(
+    storage: &dyn Storage,
+    path: &Path,
+    file: FileName,
+    store_id: &[u8; 16],
+) -> Result<bool> {
+    let mut found = None;
+    match file {
+        FileName::Log(_) => {
+            let head = head(storage.open(path, IoMode::Buffered)?.as_ref(), HEADER_LEN_BYTES)?;
+            let (covered, stored) = head.split_at_checked(HEADER_LEN_BYTES - 4).unwrap_or_default();
+            if u32_at(stored, 0) == Some(Crc32::new().with(covered).finish()) {
+                found = covered.get(20..36).and_then(<[u8]>::first_chunk).copied();
+            }
+        }
+        FileName::Manifest(number) => {
+            let end = read_log(storage, path, log_id(number), LogRecovery::Salvage, &mut |record| {
+                // The visitor ignores the SSTs, so they need no memory.
+                let edit = VersionEdit::decode_with(record.payload, record.payload_offset, &mut |_| Ok(()))?;
+                found = found.or(edit.store_id);
+                Ok(record.sequence.saturating_add(1))
+            });
+            // After damage, the records before it still name the store.
+            end.map(drop).or_else(|error| if matches!(error.root(), Error::Io(_)) { Err(error) } else { Ok(()) })?;
+        }
+        _ => {}
+    }
+    Ok(found.is_some_and(|found| found != *store_id))
 }
 
 /// Returns whether another program certainly wrote a file.

@@ -27,7 +27,8 @@ const MEASURED_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Pace {
     bytes_per_second: f64,
-    /// The end of the last successful compaction of level 0, or the opening of the store.
+    /// The end of the last successful background compaction of level 0, or the opening of the
+    /// store.
     level_0_merged: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! Exports the parts of the store that sibling modules use: its files, its state, and a store
+//! Exports the parts of the store that modules outside `lsm` use: its files, its state, and a store
 //! without threads.
 //!
 //! Everything else that is not public is private to `lsm`.
@@ -13,9 +13,9 @@ pub(crate) use super::flush::{origin, table_meta};
 pub(crate) use super::log_file::{HEADER_LEN_BYTES, LogId, LogKind};
 pub(crate) use super::log_reader::{LogEnd, read_log};
 pub(crate) use super::manifest::{Manifest, log_id, read_current};
-pub(crate) use super::open::{hold, in_order, its_hasher, named, new_hasher, random_u64};
+pub(crate) use super::open::{check_file_numbers, hold, in_order, its_hasher, named, new_hasher, random_u64};
 use super::options::Options;
-pub(crate) use super::ownership::{Ownership, reason_to_keep};
+pub(crate) use super::ownership::{OTHER_STORE, Ownership, is_of_another_store, reason_to_keep};
 pub(crate) use super::prefixes::choose as choose_extractor;
 use super::shared::Shared;
 pub(crate) use super::shared::table_id;

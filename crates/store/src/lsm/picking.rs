@@ -130,7 +130,7 @@ impl Pick {
     }
 
     /// Returns the pick that rewrites one SST in its level. Returns `None` if a deeper level has an
-    /// SST that overlaps it. A pick never rewrites two SSTs together, because their result could
+    /// SST that overlaps it. A pick never rewrites two SSTs in place, because their result could
     /// overlap an SST between them.
     fn in_place(levels: &Levels<'_>, level: usize, table: TableFacts<'_>) -> Option<Self> {
         let keys = Keys { smallest: table.smallest, largest: table.largest };
@@ -157,7 +157,8 @@ pub(super) struct RangePicks {
 /// * In level 0, if any SST overlaps the range, one pick merges all SSTs of the level into level 1.
 /// * In another level, if a deeper level overlaps the range, too, one pick merges the SSTs into the
 ///   next level.
-/// * Otherwise each bottommost SST gets a pick that rewrites it in place.
+/// * Otherwise each of these SSTs gets a pick that rewrites it in place, unless a deeper level
+///   overlaps the SST outside the range.
 pub(super) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, to: Bound<&[u8]>) -> RangePicks {
     let within = |level: usize| levels.tables(level).iter().copied().filter(|table| table.is_within(from, to));
     let goes_on = (level + 1..NUM_LEVELS).any(|below| within(below).next().is_some());
@@ -235,9 +236,9 @@ impl Picker {
     }
 
     /// Returns a compaction that drops tombstones, or moves them closer to the entries that they
-    /// delete, so that deletions release space. Returns `None` if no compaction is worth its cost,
-    /// or if its SSTs are left out. Repeated picks come to an end, because each pick moves
-    /// tombstones to a deeper level or drops them.
+    /// delete, so that deletions release space. Returns `None` if no compaction without left-out
+    /// SSTs is worth its cost. Repeated picks come to an end, because each pick moves tombstones to
+    /// a deeper level or drops them.
     fn pick_tombstones(&self, levels: &Levels<'_>) -> Option<Pick> {
         let (level_0, deeper) = (levels.tables(0), 1..NUM_LEVELS);
         let num_tombstones = sum(level_0, |table| table.num_tombstones);
@@ -263,8 +264,8 @@ impl Picker {
         )
     }
 
-    /// Returns the compaction of level 0, whether or not the level is full. Returns `None` if the
-    /// level is empty, or if one of the SSTs to merge is left out.
+    /// Returns the compaction of level 0, whether or not it is due. Returns `None` if the level is
+    /// empty, or if one of the SSTs to merge is left out.
     pub(super) fn pick_level_0(&self, levels: &Levels<'_>) -> Option<Pick> {
         Pick::down(levels, 0, levels.tables(0)).filter(|pick| self.is_left_in(pick))
     }

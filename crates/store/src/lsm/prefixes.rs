@@ -1,4 +1,4 @@
-//! Chooses the prefix extractor of a store, and reports whether SSTs lack its prefixes.
+//! Chooses the prefix extractor of a store, and reports an unknown or changed extractor.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::reports::Reports;
 use super::version::Version;
 use filterblock::PrefixExtractor;
 
-/// The reason why SSTs may lack the prefixes that reads ask for.
+/// The reason why scans may be unable to skip SSTs by their prefixes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PrefixDoubt {
     /// The manifest names an extractor that is not built in, and the options do not set it.

@@ -12,7 +12,7 @@ use super::memtable::Memtable;
 use super::options::Options;
 use super::ownership;
 use super::reports::Reports;
-use super::shared::{LogState, Shared, create_log};
+use super::shared::{Identity, LogState, Shared, create_log};
 use super::version::StoredTable;
 use super::version_edit::{MAX_NUMBER, StoreState, VersionEdit};
 use crate::error::{Error, Field, Result};
@@ -124,7 +124,7 @@ pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -
     let is_new = lock(&shared.catalogue.registry).manifest.may_be_in_force();
     if !is_new {
         // Write all SSTs before the manifest names any of them. As soon as the manifest names an
-        // SST, writes that are missing before this SST count as given up.
+        // SST, missing writes that are older than its writes count as given up.
         let tables = write_tables(shared, &replayed.groups)?;
         begin_manifest(shared, &replayed, &tables, is_torn)?;
         shared.change_state(|state| {
@@ -149,9 +149,9 @@ pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -
     shared.install(VersionEdit { log_number: Some(number), ..VersionEdit::default() }, Vec::new(), |_| {})
 }
 
-/// Removes other manifests, logs before the one that the manifest names, and empty logs. Failed
-/// opens may have left such files. The other logs stay until this open has succeeded: if it fails,
-/// the next open must report the same problems again.
+/// Removes manifests that are not in force, logs before the one that the manifest in force names,
+/// and empty logs. Failed opens may have left such files. The other logs stay until this open has
+/// succeeded: if it fails, the next open must report the same problems again.
 fn remove_stale(shared: &Shared, empty_logs: &[u64]) {
     let (manifest, log_number) = {
         let registry = lock(&shared.catalogue.registry);
@@ -171,14 +171,15 @@ fn remove_files(shared: &Shared, is_stale: impl Fn(FileName) -> bool) {
     let Ok(names) = storage.list(&shared.identity.dir) else { return };
     for name in &names {
         let Some(file) = parse(name).filter(|&file| is_stale(file)) else { continue };
-        remove_own(storage, &shared.identity.dir.join(name), file, &shared.reading.reports);
+        let Identity { dir, store_id, .. } = &shared.identity;
+        remove_own(storage, &dir.join(name), file, store_id, &shared.reading.reports);
     }
 }
 
-/// Removes a file of a store. Keeps and reports a file that may belong to another program
-/// ([`ownership::reason_to_keep`]).
-fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, reports: &Reports) {
-    let removed = ownership::reason_to_keep(storage, path, file).and_then(|reason| match reason {
+/// Removes a file of the store. Keeps and reports a file that may belong to another program or
+/// store ([`ownership::reason_to_keep`]).
+fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, store_id: &[u8; 16], reports: &Reports) {
+    let removed = ownership::reason_to_keep(storage, path, file, store_id).and_then(|reason| match reason {
         None => storage.remove(path),
         Some(what) => {
             reports.add(format!(
@@ -212,9 +213,9 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
     let mut moved = Vec::new();
     let set_aside = if is_torn || replayed.has_gap || replayed.lacks_records {
         // The missing writes may be in an SST whose edit was lost. Set such SSTs aside after the
-        // new manifest is written, because writing it may fail and a repair finds an SST by its
-        // name. Set them aside before the manifest is in force: if a crash came between the two
-        // steps in the other order, the next open would remove the SSTs.
+        // new manifest is written: writing it may fail, and a repair uses SSTs only under their
+        // old names. Set them aside before the manifest is in force: if a crash came between the
+        // two steps in the other order, the next open would remove the SSTs.
         let known = if replayed.has_gap { before } else { replayed.last_sequence };
         set_aside_unnamed(shared, &state, known, &mut moved)
     } else {
@@ -225,7 +226,7 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
         registry.manifest.abandon(storage, &shared.identity.dir);
         for (path, aside) in moved {
             if let Err(error) = storage.rename(&aside, &path) {
-                log::warn!("an SST of a failed open could not get its old name back and stays set aside: {error}");
+                log::warn!("an SST that a failed open renamed could not get its old name back: {error}");
             }
         }
     }
@@ -260,8 +261,8 @@ fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTa
     // The memory for sorting grows with the records of the group, so the number of passes over them
     // is bounded.
     let max_places = buffer_len_bytes.max(group.len_bytes() / 4) / PLACE_LEN_BYTES;
-    // The hashes of more than `max_hashes` writes would take more memory than half of the records,
-    // and more than the write buffer. The SST then gets no filter.
+    // The hashes of more than `max_hashes` writes would be longer than half of the records, and
+    // longer than the write buffer. The SST then gets no filter.
     let max_hashes = buffer_len_bytes.max(group.len_bytes() / 2) / size_of::<u64>();
     let with_filter = group.num_writes() <= max_hashes as u64;
     shared.write_level_0(group.num_writes(), group.sequences(), with_filter, others, |writer| {
@@ -270,14 +271,15 @@ fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTa
 }
 
 impl Site<'_> {
-    /// Reports a log that is missing or has no header. Returns an error instead, unless the options
-    /// say to salvage.
+    /// Reports a log that is missing or has no sound header. Returns an error instead, unless the
+    /// options say to salvage.
     fn missing_log(&self, number: u64) -> Result<()> {
         let path = self.dir.join(log_name(number));
         if self.options.recovery == LogRecovery::Strict {
             return Err(Error::Corrupt { field: Field::LogHeader, offset: 0 }.in_file(&path));
         }
-        self.reports.add(format!("{}: the log is missing or has no header; its writes may be lost", path.display()));
+        let path = path.display();
+        self.reports.add(format!("{path}: the log is missing or has no sound header; its writes may be lost"));
         Ok(())
     }
 }
@@ -314,8 +316,8 @@ impl<'a> Replay<'a, '_> {
                 site.reports.add(format!("{path}: the log is empty; a crash probably cut off its creation"));
             }
         }
-        // A log without records still says which write it begins with. This number reveals a
-        // manifest that has lost its last edits without a trace.
+        // Even a log without records states the sequence number at which it begins. This number
+        // reveals a manifest that has lost its last edits without a trace.
         let next = end.next_sequence.unwrap_or(0);
         if end.is_clean() && end.num_records == 0 {
             self.found.empty_logs.push(number);
@@ -344,7 +346,7 @@ impl<'a> Replay<'a, '_> {
     /// full. Returns the sequence number that the next record must have.
     fn take(&mut self, record: &LogRecord<'a>, log: &'a [u8], path: &Path) -> Result<u64> {
         self.check_gap(record.sequence, record.payload_offset, path)?;
-        // An interrupted recovery may have put the first writes of the record into SSTs.
+        // An interrupted recovery may have put the writes of the record into an SST already.
         let num_known = (self.found.last_sequence + 1).saturating_sub(record.sequence);
         let is_full = |group: &LoggedWrites<'_>| group.len_bytes() >= self.site.options.write_buffer_bytes.max(1);
         if self.found.groups.last().is_none_or(is_full) {
@@ -385,7 +387,8 @@ fn set_aside_unnamed(
             continue;
         }
         if holds_only(storage, &path, shared.identity.table_id(number), known) {
-            // Every crash between a flush and its edit leaves such an SST: this is no problem to report.
+            // Every crash between a flush and its edit leaves such an SST: this is no problem to
+            // report.
             log::debug!("{}: no manifest names this SST, and the store has its writes or newer ones", path.display());
             continue;
         }
@@ -442,9 +445,10 @@ pub(super) fn undo(shared: &Shared) {
 
 /// Removes manifests that are not in force, if there are more than [`MAX_STALE_MANIFESTS`].
 ///
-/// Fewer such manifests stay until a manifest of this open is in force. Before that, the name of
-/// the manifest in force may not be durable. The sync of the directory here does not prove that it
-/// is, because an earlier sync may have failed.
+/// Up to this number, they stay until a manifest of this open is in force. Before that, the rename
+/// of `CURRENT.tmp` to `CURRENT` may not be durable, so a power failure could put an older manifest
+/// back in force. The sync of the directory here does not prove that the rename is durable, because
+/// an earlier sync may have failed.
 pub(super) fn sweep(site: &Site<'_>) {
     let (storage, dir) = (site.options.storage.as_ref(), site.dir);
     let (Ok(names), Ok(in_force)) = (storage.list(dir), read_current(storage, dir)) else { return };
@@ -455,7 +459,7 @@ pub(super) fn sweep(site: &Site<'_>) {
     }
     for name in stale {
         let Some(file) = parse(name) else { continue };
-        remove_own(storage, &dir.join(name), file, site.reports);
+        remove_own(storage, &dir.join(name), file, &site.store_id, site.reports);
     }
 }
 

@@ -172,7 +172,7 @@ impl RunCursor {
         } else {
             self.leave_if_done(direction)?
         }
-        // The run has no other SST, so the cursor is in this SST or has no position.
+        // A run with answers has only one SST, so the cursor is in this SST or has no position.
         asked.iter().for_each(|asked| asked.judge(at_bound.as_deref(), self.key()));
         Ok(())
     }
@@ -212,7 +212,7 @@ impl RunCursor {
 /// A merge of sources into one sequence of entries. Each key appears once, with its newest version.
 #[derive(Debug)]
 pub(super) struct Merge {
-    /// Newest first.
+    /// The sources, newest first.
     sources: Vec<Source>,
     direction: Direction,
     /// The sources that have an entry, as a heap: the first holds the current entry.
@@ -328,8 +328,8 @@ pub struct Scan {
     front: Option<Merge>,
     back: Option<Merge>,
     done: bool,
-    /// This is the last field, so that it is dropped after the merges. It holds the SSTs, so
-    /// dropping the merges does not remove the files of replaced SSTs.
+    /// Holds the SSTs until the merges are dropped, because it is the last field. Dropping the
+    /// merges therefore does not remove the files of replaced SSTs.
     make_sources: MakeSources,
 }
 

@@ -33,7 +33,7 @@ impl Run {
     }
 }
 
-/// The SSTs that a scan reads, and its queries to their filters.
+/// The memtables and SSTs that a scan reads, and its queries to the filters.
 struct Plan {
     shared: Arc<Shared>,
     state: Arc<ReadState>,

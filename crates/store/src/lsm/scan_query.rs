@@ -1,5 +1,5 @@
-//! Asks the filter of an SST for the prefix that all keys of a scan have, and for the range of the
-//! scan. Counts whether the answers were right.
+//! Asks the filter of an SST about the prefix that all keys of a scan have, and about the range of
+//! the scan. Counts whether the answers were right.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct ScanQuery<'a> {
     counts_ranges: bool,
 }
 
-/// The answers of a filter about a scan. `None` means that the filter was not asked.
+/// The answers of a filter about a scan. `None` means that there is no answer to count.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Answers {
     prefix: Option<Answer>,
@@ -73,9 +73,9 @@ impl<'a> ScanQuery<'a> {
         Some(Answers { prefix, range })
     }
 
-    /// Asks the range filter that the SST itself holds. The filter in the version may be a copy
-    /// with fewer columns, and such a copy has no range filter. Without a usable range filter,
-    /// returns [`Answer::Unfiltered`] if that is to be counted, otherwise `None`.
+    /// Asks the range filter that the SST itself holds. The filter in the version may be a smaller
+    /// copy, which has no range filter. Without a usable range filter, returns
+    /// [`Answer::Unfiltered`] if that is to be counted, otherwise `None`.
     fn answer_of_range(&self, slot: &Slot) -> Option<Answer> {
         if slot.has_ranges {
             return Some(slot.table.filter().ask_range(self.from, self.to));
@@ -133,8 +133,8 @@ impl Asked {
 
     /// Counts whether the answers were right, as far as the scan shows. `at_bound` is the key at
     /// which the seek to the bound of the scan stopped. `first` is the first key that the scan
-    /// reads: `at_bound`, or the next key in the direction of the scan if the bound excludes
-    /// `at_bound`.
+    /// reads from the SST: `at_bound`, or the next key in the direction of the scan if the bound
+    /// excludes `at_bound`.
     pub(super) fn judge(&self, at_bound: Option<&[u8]>, first: Option<&[u8]>) {
         let query = &self.query;
         let mut tally = ScanTally::default();

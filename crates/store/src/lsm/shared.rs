@@ -67,7 +67,7 @@ pub(super) struct Identity {
     pub(super) store_id: [u8; 16],
     /// The hash function for keys. A read or write hashes each key once, for all filters.
     pub(super) hasher: KeyHasher,
-    /// The extractor of the prefixes that new filters hold and for which reads ask filters.
+    /// The extractor of the prefixes that new filters hold and about which reads ask filters.
     pub(super) extractor: Option<PrefixExtractor>,
 }
 
@@ -445,7 +445,7 @@ pub(super) fn open_table(
         prefix_extractor: identity.extractor.clone(),
     };
     let table = Table::open(options.storage.as_ref(), &path, read_options)?;
-    // The manifest decides which reads use an SST, so its metadata must match the file.
+    // The manifest decides which reads use an SST, so the manifest's metadata must match the file.
     let properties = table.properties();
     let agrees = table.len_bytes() == meta.len_bytes
         && table.smallest() == meta.smallest

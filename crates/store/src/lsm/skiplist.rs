@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! words:  | head: unused (3), next × 20 | prefix (2), version (1), next × height | ...
-//! versions:                                              └──▶ bytes of the 0th
+//! versions:                                              └──▶ bytes of version 0
 //! ```
 //!
 //! A node is a few 32-bit words in one growing array, and a link is an index into this array. A
@@ -50,7 +50,7 @@ impl<T: Default> Chunks<T> {
         Self { chunks: [const { OnceLock::new() }; CHUNKS] }
     }
 
-    /// Returns the chunk that holds an index, and the offset in that chunk.
+    /// Returns the number of the chunk that holds an index, and the offset in that chunk.
     #[inline]
     fn locate(index: u32) -> (usize, usize) {
         // Add the length of the first chunk: chunk k then begins at 2^(k + FIRST_CHUNK_BITS).
@@ -106,8 +106,8 @@ impl SkipList {
         self.num_words.load(Ordering::Relaxed) >= FULL_WORDS
     }
 
-    /// Adds a version. Only one thread at a time may call this: a second caller could undo links of
-    /// the first. Returns an error if the 32-bit index space is used up.
+    /// Adds a version. Only one thread at a time may call this function: a second caller could undo
+    /// links of the first. Returns an error if the 32-bit index space is used up.
     pub(super) fn insert(&self, version: Entry) -> Result<()> {
         let mut before = [HEAD; MAX_HEIGHT as usize];
         self.search(&version.place(), &mut before);

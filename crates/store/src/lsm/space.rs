@@ -2,8 +2,9 @@
 //!
 //! Deletions need space before they release any: for their log records, for their SST file, and for
 //! the merge that drops the deleted entries. The store therefore refuses puts as soon as only this
-//! space is left, unless [`super::Options::reserve_bytes`] is 0. Otherwise the disk could become
-//! full in a write to the log, which poisons the store, or in the merge that would release space.
+//! space is left, unless [`super::Options::reserve_bytes`] is 0. Without the refusal, the disk
+//! could become full in the merge that would release space, or in a write to the log. A failed
+//! write to the log poisons the store.
 
 use super::batch::WriteBatch;
 use super::log_file::RECORD_HEADER_LEN_BYTES;
@@ -19,8 +20,9 @@ use crate::sync::lock;
 /// page.
 const SMALL_FILES_BYTES: u64 = 64 << 10;
 
-/// The space in bytes that new SST files leave free for the log, or a quarter of the free space if
-/// that is less. A log on a full disk refuses all writes.
+/// The maximum space in bytes that new SST files leave free for the log. If the free space is less
+/// than four times this maximum, they leave a quarter of it. A log on a full disk refuses all
+/// writes.
 const LOG_ROOM_BYTES: u64 = 4 << 20;
 
 /// The free space and its planned uses.
@@ -96,8 +98,8 @@ impl Shared {
     /// Returns the free space and its planned uses, or `None` if the storage does not report its
     /// free space.
     fn room(&self) -> Option<Room> {
-        // If the storage cannot tell the free space, accept the write. If there is no space, the
-        // write itself fails.
+        // If the storage cannot tell the free space, the caller accepts the write. If there is no
+        // space, the write itself fails.
         let free = self.options.storage.free_bytes(&self.identity.dir).ok()??;
         let state = self.reading.state.load();
         let in_memory: usize =
@@ -130,9 +132,10 @@ impl Shared {
         merges.max().unwrap_or(0).saturating_add(manifest)
     }
 
-    /// Returns the total length up to which new SST files may grow. They must leave space for the
-    /// log: a merge without space is retried, but a log without space refuses all writes. There is
-    /// no limit if [`super::Options::reserve_bytes`] is 0 or the free space is unknown.
+    /// Returns the total length up to which the new SST files of a flush or merge may grow. They
+    /// must leave space for the log: a merge without space is retried, but a log without space
+    /// refuses all writes. There is no limit if [`super::Options::reserve_bytes`] is 0 or the free
+    /// space is unknown.
     pub(super) fn table_allowance(&self) -> TableAllowance<'_> {
         let is_judged = self.options.reserve_bytes != Some(0);
         let free = if is_judged { self.options.storage.free_bytes(&self.identity.dir).ok().flatten() } else { None };

@@ -1,5 +1,4 @@
-//! Counts what reads did and what filters saved, and counts write stalls, write delays, flushes and
-//! compactions.
+//! Counts gets, scans, filter queries, write stalls, write delays, flushes and compactions.
 //!
 //! The counters of gets and of filter queries are sharded. A shard belongs to one thread for the
 //! life of that thread, and its owner adds with a plain load and store. Threads without a shard of
@@ -83,7 +82,7 @@ counters! {
     }
 }
 counters! {
-    /// The reads of gets on one level, without the queries of filters.
+    /// The data blocks read by gets on one level, and the searches that prefixes saved.
     ReadTally, ReadCounters {
         block_reads,
         block_read_bytes,
@@ -93,7 +92,7 @@ counters! {
     }
 }
 
-/// The counts of one get, or of one batch of gets, on one level.
+/// The counts of gets on one level.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) points: ProbeTally,
@@ -107,7 +106,7 @@ impl Tally {
     }
 }
 
-/// The counts of one scan on one level.
+/// The counts of scans on one level.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ScanTally {
     pub(super) prefixes: ProbeTally,
@@ -167,8 +166,8 @@ pub(super) struct Counters {
     pub(super) write_delay_nanos: AtomicU64,
     /// The time of the stalls that have ended.
     ended_stall_nanos: AtomicU64,
-    /// The start times of the stalls that have not ended.
-    stalls: Mutex<Vec<Instant>>,
+    /// The stalls that have not ended: for each its id, and the moment from which its time counts.
+    stalls: Mutex<Vec<(u64, Instant)>>,
     pub(super) scans: AtomicU64,
     pub(super) scan_reads: Arc<ScanReads>,
     pub(super) flushes: AtomicU64,
@@ -210,18 +209,18 @@ impl Drop for Delay<'_> {
     }
 }
 
-/// The guard of a write or a flush that waits. Dropping it counts the time since it was created.
+/// The guard of a write or a flush that waits. Dropping it counts the time since it was created, or
+/// since a later reset of the counters.
 #[derive(Debug)]
-pub(super) struct Stall<'a>(&'a Counters, Instant);
+pub(super) struct Stall<'a>(&'a Counters, u64);
 
 impl Drop for Stall<'_> {
     fn drop(&mut self) {
         let mut stalls = lock(&self.0.stalls);
-        // If two stalls began at the same time, either entry may be removed.
-        if let Some(place) = stalls.iter().position(|start| *start == self.1) {
-            stalls.swap_remove(place);
+        if let Some(place) = stalls.iter().position(|(id, _)| *id == self.1) {
+            let (_, start) = stalls.swap_remove(place);
+            self.0.ended_stall_nanos.fetch_add(nanos_since(start), Ordering::Relaxed);
         }
-        self.0.ended_stall_nanos.fetch_add(nanos_since(self.1), Ordering::Relaxed);
     }
 }
 
@@ -239,7 +238,8 @@ pub(super) struct Recorder<'a> {
 const NO_SLOT: usize = usize::MAX;
 
 thread_local! {
-    /// The index of the thread's shard. It has no destructor, so that reading it costs one load.
+    /// The thread's slot: the index of its shard, or `NO_SLOT` if it has none yet. The variable has
+    /// no destructor, so that reading it costs one load.
     static SLOT: Cell<usize> = const { Cell::new(NO_SLOT) };
     /// The owner of the thread's slot. Its destructor returns the slot when the thread ends.
     static OWNED: SlotOwner = const { SlotOwner };
@@ -317,10 +317,11 @@ impl Counters {
 
     /// Counts a write or a flush that begins to wait. Returns the guard that counts the time.
     pub(super) fn begin_stall(&self) -> Stall<'_> {
-        let start = Instant::now();
         self.write_stalls.fetch_add(1, Ordering::Relaxed);
-        lock(&self.stalls).push(start);
-        Stall(self, start)
+        let mut stalls = lock(&self.stalls);
+        let id = stalls.iter().map(|(id, _)| id + 1).max().unwrap_or(0);
+        stalls.push((id, Instant::now()));
+        Stall(self, id)
     }
 
     /// Counts a write that is slowed down. Returns the guard that counts the time.
@@ -333,7 +334,7 @@ impl Counters {
     pub(super) fn write_stall_nanos(&self) -> u64 {
         let stalls = lock(&self.stalls);
         let ended = self.ended_stall_nanos.load(Ordering::Relaxed);
-        stalls.iter().fold(ended, |sum, &start| sum.saturating_add(nanos_since(start)))
+        stalls.iter().fold(ended, |sum, &(_, start)| sum.saturating_add(nanos_since(start)))
     }
 
     #[inline]
@@ -361,8 +362,10 @@ impl Counters {
     }
 
     /// Sets all counters to zero. If another thread adds to a counter at the same time, the counter
-    /// may keep its old count. A running stall still counts from its start.
+    /// may keep its old count. The time of a running stall counts from the reset on.
     pub(super) fn reset(&self) {
+        let mut running = lock(&self.stalls);
+        running.iter_mut().for_each(|(_, start)| *start = Instant::now());
         for shard in &self.shards {
             shard.gets.store(0, Ordering::Relaxed);
             shard.memory_hits.store(0, Ordering::Relaxed);
@@ -421,6 +424,21 @@ mod tests {
         drop(second);
         let ended = counters.write_stall_nanos();
         assert!(ended >= one_running && ended == counters.write_stall_nanos(), "{ended}");
+    }
+
+    #[test]
+    fn a_reset_ends_the_time_of_a_running_stall() {
+        let counters = Counters::new();
+        let stall = counters.begin_stall();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let before = counters.write_stall_nanos();
+        let start = Instant::now();
+        counters.reset();
+        let after = counters.write_stall_nanos();
+        assert!(after <= nanos_since(start) && after < before, "{before} before the reset, {after} after it");
+        drop(stall);
+        assert!(counters.write_stall_nanos() <= nanos_since(start));
+        assert!(lock(&counters.stalls).is_empty());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::stats::{LevelTally, ProbeTally, RATE_UNIT, Task};
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LevelStats {
-    /// The number of the level. In [`Stats::total`], the number of levels that hold SSTs.
+    /// The level, counted from 0. In [`Stats::total`], the number of levels that hold SSTs.
     pub level: usize,
     /// Number of SST files.
     pub tables: u64,
@@ -29,12 +29,12 @@ pub struct LevelStats {
     pub prefixes: ProbeStats,
     /// The queries of scans for their range.
     pub ranges: ProbeStats,
-    /// Number of data blocks that gets read from files.
+    /// Number of data blocks that were read from files for gets.
     pub block_reads: u64,
-    /// Bytes of these data blocks.
+    /// Bytes of the data blocks that `block_reads` counts.
     pub block_read_bytes: u64,
-    /// Number of SSTs whose filter does not hold the prefixes of the store's extractor. It is 0 if
-    /// the store has no extractor.
+    /// Number of SSTs without a usable filter of the prefixes that the store's extractor returns.
+    /// It is 0 if no extractor is in use.
     pub tables_without_prefixes: u64,
     /// Number of SSTs with a usable range filter.
     pub tables_with_ranges: u64,
@@ -43,8 +43,8 @@ pub struct LevelStats {
     pub saved_by_prefixes: u64,
 }
 
-/// The counts of one kind of filter queries: for keys, for prefixes or for ranges. A scan asks a
-/// filter only if its SST is the only one of a sorted run that overlaps the range.
+/// The counts of one kind of filter queries: for keys, for prefixes or for ranges. A scan asks the
+/// filter of an SST only if no other SST of the same sorted run overlaps the range.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ProbeStats {
@@ -66,9 +66,9 @@ pub struct ProbeStats {
     /// no prefixes of the store's extractor, or gets do not use filters. Ranges count here only if
     /// the store has [`Options::range_filter`](super::Options::range_filter).
     pub unfiltered: u64,
-    /// Expected number of false positives: the sum of the expected FPRs over all queries for
-    /// something absent. A query for a range counts with the FPR of the longest range for which the
-    /// filter was built.
+    /// Expected number of false positives: the sum of the expected FPRs over all true negatives and
+    /// false positives. A query for a range counts with the upper bound that
+    /// [`FilterBlock::expected_range_fpr`](filterblock::FilterBlock::expected_range_fpr) returns.
     pub expected_false_positives: f64,
 }
 
@@ -162,7 +162,7 @@ pub struct Retry {
     pub task: Task,
     /// Number of failures since the task last succeeded or was not due.
     pub failures: u64,
-    /// Seconds since the first of these failures.
+    /// Seconds since the first failure that `failures` counts.
     pub seconds: u64,
     /// The error of the last failure.
     pub reason: String,
@@ -176,11 +176,11 @@ pub struct Stats {
     pub levels: Vec<LevelStats>,
     /// The total of all levels.
     pub total: LevelStats,
-    /// The name of the store's prefix extractor, or `None` if the store has none.
+    /// The name of the prefix extractor in use, or `None` if there is none.
     pub prefix_extractor: Option<String>,
-    /// Number of keys read by `get` and `multi_get`.
+    /// Number of keys read by `get`, `get_pinned` and `multi_get`.
     pub gets: u64,
-    /// Number of these keys that were found in a memtable.
+    /// Number of the keys in `gets` that were found in a memtable.
     pub memory_hits: u64,
     /// Number of entries in memtables.
     pub memory_entries: u64,
@@ -188,21 +188,21 @@ pub struct Stats {
     pub scans: u64,
     /// Number of data blocks that scans read from files.
     pub scan_block_reads: u64,
-    /// Bytes of these data blocks.
+    /// Bytes of the data blocks that `scan_block_reads` counts.
     pub scan_block_read_bytes: u64,
     /// Number of times that a write waited for room in memory or in level 0, or that
     /// [`super::Db::flush`] waited for room in level 0.
     pub write_stalls: u64,
-    /// Total time of these waits in ns, including waits that have not ended.
+    /// Total time of write stalls in ns, including stalls that have not ended.
     pub write_stall_nanos: u64,
     /// Number of times that a writer was slowed down because flushes or compactions fell behind.
     /// Each time, the writer sleeps for up to 32 ms.
     pub write_delays: u64,
-    /// Total time of these waits in ns.
+    /// Total time of write delays in ns.
     pub write_delay_nanos: u64,
     /// Number of memtables written to SST files.
     pub flushes: u64,
-    /// Bytes of these SST files.
+    /// Bytes of the SST files that flushes wrote.
     pub flushed_bytes: u64,
     /// Number of finished compactions.
     pub compactions: u64,

@@ -90,7 +90,7 @@ impl Version {
     }
 
     /// Reads many keys as [`Version::get`] does. If a version of the `i`-th key is found, its value
-    /// goes to `values[i]`, and the key's bit in `batch.open` is cleared.
+    /// (`None` for a tombstone) goes to `values[i]`, and the key's bit in `batch.open` is cleared.
     ///
     /// An SST of level 0, or of an upper level with few SSTs, often covers many keys of a batch.
     /// Its filter gets all of them in one query. In a deeper level, an SST usually covers few keys
@@ -182,8 +182,8 @@ impl<'v> Pairs<'v> {
         }
     }
 
-    /// Searches the SSTs whose filters did not deny the key, in the order of the levels. After a
-    /// key is found, its pairs in deeper levels are neither searched nor counted.
+    /// Searches the SST of each pair whose filter did not deny the key, in the order of the levels.
+    /// After a key is found, its pairs in deeper levels are neither searched nor counted.
     fn search(
         &mut self,
         filters: &FilterSet<Error>,
@@ -223,7 +223,7 @@ fn search_wanted(
     context: &ReadContext<'_>,
     tally: &mut Tally,
 ) -> Result<()> {
-    // Blocks of the same SST are read in the order of the file.
+    // The sort brings the keys of one block together, and the blocks of an SST into file order.
     wanted.sort_unstable_by_key(|wanted| (wanted.slot.stored.meta.number, wanted.block.map(Handle::offset)));
     let share =
         |a: &Wanted<'_>, b: &Wanted<'_>| a.block.is_some() && a.block == b.block && std::ptr::eq(a.slot, b.slot);
@@ -259,7 +259,7 @@ fn search_wanted(
 }
 
 impl Level {
-    /// Returns the SSTs that may hold the key: all SSTs of level 0, at most one of a deeper level.
+    /// Returns the SSTs that may cover the key: all SSTs of level 0, at most one of a deeper level.
     #[inline]
     fn candidates(&self, probe: &Probe<'_>) -> &[Slot] {
         if self.number == 0 { &self.slots } else { self.candidate(probe).map_or(&[], std::slice::from_ref) }
@@ -299,8 +299,8 @@ impl Level {
 }
 
 impl Slot {
-    /// Asks the filter for the keys with a bit in `mask`. Adds the keys that the filter does not
-    /// deny to `wanted`. If several reads may overlap, announces them to the storage.
+    /// Asks the filter for the keys with a bit in `mask`. Adds to `wanted` the keys that the filter
+    /// does not deny. If several reads may overlap, announces them to the storage.
     fn ask_batch<'v>(
         &'v self,
         filters: &FilterSet<Error>,
@@ -334,7 +334,7 @@ impl Slot {
 
     /// Returns whether the filter denies a prefix of the key.
     fn denies_prefix(&self, filters: &FilterSet<Error>, extractor: &PrefixExtractor, key: &[u8]) -> bool {
-        // The key itself was asked already.
+        // The filter was already asked for the key itself.
         let mut prefixes = extractor.prefixes(key).filter(|prefix| prefix.len() < key.len());
         self.has_prefixes && prefixes.any(|prefix| filters.ask(self.filter, filters.hasher().of(prefix)) == Answer::No)
     }

@@ -1,4 +1,4 @@
-//! Verifies a whole store: reads all files again and checks that they agree.
+//! Verifies a whole store: reads all needed files again and checks that they agree.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,17 +24,17 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Number of data blocks read.
     pub data_blocks: u64,
-    /// Number of keys that the filter of their own SST denies. It must be 0.
+    /// Number of keys and prefixes that a filter of their own SST denies. It must be 0.
     pub filter_false_negatives: u64,
     /// All other problems: damage, files of a newer format version, missing files, and a log that
     /// cannot be flushed. Each error names the file.
     pub damage: Vec<Error>,
-    /// The torn tails that this handle cut off logs and the manifest when it opened the store. New
-    /// files have replaced these logs and the manifest.
+    /// The torn tails that this handle cut from the logs and the manifest when it opened the store.
+    /// New files have replaced these logs and the manifest.
     pub tails: Vec<LogTail>,
 }
 
-/// The progress of a long operation.
+/// The progress of [`Db::verify_with`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Progress {
@@ -87,9 +87,10 @@ fn is_missing(error: &Error) -> bool {
 impl Db {
     /// Reads every file that the store needs, and checks it. For each SST, it checks all checksums,
     /// the order of the keys, and every key against the filter of its SST. It checks that `CURRENT`
-    /// and the manifest match the open store, and it reads all logs that are still needed. For this
-    /// it first passes the log's buffer to the operating system. Flushes and compactions may wait
-    /// while the manifest is read, and writers wait while the logs are read.
+    /// and the manifest match the open store, and it reads all logs that are still needed. Before
+    /// it reads the logs, it passes the buffer of the current log to the operating system. Flushes
+    /// and compactions may wait while the manifest is read, and writers wait while the logs are
+    /// read.
     ///
     /// # Errors
     /// Returns I/O errors, and [`Error::TooLarge`] if memory is short. Damage, a newer format

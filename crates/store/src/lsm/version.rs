@@ -33,7 +33,7 @@ pub(super) struct StoredTable {
     /// The filter's expected FPR, in the units of
     /// [`ProbeTally::expected`](super::stats::ProbeTally).
     pub(super) expected: u64,
-    /// The range filter's expected FPR, in the same units.
+    /// The range filter's expected FPR, in the units of [`Self::expected`].
     pub(super) expected_of_ranges: u64,
     /// Whether damage of the filter has been reported.
     is_reported: AtomicBool,
@@ -87,7 +87,8 @@ impl StoredTable {
     /// Reports a damaged or unusable filter, at most once.
     ///
     /// # Errors
-    /// If `strict` is set, returns an error for damaged pages or an unusable filter instead.
+    /// If `strict` is set, returns an error instead for an unusable filter, and for damaged pages
+    /// if a new check finds the damage again.
     pub(super) fn report_filter(&self, reports: &Reports, strict: bool) -> Result<()> {
         match self.table.filter() {
             TableFilter::Absent => Ok(()),
@@ -104,7 +105,11 @@ impl StoredTable {
                 }
                 self.report_once(reports, || match self.table.filter_damage() {
                     Some(error) => error.to_string(),
-                    None => format!("{}: damaged pages of the filter: {damaged_pages}", self.path.display()),
+                    None => format!(
+                        "{}: damaged pages of the filter: {damaged_pages}; a new check found no damage, so check the \
+                         memory and the disk of this machine, and reopen the store",
+                        self.path.display()
+                    ),
                 });
                 Ok(())
             }
@@ -119,8 +124,8 @@ impl StoredTable {
     }
 
     fn report_once(&self, reports: &Reports, message: impl FnOnce() -> String) {
-        // Each read of an SST with a damaged filter comes here. All reads but the first must cost
-        // only this load.
+        // Reads of an SST with a damaged filter come here. All reads but the first must cost only
+        // this load.
         if !self.is_reported.load(Ordering::Relaxed) && !self.is_reported.swap(true, Ordering::Relaxed) {
             reports.add(format!("{}; reads go on, and the unusable part of the filter answers \"maybe\"", message()));
         }
@@ -272,8 +277,8 @@ pub(super) struct Level {
     pub(super) number: usize,
     /// Level 0: newest first. Deeper levels: in the order of their keys, without overlaps.
     pub(super) slots: Vec<Slot>,
-    /// [`Slot::largest`] of each SST of a deeper level, side by side. A search over these eight
-    /// bytes per SST loads fewer cache lines than a search over the slots. Empty in level 0.
+    /// [`Slot::largest`] of each SST, side by side. Empty in level 0. In deeper levels, a search
+    /// over these eight bytes per SST loads fewer cache lines than a search over the slots.
     ends: Vec<u64>,
 }
 
@@ -415,9 +420,9 @@ impl Level {
         Self { number, slots, ends }
     }
 
-    /// Passes the SSTs that may hold keys of a range to `visit`, as runs. An SST of level 0 is a
+    /// Passes to `visit`, as runs, the SSTs that may hold keys of a range. An SST of level 0 is a
     /// run by itself. The SSTs of a deeper level are neighbours, and form one run. `visit` gets
-    /// each run and the place of its first SST.
+    /// each run and the position of its first SST in the level.
     #[inline]
     pub(super) fn runs_within(&self, range: &RangeProbe<'_>, mut visit: impl FnMut(usize, &[Slot])) {
         if self.number == 0 {

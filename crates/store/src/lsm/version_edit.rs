@@ -10,9 +10,9 @@ use filterblock::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHasher};
 pub(crate) const MAX_NUMBER: u64 = u64::MAX / 2;
 
 /// The largest file number and sequence number with which the store accepts writes. The limit keeps
-/// a store openable after its last write. The numbers up to [`MAX_NUMBER`] are left for
-/// acknowledged writes, flushes, compactions and reopening. At a billion numbers per second, they
-/// last 146 years.
+/// a store openable after its last write. The numbers up to [`MAX_NUMBER`] are left for writes
+/// in progress, flushes, compactions and reopening. At a billion numbers per second, they last 146
+/// years.
 pub(super) const MAX_WRITTEN_NUMBER: u64 = MAX_NUMBER / 2;
 
 /// Number of levels of a store.
@@ -67,7 +67,8 @@ pub(super) fn first_overlap<'a>(level: impl Iterator<Item = &'a TableMeta>) -> O
     pairs.find(|(left, right)| left.largest >= right.smallest).map(|(_, right)| *right)
 }
 
-/// One change of the state. It sets the fields that it names and leaves all others unchanged.
+/// One change of a [`StoreState`]. It sets the fields that it names and leaves all others
+/// unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VersionEdit {
     /// The store's identity, drawn at its creation.
@@ -149,7 +150,7 @@ impl VersionEdit {
     /// Decodes the payload of a manifest record. The payload lies at `offset` in its file.
     ///
     /// # Errors
-    /// Returns [`Error::Unsupported`] for a field of a newer version and for an unknown hash
+    /// Returns [`Error::Unsupported`] for a field of a newer format version and for an unknown hash
     /// function. Returns [`Error::Corrupt`] for bytes that are not an edit.
     pub fn decode(bytes: &[u8], offset: u64) -> Result<Self> {
         let (mut added, mut removed) = (Vec::new(), Vec::new());
@@ -355,7 +356,8 @@ impl StoreState {
         Ok(place.is_some())
     }
 
-    /// Adds an SST to a level. [`Self::check_numbers`] checks that its number is unique.
+    /// Adds an SST to a level. Does not check that the SST's number is unique: see
+    /// [`Self::check_numbers`].
     pub(super) fn add(&mut self, level: u8, table: &TableRef<'_>, offset: u64) -> Result<()> {
         table.check(level, offset)?;
         self.levels.get_mut(usize::from(level)).into_iter().for_each(|tables| tables.push(table.to_meta()));

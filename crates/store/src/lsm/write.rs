@@ -40,7 +40,7 @@ impl Drop for Leader<'_> {
         if std::thread::panicking() {
             drop(self.shared.background.alarm());
             for ticket in self.group {
-                let reason = "the writing thread panicked";
+                let reason = "another thread panicked while it wrote this batch";
                 lock(&ticket.result).get_or_insert_with(|| Err(Error::Poisoned { reason: reason.to_owned() }));
             }
         }
@@ -222,8 +222,8 @@ impl Shared {
     fn delay_of_step(&self) -> Duration {
         let state = self.reading.state.load();
         let num_tables = state.version.tables(0).count();
-        // Flushes fall behind if several memtables wait, and the limit is reached at the latest
-        // when the current memtable is full.
+        // Flushes fall behind if several immutable memtables wait, and their limit is reached at
+        // the latest when the current memtable is full.
         let num_free = self.options.max_immutable_memtables.saturating_sub(state.immutable.len());
         let late_flush = if state.immutable.len() > 1 && num_free < 2 { FLUSH_DELAY } else { Duration::ZERO };
         let excess = (num_tables + 1).saturating_sub(self.options.l0_slowdown());

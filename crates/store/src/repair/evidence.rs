@@ -236,14 +236,14 @@ pub(super) struct FoundTable {
 
 impl FoundTable {
     /// Returns the origin in the SST's properties. Returns `None` if the properties are unreadable
-    /// or have no origin, or if its sequence numbers exceed [`MAX_NUMBER`].
+    /// or have no origin, or if the origin's largest sequence number exceeds [`MAX_NUMBER`].
     pub(super) fn origin(&self) -> Option<TableOrigin> {
         self.peek.properties.as_ref()?.origin.filter(|origin| origin.largest_sequence <= MAX_NUMBER)
     }
 
     /// Returns the number of the first original if the properties name one, and the SST's own
-    /// number otherwise. Only a copy names an original: an SST that a repair wrote from another
-    /// SST.
+    /// number otherwise. Only a copy, an SST that a repair wrote from another SST, names an
+    /// original.
     pub(super) fn first_number(&self) -> u64 {
         self.peek.properties.as_ref().and_then(|own| own.copied_from).unwrap_or(self.number)
     }

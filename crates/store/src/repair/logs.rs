@@ -118,8 +118,9 @@ pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>>
     let mut oldest = *spans.next()?;
     let end = oldest.end;
     for span in spans {
-        // Skip an empty WAL that a failed open left. Its first sequence number is lower than that of
-        // the next WAL if the failed open recovered fewer writes than the open that made the next WAL.
+        // Skip an empty WAL that a failed open left. Its first sequence number is lower than that
+        // of the next WAL if the failed open recovered fewer writes than the open that made the
+        // next WAL.
         if span.is_empty() && span.first <= oldest.first {
             continue;
         }
@@ -200,11 +201,11 @@ impl LogEvidence {
         let corrupt = |field, offset| Error::Corrupt { field, offset }.in_file(path);
         let before = self.losses.len();
         for &(offset, len) in &end.skipped {
-            let field = if len == 0 { Field::LogSequence } else { Field::LogRecord };
+            let field = if len == 0 { Field::LogSequence } else { part_at(offset) };
             self.lose(corrupt(field, offset));
         }
         if end.torn_tail_bytes > 0 {
-            self.lose(corrupt(Field::LogRecord, end.valid_len_bytes));
+            self.lose(corrupt(part_at(end.valid_len_bytes), end.valid_len_bytes));
         } else if end.next_sequence.is_none() && is_named {
             self.lose(corrupt(Field::LogHeader, 0));
         }
@@ -212,6 +213,11 @@ impl LogEvidence {
             self.damaged.push(path.to_path_buf());
         }
     }
+}
+
+/// Returns the part of a WAL that begins at `offset`.
+fn part_at(offset: u64) -> Field {
+    if offset == 0 { Field::LogHeader } else { Field::LogRecord }
 }
 
 #[cfg(test)]

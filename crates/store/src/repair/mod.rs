@@ -4,13 +4,13 @@
 //! sound manifest that fits the SSTs ─▶ SSTs and levels of the manifest ──┐
 //! anything else ─▶ SSTs in the directory, in the order of `order` ───────┘
 //!   ─▶ damaged SSTs are rewritten from their sound blocks
-//!   ─▶ damaged files are copied to lost/ ─▶ a new manifest ─▶ the store opens and salvages the WALs
+//!   ─▶ damaged files are copied to lost/ ─▶ new manifest ─▶ the store opens and salvages the WALs
 //! ```
 //! A manifest does not fit if the SSTs show that it lost edits.
 //!
-//! The repair itself removes only files that have a copy in `lost/`, and set-aside SSTs whose
-//! entries are all in the store (`unnamed`). Until the new manifest is in force, the content of the
-//! store is unchanged, so an interrupted repair can be repeated.
+//! The repair itself removes only files that have a copy in `lost/`, and SSTs that an open renamed
+//! (`unnamed`) if all their entries are in the store. Until the new manifest is in force, the
+//! content of the store is unchanged, so an interrupted repair can be repeated.
 //!
 //! With a sound manifest that fits, no deleted key comes back unless its tombstone is lost. The
 //! report gives the range of the keys whose tombstones may be lost. Without such a manifest, the
@@ -32,8 +32,9 @@ use std::sync::Arc;
 use crate::codec::u64_bytes;
 use crate::error::{Error, Result};
 use crate::lsm::parts::{
-    CURRENT, FileName, LOCK, Manifest, Ownership, Recovered, StoreState, choose_extractor, hold, in_order, its_hasher,
-    manifest_name, named, new_hasher, parse, random_u64, reason_to_keep, table_name,
+    CURRENT, FileName, LOCK, Manifest, OTHER_STORE, Ownership, Recovered, StoreState, check_file_numbers,
+    choose_extractor, hold, in_order, is_of_another_store, its_hasher, log_name, manifest_name, named, new_hasher,
+    parse, random_u64, reason_to_keep, table_name,
 };
 use crate::lsm::{Db, LogRecovery, Options, Progress};
 use crate::sstable::Loss;
@@ -62,7 +63,7 @@ pub enum RepairMode {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// The number of sound SSTs, which stay unchanged.
+    /// The number of SSTs that the store keeps unchanged.
     pub tables_kept: u64,
     /// The number of SSTs that are damaged or differ from the manifest, and whose sound blocks were
     /// written to a new SST.
@@ -86,8 +87,8 @@ pub struct RepairReport {
     /// The removed SSTs that an open had set aside (`unnamed-NNNNNN.sst`). The store holds all
     /// their entries. A dry run does not look for such SSTs.
     pub removed: Vec<PathBuf>,
-    /// The files of other programs that have the name of a store's file, each with a description. A
-    /// repair neither uses nor changes them.
+    /// The files of other programs that have the name of a store's file, and the unneeded logs and
+    /// manifests of other stores, each with a description. A repair neither uses nor changes them.
     pub left_alone: Vec<(PathBuf, &'static str)>,
 }
 
@@ -174,8 +175,17 @@ fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnM
     let lock = storage.lock(&dir.join(LOCK))?;
     let (listing, judged) = list_store(storage, dir)?;
     let evidence = ManifestEvidence::gather(storage, dir, &listing)?;
+    let logs = listing.logs.iter().map(|&number| (log_name(number), FileName::Log(number)));
+    let manifests = listing.manifests.iter().map(|&number| (manifest_name(number), FileName::Manifest(number)));
+    let numbered: Vec<_> = logs.chain(manifests).collect();
     let mut plan = Plan::make(dir, &options, mode, listing, evidence, progress)?;
     plan.report.left_alone = judged.others.into_iter().map(|(name, what)| (dir.join(name), what)).collect();
+    for (path, file) in numbered.into_iter().map(|(name, file)| (dir.join(name), file)) {
+        let is_aside = plan.aside.iter().any(|(aside, _)| *aside == path);
+        if !is_aside && is_of_another_store(storage, &path, file, &plan.state.store_id)? {
+            plan.report.left_alone.push((path, OTHER_STORE));
+        }
+    }
     let report = plan.carry_out(dir, options, outside, mode)?;
     drop(lock);
     Ok(report)
@@ -233,6 +243,7 @@ impl Plan {
         let spans = logs::spans(storage, dir, evidence.state.store_id, &listing.logs)?;
         let mut report = RepairReport { losses: std::mem::take(&mut evidence.losses), ..RepairReport::default() };
         let next_number = listing.next_number.max(evidence.state.next_file_number);
+        check_file_numbers(storage, dir, next_number)?;
         let total_bytes = found.iter().map(|table| table.len_bytes).sum();
         let done = Progress { done_bytes: 0, total_bytes };
         let mut tables = Tables {
@@ -319,18 +330,18 @@ impl Plan {
         let options = Options { recovery: LogRecovery::Salvage, strict_filters: false, ..options };
         self.report.removed = unnamed::remove_known(storage.as_ref(), dir, &Recovered::open(dir, options, outside)?)?;
         for (path, _) in &self.aside {
-            remove_unknown(storage.as_ref(), path)?;
+            remove_unknown(storage.as_ref(), path, &self.state.store_id)?;
         }
         Ok(self.report)
     }
 }
 
-/// Removes the file at `path` if it is a log or manifest that is too damaged to be recognized as a
-/// file of the store. [`LOST`] holds a copy.
-fn remove_unknown(storage: &dyn Storage, path: &Path) -> Result<()> {
+/// Removes the file at `path` if it is a log or manifest that an open keeps: it is too damaged to
+/// be recognized as a file of the store, or it belongs to another store. [`LOST`] holds a copy.
+fn remove_unknown(storage: &dyn Storage, path: &Path, store_id: &[u8; 16]) -> Result<()> {
     let Some(file) = path.file_name().and_then(|name| parse(&name.to_string_lossy())) else { return Ok(()) };
     let is_left = matches!(file, FileName::Log(_) | FileName::Manifest(_)) && storage.exists(path)?;
-    if is_left && reason_to_keep(storage, path, file)?.is_some() {
+    if is_left && reason_to_keep(storage, path, file, store_id)?.is_some() {
         storage.remove(path)?;
     }
     Ok(())

@@ -4,7 +4,7 @@
 //!
 //! * its level: the current level if a readable part of a manifest names the SST, or else the level
 //!   to which the SST was written, from its origin,
-//! * the range of sequence numbers of all its merge inputs,
+//! * the range of sequence numbers of the flushed writes, or of all merge inputs,
 //! * its file number.
 //!
 //! These rules apply to two SSTs that share keys and are both in force. The later SST is the one
@@ -31,7 +31,8 @@
 //!
 //! * If the SST was written to level 0, the ranges prove the merge. The SST is placed below the
 //!   result.
-//! * If both were written to the same level, the SST may have been merged, or may have moved down.
+//! * If the SST and the result were written to the same level, the SST may have been merged, or may
+//!   have moved down.
 //! * If the later SST was written to a deeper level, the earlier SST may have been merged into it,
 //!   or may have stayed on its level.
 //! * If the range of the later SST begins with 0, an earlier repair had moved all SSTs to level 0.
@@ -85,8 +86,8 @@ impl Place {
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) meta: TableMeta,
-    /// The number that orders the SST. For a copy without an exact place, this is the number of the
-    /// first original. For all other SSTs, it equals `found`.
+    /// The number that orders the SST. If a repair wrote the SST from another SST and the place is
+    /// not exact, this is the number of the first original. Otherwise it equals `found`.
     pub(super) number: u64,
     /// The number of the file that the repair found.
     pub(super) found: u64,
@@ -103,7 +104,8 @@ impl Candidate {
         self.place.is_some_and(|place| !place.is_exact && place.level > 0)
     }
 
-    /// Returns whether the SST is certainly newer than `older` for keys that both hold.
+    /// Returns whether the SST, which is above `older` in the order, is certainly newer for keys
+    /// that both hold.
     fn is_surely_above(&self, older: &Self) -> bool {
         let (a, b) = match (self.place, older.place) {
             (Some(a), Some(b)) => (a, b),
@@ -203,17 +205,18 @@ mod tests {
 
     #[test]
     fn ssts_that_may_have_been_merged_away_are_in_doubt() {
-        // On level 0.
+        // Two SSTs of level 0, and a merge result on level 1.
         assert_eq!(ordered(&[(3, 0, 1, 10), (4, 0, 11, 20), (7, 1, 1, 20)]), (vec![7, 4, 3], 1));
         assert_eq!(ordered(&[(3, 0, 1, 10), (4, 0, 11, 20), (7, 1, 1, 10)]), (vec![4, 7, 3], 1));
-        // On the same level.
+        // An SST, and a merge result on the same level.
         assert_eq!(ordered(&[(3, 1, 1, 10), (7, 1, 1, 20)]), (vec![7, 3], 1));
         // The earlier SST moved down first.
         assert_eq!(ordered(&[(3, 1, 1, 10), (7, 1, 11, 20)]), (vec![7, 3], 0));
-        // On the next level: in the first case the ranges do not decide, in the second they do.
+        // A later SST on the next level: in the first case the ranges do not decide, in the second
+        // they do.
         assert_eq!(ordered(&[(3, 1, 1, 10), (7, 2, 1, 20)]), (vec![3, 7], 1));
         assert_eq!(ordered(&[(3, 1, 1, 10), (7, 2, 11, 20)]), (vec![7, 3], 0));
-        // Merged after a repair, which left no SST on level 2.
+        // A merge after a repair, which left no SST on level 2.
         assert_eq!(ordered(&[(3, 2, 1, 10), (7, 1, 0, 20)]), (vec![7, 3], 1));
     }
 }

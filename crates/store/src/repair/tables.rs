@@ -142,8 +142,9 @@ impl Tables<'_> {
         if candidates.iter().any(Candidate::may_not_be_in_force) {
             let dir = self.dir.display();
             self.report.doubts.push(format!(
-                "{dir}: no manifest says which SSTs of level 1 and deeper levels are in force; if one of them was \
-                 merged into another SST before, deleted keys may have come back; check the keys that you deleted"
+                "{dir}: no manifest says which SSTs of level 1 and deeper levels are in force; if a compaction had \
+                 already merged one of them into another SST, deleted keys may have come back; check the keys that you \
+                 deleted"
             ));
         }
         let ordered = newest_first(candidates);
@@ -177,7 +178,8 @@ impl Tables<'_> {
     /// may come from any level.
     fn rank(&mut self, ordered: Vec<Candidate>, last: u64) -> (Vec<TableMeta>, u64) {
         // If two SSTs have equal sequence numbers, the SST with the higher file number is newer. If
-        // there are more SSTs than numbers, SSTs share a number where this rule keeps their order.
+        // there are more SSTs than sequence numbers from 0 to `last`, SSTs share a sequence number
+        // where this rule keeps their order.
         let may_be_equal = ordered.len() as u64 > last.saturating_add(1);
         let (mut rank, mut ranks, mut before) = (0, Vec::new(), None);
         for one in ordered.iter().rev() {

@@ -10,7 +10,7 @@ use crate::sstable::Table;
 use crate::storage::Storage;
 
 /// Removes each sound set-aside SST whose entries the store holds too. Returns the paths of the
-/// removed SSTs. An SST that cannot be checked or removed stays, with a warning in the log.
+/// removed SSTs. An SST that cannot be checked or removed stays, and a warning is logged.
 pub(super) fn remove_known(storage: &dyn Storage, dir: &Path, store: &Recovered) -> Result<Vec<PathBuf>> {
     let mut removed = Vec::new();
     for name in storage.list(dir)? {

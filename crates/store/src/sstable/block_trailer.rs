@@ -18,8 +18,8 @@ use crate::error::{Error, Field, Result};
 /// The length of the trailer of a data block in bytes.
 pub const BLOCK_TRAILER_LEN_BYTES: usize = 5;
 
-/// The maximum number of bytes to which LZ4 expands one byte. The reader rejects a stored content
-/// length above this ratio before it allocates memory.
+/// The maximum number of bytes to which LZ4 expands one byte. Before the reader allocates memory,
+/// it rejects a stored content length above this multiple of the LZ4 block's length.
 const MAX_EXPANSION: usize = 255;
 
 fn checksum(table_id: &TableId, offset: u64, covered: &[u8]) -> u32 {

@@ -96,8 +96,8 @@ impl Table {
         let Some(index) = self.note(&mut check, index)? else { return Ok(check) };
         let damage_before = check.damage.len();
         let walk = self.walk(&index, &filter, &mut check, progress)?;
-        // Compare the totals only if the walk found no damage. Damage can make them differ, and
-        // `check.damage` lists it already.
+        // Compare the totals only if the walk found no damage. Damage can make the totals differ
+        // from the properties, and `check.damage` lists the damage already.
         if let Some(properties) = properties.filter(|_| check.damage.len() == damage_before) {
             let totals = walk.compare(&properties, self.footer.data_len_bytes, self.footer.properties.offset);
             self.note(&mut check, totals)?;
@@ -109,8 +109,7 @@ impl Table {
         match outcome {
             Ok(value) => Ok(Some(value)),
             // `Table::open` accepted the format version of the SST, so a part of an unknown version
-            // is damage. If the options give a hasher, a filter under another secret is damage,
-            // too.
+            // is damage. If the options give a hasher, a filter of another hasher is damage, too.
             Err(error)
                 if error.is_damage()
                     || error.is_unsupported()

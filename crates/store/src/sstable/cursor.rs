@@ -50,7 +50,7 @@ impl Table {
 
 impl TableCursor {
     /// Returns the cursor with read-ahead. It reads up to 64 KiB or one longer block at once, and
-    /// does not use its cache. This suits a pass over the whole SST.
+    /// does not use its cache. Read-ahead suits a pass over the whole SST.
     pub(crate) fn reading_ahead(self) -> Self {
         Self { ahead: Some(ReadAhead::default()), ..self }
     }
@@ -218,8 +218,8 @@ impl TableCursor {
         let next = self.block.as_ref().map_or(0, |block| block.1 + 1);
         let last = self.entry.key().to_vec();
         let found = self.enter_first(next)?;
-        // A merge trusts that a run of SSTs is in order. That requires each SST to stay within
-        // its bounds.
+        // A merge trusts that a run of SSTs is in order, so each SST must stay within its smallest
+        // and largest key.
         let agrees = if found { self.entry.key() > last.as_slice() } else { last == self.table.largest() };
         if agrees { Ok(found) } else { self.disordered() }
     }

@@ -58,8 +58,8 @@ impl BlockBuilder {
     /// Returns an upper bound on [`Self::len_bytes`] after one more entry with this key length and
     /// value length.
     pub(super) fn len_bytes_with(&self, key_len: usize, value_len: usize) -> usize {
-        // Each of the three varints is below 2^35 and takes at most 5 bytes. The last 4 bytes are
-        // a restart point.
+        // Each of the three varints is below 2^35 and takes at most 5 bytes. The final 4 is the
+        // length of a restart offset.
         self.len_bytes() + key_len + value_len + 3 * 5 + 4
     }
 
@@ -125,7 +125,7 @@ pub(super) struct Entry<'a> {
     pub(super) suffix: &'a [u8],
     /// The value, or `None` for a tombstone.
     pub(super) value: Option<&'a [u8]>,
-    /// The offset of the next entry among the entries of the block.
+    /// The offset of the first byte after the entry, counted from the first entry of the block.
     next: usize,
 }
 
@@ -138,7 +138,7 @@ pub(super) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Locates the parts of the content of the block at `offset`.
+    /// Locates the parts of the content of the block at `offset` of the file.
     pub(super) fn parse(content: &'a [u8], offset: u64) -> Result<Self> {
         let corrupt = || Error::Corrupt { field: Field::Restarts, offset };
         let (rest, count) = content.split_last_chunk::<4>().ok_or_else(corrupt)?;
@@ -236,8 +236,8 @@ impl<'a> Block<'a> {
             }
             at = entry.next;
             len = entry.shared + entry.suffix.len();
-            // The previous key is smaller than `key` because of the byte at offset `matched`. This
-            // entry has the same byte there, so its key is smaller, too.
+            // At offset `matched`, the previous key has a smaller byte than `key`. This entry
+            // shares that byte with the previous key, so its key is smaller than `key`, too.
             if entry.shared > matched {
                 continue;
             }

@@ -31,8 +31,8 @@ pub type TableFilter = filterblock::TableFilter<SharedBytes, Error>;
 pub(super) struct FilterUse<'h> {
     pub(super) verify: Verify,
     pub(super) memory: FilterMemory,
-    /// If `None`, the hasher comes from the filter's metadata, and the filter must not need a
-    /// secret.
+    /// The expected hasher of the filter's keys. If `None`, the hasher comes from the filter's
+    /// metadata, and the filter must not need a secret.
     pub(super) hasher: Option<&'h KeyHasher>,
     /// The list in which the filter's bytes wait to be freed after their last use. If `None`, the
     /// thread that drops the last reference frees them.

@@ -25,7 +25,7 @@ impl IndexBuilder {
         put_varint(&mut value, handle.offset);
         put_varint(&mut value, handle.len_bytes);
         self.0.add(separator, Some(&value)).map_err(|BlockTooLong| Error::InvalidArgument {
-            what: "SST file",
+            what: "size of the SST file",
             reason: "the index block would exceed 4 GiB; write smaller SST files or use larger data blocks".to_owned(),
         })
     }
@@ -56,7 +56,7 @@ pub(super) struct IndexBlock {
     content: Vec<u8>,
     /// The common prefix of all separators.
     common: Vec<u8>,
-    /// The [`order_prefix`] of each separator after `common`.
+    /// For each separator, the [`order_prefix`] of its bytes after `common`.
     prefixes: Vec<u64>,
     offset: u64,
     data_len_bytes: u64,
@@ -77,7 +77,7 @@ impl IndexBlock {
                 first.get(..shared_len(first, block.restart_entry(last)?.0)).unwrap_or_default()
             }
         };
-        // Each restart point takes four bytes, so the content bounds the count.
+        // Each restart point takes four bytes, so the length of the content bounds `len`.
         let mut prefixes = Vec::with_capacity(len);
         let mut previous = None;
         for position in 0..len {
@@ -102,7 +102,7 @@ impl IndexBlock {
     }
 
     /// Returns the position in the index of the first data block that may hold `key` or a greater
-    /// key. If there is no such block, it returns the length of the index.
+    /// key. If there is no such block, it returns the number of data blocks.
     pub(super) fn seek(&self, key: &[u8]) -> Result<usize> {
         let block = self.block()?;
         let Some(tail) = key.strip_prefix(self.common.as_slice()) else {

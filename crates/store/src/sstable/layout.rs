@@ -37,7 +37,8 @@ pub const FILTER_ALIGNMENT_BYTES: u64 = 4096;
 pub const MAX_ITEM_LEN_BYTES: usize = 1 << 30;
 
 /// The fields of the footer: the name, the offset in the footer and the length, both in bytes. In
-/// every version of the format, format version and magic have the same distance from the end.
+/// every version of the format, format version and magic have the same distance from the end of the
+/// file.
 pub const FOOTER_FIELDS: [(&str, usize, usize); 16] = [
     ("table id", 0, 16),
     ("data length", 16, 8),
@@ -80,7 +81,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Decodes the compression tag that was read at `offset` of the file.
+    /// Decodes the compression tag of the data block or property at `offset` of the file.
     pub(super) fn from_tag(tag: u8, offset: u64) -> Result<Self> {
         match tag {
             0 => Err(Error::Corrupt { field: Field::Compression, offset }),
@@ -138,7 +139,7 @@ impl Handle {
 pub(super) struct Footer {
     pub(super) table_id: TableId,
     pub(super) data_len_bytes: u64,
-    /// The length is 0 in a file without a filter.
+    /// The position of the filter block. Its length is 0 in a file without a filter.
     pub(super) filter: Handle,
     pub(super) index: Handle,
     pub(super) properties: Handle,
@@ -178,14 +179,14 @@ impl Footer {
         if !bytes.ends_with(&MAGIC) {
             return Err(Error::Corrupt { field: Field::Magic, offset: file_len_bytes - MAGIC.len() as u64 });
         }
-        // Every version of the format keeps version and magic at the same distance from the end. A
-        // newer version may move only other fields.
+        // In every version of the format, format version and magic have the same distance from the
+        // end of the file. A newer version may move all other fields.
         let (body, tail) = bytes.split_at(CHECKSUM_AT);
         let version_bytes = body.get(VERSION_AT..).unwrap_or_default();
         let version = Cursor::new(version_bytes, base + VERSION_AT as u64).take_u32(Field::Version)?;
         if version > VERSION {
-            // If the checksum matches with version 1 in its place, then only the version is
-            // damaged.
+            // If the checksum matches with version 1 in place of the stored version, then only the
+            // version is damaged.
             let body = body.strip_suffix(version_bytes).unwrap_or_default();
             let restored = Crc32::new().with(body).with(&VERSION.to_le_bytes()).finish();
             if tail.starts_with(&restored.to_le_bytes()) {
@@ -239,7 +240,7 @@ impl Footer {
         if self.file_len_bytes != file_len_bytes {
             return corrupt(Field::Length, "file length");
         }
-        // The data ends inside the file, so rounding up cannot overflow.
+        // After this check, the data ends inside the file, so the rounding cannot overflow.
         if self.data_len_bytes > base {
             return corrupt(Field::Length, "data length");
         }

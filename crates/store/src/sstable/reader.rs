@@ -32,15 +32,17 @@ pub struct TableReadOptions {
     /// Whether an unusable filter or range filter makes [`Table::open`] fail. If `false`, an
     /// unusable filter is [`filterblock::TableFilter::Degraded`] and never denies a key.
     pub strict: bool,
-    /// If given, a filter whose keys were hashed with another function, seed or secret is unusable.
-    /// If `None`, a filter whose keys were hashed with a secret is unusable.
+    /// The expected hasher of the filter's keys. A filter whose keys were hashed with another
+    /// function, seed or secret is unusable. If `None`, a filter whose keys were hashed with a
+    /// secret is unusable.
     pub hasher: Option<KeyHasher>,
-    /// If given, [`Table::open`] returns [`Error::Corrupt`] for a file with another table id.
+    /// The expected table id, or `None` for any. [`Table::open`] returns [`Error::Corrupt`] for a
+    /// file with another table id.
     pub table_id: Option<TableId>,
-    /// The list in which the filter's bytes wait after their last use until a thread calls
-    /// [`Reclaimer::reclaim`]. If `None`, the thread that drops the last reference frees them.
+    /// The list in which the filter's bytes wait to be freed after their last use. If `None`, the
+    /// thread that drops the last reference frees them.
     pub reclaimer: Option<Reclaimer>,
-    /// The extractor of the reader. [`Table::has_prefixes`] says whether the filter holds the
+    /// The extractor of the caller. [`Table::has_prefixes`] says whether the filter holds the
     /// prefixes of this extractor. [`Table::verify`] needs the extractor to check the prefixes in a
     /// filter, unless the extractor is built in.
     pub prefix_extractor: Option<PrefixExtractor>,
@@ -313,8 +315,9 @@ impl Table {
         found.map_err(|error| error.in_file(&self.path))
     }
 
-    /// Returns the data block that may hold `key`, and announces its read to the storage. Does not
-    /// announce a block that is in `cache`, nor the block `last`, which was announced before.
+    /// Returns the place of the data block that may hold `key`, and announces the read of the block
+    /// to the storage. Does not announce a block that is in `cache`, nor the block `last`, which
+    /// was announced before.
     ///
     /// Reads the index if it is not in memory. Returns `None` if the index cannot be read or is
     /// malformed, or if no block can hold the key.
@@ -327,7 +330,7 @@ impl Table {
         Some(block)
     }
 
-    /// Returns the data block at a place that [`Self::announce`] returned.
+    /// Returns the content of the data block at a place that [`Self::announce`] returned.
     pub(crate) fn known_block(
         &self,
         place: Handle,
@@ -337,8 +340,8 @@ impl Table {
         self.data_block(place, cache, reads).map_err(|error| error.in_file(&self.path))
     }
 
-    /// Returns the data block that may hold the key, or `None` if the index has no separator at or
-    /// above the key.
+    /// Returns the place of the data block that may hold the key, or `None` if the index has no
+    /// separator at or above the key.
     fn locate(&self, key: &[u8]) -> Result<Option<Handle>> {
         let index = self.index()?;
         let position = index.seek(key)?;

@@ -22,9 +22,9 @@ use crate::error::{Error, Field, Result};
 use filterblock::HashIdentity;
 use filterblock::{LockedBlock, Verify};
 
-/// The minimum number of bytes that the search for the end of a block covers after a gap. In
-/// addition, the search covers twice the length of the block's first entry, or twice the length of
-/// the content of a compressed block.
+/// The smallest limit of the search for the end of a block after a gap, in bytes. The actual limit
+/// adds twice the length of the block's first entry, or twice the length of the content of a
+/// compressed block.
 const SEARCH_LEN_BYTES: usize = 256 << 10;
 
 /// The number of bytes that the search may checksum in addition to four times the length of the
@@ -88,7 +88,8 @@ impl fmt::Display for KeyRange {
 /// affected keys may be lost, or may show an older value.
 #[derive(Debug)]
 pub struct Loss {
-    /// The damage. The error names the file, and the field and the offset if there is one.
+    /// The damage. The error names the file or directory. For damage inside a file, it also names
+    /// the field and the offset.
     pub error: Error,
     /// The range of the keys that may be affected.
     pub keys: KeyRange,
@@ -298,15 +299,15 @@ impl Walk<'_> {
     }
 
     /// Returns the length of the sound block at `at`. Returns `None` if there is no sound block
-    /// whose stored bytes and compression tag have at most `limit` bytes, or if `budget` is used
-    /// up. Each searched byte reduces `budget` by one.
+    /// whose stored bytes and compression tag together have at most `limit` bytes, or if `budget`
+    /// is used up. Each byte that is added to a checksum reduces `budget` by one.
     fn block_at(&self, at: usize, limit: usize, budget: &mut usize) -> Option<usize> {
         let mut checksum = block_checksum(self.table_id, at as u64);
         let rest = self.bytes.get(at..)?;
         for (len, byte) in (1..).zip(rest.iter().take(limit)) {
             *budget = budget.checked_sub(1)?;
             checksum.update(std::slice::from_ref(byte));
-            // This byte may be the compression tag of the trailer.
+            // A compression tag is 1 or 2, and the checksum of the block follows it.
             if !(1..=2).contains(byte) || u32_at(rest, len) != Some(checksum.clone().finish()) {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Writes an SST file. [`TableWriter::create`] creates a temporary file, [`TableWriter::add`] adds
-//! the keys in ascending order, and [`TableWriter::finish`] gives the file its final name.
+//! Writes an SST file. [`TableWriter::create`] creates a temporary file, [`TableWriter::add`]
+//! accepts keys in ascending order, and [`TableWriter::finish`] gives the file its final name.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -101,11 +101,11 @@ pub struct TableWriter<'s> {
     failure: Option<String>,
     options: TableOptions,
     chunk: Vec<u8>,
-    /// The number of bytes in the file and in the chunk.
+    /// The number of bytes in the file and in `chunk`.
     len_bytes: u64,
     block: BlockBuilder,
-    /// The last key and the handle of the last data block. Its separator depends on the first key
-    /// of the next block.
+    /// The last key and the handle of the last complete data block, until the index has its entry.
+    /// The separator in the entry depends on the first key of the next block.
     pending: Option<(Vec<u8>, Handle)>,
     index: IndexBuilder,
     filter: Option<FilterBuilder>,
@@ -245,9 +245,9 @@ impl<'s> TableWriter<'s> {
     ///
     /// # Errors
     /// Returns an error if the file cannot be written or the filter cannot be built, for example
-    /// [`filterblock::Error::SelfCheckFailed`], and [`Error::Poisoned`] after an earlier failure.
-    /// After an error, the final name is unchanged, unless the last step failed: the sync of the
-    /// directory after the rename.
+    /// [`filterblock::Error::SelfCheckFailed`]. Returns [`Error::Poisoned`] if an earlier error
+    /// made the writer unusable. After an error, the final name is unchanged, unless the last step
+    /// failed: the sync of the directory after the rename.
     pub fn finish(mut self) -> Result<TableSummary> {
         self.check_usable()?;
         self.write_rest().map_err(|error| error.in_file(&self.path))?;

@@ -1,7 +1,8 @@
 //! Implements [`Storage`] with a file system in memory that fails like a real one, for tests and
 //! fuzzers.
 //!
-//! * [`Faulty::fail`] injects a fault into one operation, or into all operations from a number on.
+//! * [`Faulty::fail`] injects a fault into one operation, or into all operations from an operation
+//!   number on.
 //! * [`Faulty::record`] and [`Moment::after`] simulate a crash after any operation that is not a
 //!   read. The unsynced changes are then lost, kept, torn or reordered.
 //! * [`Faulty::set_capacity`] gives the disk a size.
@@ -32,7 +33,7 @@ use crate::error::{Error, Field, Result};
 /// or `None` if the operation is not refused.
 pub type Refusal = Arc<dyn Fn(Operation, &Path) -> Option<i32> + Send + Sync>;
 
-/// A faulty file system. Clones share its files.
+/// A faulty file system. Clones share its state.
 #[derive(Clone, Default)]
 pub struct Faulty {
     state: Arc<Mutex<State>>,
@@ -57,7 +58,7 @@ struct State {
 pub struct Moment {
     /// The last operation before this moment.
     pub operation: Operation,
-    /// The path of that operation: the old path of a rename, and the new path of a link.
+    /// The path of `operation`: the old path of a rename, and the new path of a link.
     pub path: PathBuf,
     /// The last value given to [`Faulty::set_mark`], or 0.
     pub mark: u64,
@@ -85,7 +86,6 @@ impl fmt::Debug for Moment {
     }
 }
 
-/// Prints the file system without the content of its files.
 impl fmt::Debug for Faulty {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Faulty").finish_non_exhaustive()
@@ -124,9 +124,9 @@ impl Faulty {
         self.state().capacity = bytes;
     }
 
-    /// Refuses the operations for which `refusal` returns an error number. It replaces an earlier
-    /// refusal, and `None` ends it. A refused operation changes nothing, except that a refused sync
-    /// loses the unsynced bytes.
+    /// Refuses the operations for which `refusal` returns an error number. `refusal` replaces an
+    /// earlier refusal, and `None` ends the earlier refusal. A refused operation changes nothing,
+    /// except that a refused sync loses the unsynced bytes.
     pub fn refuse(&self, refusal: Option<Refusal>) {
         self.state().refusal = refusal;
     }
@@ -143,8 +143,8 @@ impl Faulty {
         self.state().struck.clone()
     }
 
-    /// Starts to record the moment after each operation that is not a read. Moments that were
-    /// recorded before are dropped.
+    /// Starts to record the moment after each operation that does more than read
+    /// ([`Operation::is_reading`] is `false`). Moments that were recorded before are dropped.
     pub fn record(&self) {
         self.state().moments = Some(Vec::new());
     }
@@ -160,7 +160,7 @@ impl Faulty {
         self.state().mark = mark;
     }
 
-    /// Returns the file system after a crash at this moment. This file system continues unchanged.
+    /// Returns the file system after a crash now. `self` continues unchanged.
     #[must_use]
     pub fn after(&self, crash: Crash, seed: u64) -> Self {
         Self::holding(self.state().drive.after(crash, &mut Random(seed)))
@@ -179,8 +179,8 @@ impl Faulty {
         Ok(())
     }
 
-    /// Performs one operation under the fault that hits it, if any. Records the moment after it if
-    /// recording is on and the operation is not a read.
+    /// Performs one operation under the fault or refusal that hits it, if any. Records the moment
+    /// after the operation if recording is on and the operation does more than read.
     fn perform<T>(
         &self,
         operation: Operation,
@@ -233,8 +233,8 @@ fn refused(kind: ErrorKind, path: &Path) -> Error {
 }
 
 impl State {
-    /// Counts an operation, and returns the fault that hits it or `None`. A fault that is not
-    /// lasting is removed when it hits.
+    /// Counts an operation, and returns the kind of the fault that hits it, or `None`. A fault that
+    /// is not lasting is removed when it hits.
     fn strike(&mut self, operation: Operation, path: &Path) -> Option<FaultKind> {
         let number = self.operations;
         self.operations += 1;

@@ -17,7 +17,8 @@ pub(super) fn check_plain(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file; check the path, or move it away"))
+    let reason = "not a regular file; check the path, or move the directory, device or pipe away";
+    Err(io::Error::new(ErrorKind::InvalidInput, reason))
 }
 
 /// Copies `source` to `target`, a new file at `to`, and syncs `target`. If either step fails, calls

@@ -253,6 +253,21 @@ fn a_policy_panic_in_a_compaction_blocks_no_caller() {
 }
 
 #[test]
+fn a_policy_panic_within_a_compaction_leaves_no_sst_behind() {
+    let memory = Memory::new();
+    // The policy chooses for the flush and for the first result, and panics for the second result.
+    let filter: Arc<dyn FilterPolicy> = Arc::new(Panics(AtomicU64::new(0)));
+    let db = Db::open(DIR, Options { filter: Some(filter), table_size_bytes: 4_000, ..quiet(&memory) }).unwrap();
+    (0..200).for_each(|i| db.put(&key(i), &[b'v'; 100]).unwrap());
+    db.flush().unwrap();
+    let before = files(&memory, Path::new(DIR), ".sst");
+    let compact = std::panic::AssertUnwindSafe(|| db.compact_range(..));
+    std::panic::catch_unwind(compact).unwrap_err();
+    assert_eq!(files(&memory, Path::new(DIR), ".sst"), before);
+    assert_eq!(scan_all(&db).len(), 200);
+}
+
+#[test]
 fn a_storage_panic_under_a_writer_fails_the_store() {
     let memory = Memory::new();
     let panics = Arc::new(AtomicBool::new(false));

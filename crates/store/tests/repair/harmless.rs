@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::common::{DIR, files, forget_manifest, image, key, quiet};
+use crate::common::{DIR, assert_names, change, files, forget_manifest, image, key, make_store, quiet, replace};
 use filterblock_store::lsm::Durability;
 use filterblock_store::repair::{RepairMode, RepairReport};
 use filterblock_store::sstable::Loss;
-use filterblock_store::storage::Memory;
 use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty, Operation};
-use filterblock_store::{Db, Options};
+use filterblock_store::storage::{Memory, Storage};
+use filterblock_store::{Db, Error, Field, Options};
 
 fn on(storage: &Faulty) -> Options {
     Options { durability: Durability::Sync, block_size_bytes: 256, ..quiet(storage) }
@@ -240,4 +240,80 @@ fn a_merge_after_a_repair_restores_no_deleted_key_silently() {
     let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
     let found = Db::open(DIR, quiet(&killed)).unwrap().get(&key(5)).unwrap();
     assert!(found.is_none() || names_a_table(&report), "{found:?} is back, but no doubt names an SST:\n{report}");
+}
+
+#[test]
+fn a_file_number_near_the_limit_is_named_as_the_cause() {
+    for number in [i64::MAX - 8, i64::MAX] {
+        for is_lost in [false, true] {
+            let storage = Memory::new();
+            make_store(&storage, 3, 10);
+            let path = Path::new(DIR).join(format!("{number}.sst"));
+            replace(&storage, &path, b"a text of another program");
+            if is_lost {
+                forget_manifest(&storage);
+            }
+            let before = storage.list(Path::new(DIR)).unwrap();
+            let repair = || Db::repair(DIR, quiet(&storage), RepairMode::Write).map(drop);
+            let open = || Db::open(DIR, quiet(&storage)).map(drop);
+            let errors = if is_lost { vec![repair(), repair()] } else { vec![open(), open(), repair(), open()] };
+            for error in errors.into_iter().map(Result::unwrap_err) {
+                assert_names(&error, &path);
+                assert!(matches!(error.root(), Error::OutOfNumbers { field: Field::FileNumber, .. }), "{error}");
+            }
+            assert_eq!(storage.list(Path::new(DIR)).unwrap(), before);
+            storage.remove(&path).unwrap();
+            if is_lost {
+                repair().unwrap();
+            }
+            assert_eq!(Db::open(DIR, quiet(&storage)).unwrap().scan(..).count(), 30);
+        }
+    }
+}
+
+#[test]
+fn unneeded_files_of_another_store_are_listed_and_kept() {
+    let (storage, other) = (Memory::new(), Memory::new());
+    make_store(&other, 0, 0);
+    make_store(&storage, 3, 10);
+    // Each open takes new numbers, so the store no longer needs a log or manifest with these names.
+    drop(Db::open(DIR, quiet(&storage)).unwrap());
+    let names = [files(&other, Path::new(DIR), ".log").remove(0), files(&other, Path::new(DIR), "MANIFEST-").remove(0)];
+    let is_kept = || names.iter().all(|path| storage.read(path).unwrap() == other.read(path).unwrap());
+    for path in &names {
+        assert!(!storage.exists(path).unwrap(), "{}", path.display());
+        replace(&storage, path, &other.read(path).unwrap());
+    }
+    for mode in [RepairMode::DryRun, RepairMode::Write] {
+        let report = Db::repair(DIR, quiet(&storage), mode).unwrap();
+        let listed: Vec<_> = report.left_alone.iter().map(|(path, _)| path.clone()).collect();
+        assert!(report.was_sound() && listed == names && is_kept(), "{mode:?}: {report}");
+    }
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
+    let reports = db.stats().reports;
+    let is_reported = |path: &PathBuf| reports.iter().any(|report| report.starts_with(path.to_str().unwrap()));
+    assert!(names.iter().all(is_reported) && is_kept(), "{reports:?}");
+    assert_eq!(db.scan(..).count(), 30);
+}
+
+#[test]
+fn a_damaged_log_header_is_reported_as_a_log_header() {
+    for keeps_records in [false, true] {
+        let storage = Memory::new();
+        let db = Db::open(DIR, Options { durability: Durability::Sync, ..quiet(&storage) }).unwrap();
+        (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
+        let killed = image(&storage);
+        let log = files(&killed, Path::new(DIR), ".log").remove(0);
+        change(&killed, &log, |bytes| {
+            bytes[30] ^= 1;
+            bytes.truncate(if keeps_records { bytes.len() } else { 48 });
+        });
+        let report = Db::repair(DIR, quiet(&killed), RepairMode::DryRun).unwrap();
+        let fields = report.losses.iter().map(|loss| match loss.error.root() {
+            Error::Corrupt { field, offset } => Some((*field, *offset)),
+            _ => None,
+        });
+        assert!(fields.into_iter().any(|found| found == Some((Field::LogHeader, 0))), "{report}");
+        assert!(report.losses[0].to_string().contains("has no sound header"), "{report}");
+    }
 }

@@ -168,8 +168,8 @@ fn logs_with_any_lengths_are_read_within_size_and_write_buffer() {
     }
 }
 
-/// These batches have many writes, most of them short. As a memtable entry, a short write takes many
-/// times its size.
+/// These batches have many writes, most of them short. As a memtable entry, a short write takes
+/// many times its size.
 #[test]
 fn a_log_of_any_writes_is_read_within_twice_its_size_and_buffer() {
     let put = |key: &[u8], value: &[u8]| {

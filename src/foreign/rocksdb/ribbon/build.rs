@@ -70,7 +70,8 @@ pub(super) fn most_keys(slots: u64) -> u64 {
 }
 
 /// Returns the false-positive rate that RocksDB computes for its Bloom filter. It is the mean rate
-/// of two lines: one standard deviation above and below the average number of keys.
+/// of two lines. One line has one standard deviation more keys than the average line, and the other
+/// has one standard deviation fewer.
 fn bloom_rate(bits_per_key: f64, probes: u8) -> f64 {
     let probes = f64::from(probes);
     let rate = |keys: f64| (1.0 - (-probes / (LINE_BITS / keys)).exp()).powf(probes);
@@ -88,8 +89,8 @@ pub(in super::super) struct RibbonSizes {
 
 impl RibbonSizes {
     /// Computes the size of a filter that has the FPR of a `FastLocalBloom` filter with this
-    /// budget, but at least 2^-32. The high half of the first key's hash rounds the number of
-    /// blocks with one column less.
+    /// budget, but at least 2^-32. The high half of the first key's hash decides how to round the
+    /// number of blocks with one column less than the other blocks.
     ///
     /// Returns `None` for no keys and for more than [`MAX_KEYS`] keys.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares of the number of blocks")]
@@ -106,7 +107,7 @@ impl RibbonSizes {
         }
         let columns = u64::from((one_in as u64).max(1).ilog2());
         let (most, least) = ((-(columns as f64)).exp2(), (-((columns + 1) as f64)).exp2());
-        // RocksDB also converts the FPR to its inverse and back.
+        // RocksDB uses `1.0 / one_in`, which can differ from `rate` in the last digit.
         let share = (1.0 / one_in - least) / (most - least);
         let rounding = ((first_hash >> 32) as f64 + 0.5) / 4_294_967_296.0;
         let starts = slots - (BLOCK_SLOTS - 1);
@@ -190,8 +191,8 @@ mod tests {
     fn the_first_hash_decides_how_columns_are_rounded() {
         let words = |num_keys, first_hash| RibbonSizes::new(num_keys, 10.0, 6, first_hash).unwrap().words;
         let undecided: Vec<u64> = (1..2_000).map(|i| i * 130).filter(|&n| words(n, 0) != words(n, u64::MAX)).collect();
-        // A rounding difference of one start changes the number of narrow blocks for one number of
-        // keys in 128.
+        // A rounding difference of one start changes the number of narrow blocks for about one in
+        // 128 values of `num_keys`.
         assert!((4..60).contains(&undecided.len()), "{undecided:?}");
         for num_keys in undecided {
             assert_eq!(words(num_keys, 0), words(num_keys, u64::MAX) + 1, "{num_keys}");
