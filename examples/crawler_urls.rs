@@ -71,7 +71,7 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the FPR `(1 - e^(-kn/m))^k` with `keys` keys in the filter.
+/// Returns the FPR `(1 - e^(-kn/m))^k` of a filter with n = `keys` keys, m bits and k probes.
 fn rate_when(keys: usize, filter: &Bloom) -> f64 {
     let probes = f64::from(filter.num_probes());
     (1.0 - (-probes * keys as f64 / filter.num_bits() as f64).exp()).powf(probes)

@@ -18,7 +18,8 @@ use filterblock::variants::{Bloom, CounterBits, Counting, Membership, Removable}
 use support::{Arguments, Checks, Failure, Random};
 
 const PROXIES: usize = 8;
-/// The number of counters per document that a cache can hold. A document has `PROBES` counters.
+/// The number of counters in a filter for each document that the cache can hold. A document uses
+/// `PROBES` of all counters.
 const LOAD_FACTOR: u64 = 16;
 const PROBES: u32 = 4;
 /// A proxy sends its bits when its new documents reach 1 / `UPDATE_SHARE` of its capacity.

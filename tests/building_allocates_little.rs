@@ -74,8 +74,8 @@ fn a_bumped_ribbon_build_takes_at_most_30_bytes_per_key() {
 #[test]
 fn a_bumped_ribbon_takes_at_most_2_mib_beyond_hashes_and_block() {
     let _turn = TURN.lock();
-    // A compact filter has no shards and needs rows for all slots, so it is not tested here. With
-    // many more keys than here, a build may exceed this limit.
+    // A ribbon with `:compact` has no shards and needs rows for all slots, so it is not tested
+    // here. With many more keys than here, a build may exceed this limit.
     for spec in ["bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "bumped-ribbon:12.3"] {
         for n in [10_000, 100_000, 1_000_000, 4_000_000] {
             let cost = build(spec, n, 1, true);

@@ -76,7 +76,7 @@ fn is_no_memory(error: &Error) -> bool {
     matches!(error, Error::Invalid { what: "filter", reason, .. } if reason.contains("memory"))
 }
 
-/// Returns whether the error says that an earlier call lost keys.
+/// Returns whether the error says that an earlier call lost keys or prefixes.
 fn says_keys_are_missing(error: &Error) -> bool {
     matches!(error, Error::Invalid { what: "filter", reason, .. } if reason.contains("keys or prefixes are missing"))
 }
@@ -364,7 +364,7 @@ fn filters_in_files_return_an_error_without_memory() {
     }
 }
 
-/// RocksDB also writes a Bloom filter if it cannot build a ribbon.
+/// Like RocksDB, the builder writes a Bloom filter if it cannot build a ribbon.
 #[cfg(feature = "foreign")]
 #[test]
 fn a_rocksdb_ribbon_build_without_memory_gives_a_bloom_filter() {

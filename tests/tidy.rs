@@ -95,6 +95,7 @@ const UNSAFE: [&str; 25] = [
     "python/src/arrow.rs",
     "python/src/buffer.rs",
     "python/src/keys.rs",
+    // A file with functions that WebAssembly exports and imports.
     "web/src/border.rs",
 ];
 
@@ -367,7 +368,7 @@ fn names_of_tests_have_at_most_60_characters() {
     for (path, text) in ["src", "crates", "tests", "fuzz/tests", "benches"].into_iter().flat_map(sources) {
         let mut lines = text.lines().map(str::trim_start);
         while lines.by_ref().any(|line| line == "#[test]") {
-            // Other attributes and comments may lie between the attribute and the function.
+            // Other attributes and comments may lie between `#[test]` and the function.
             let Some(function) = lines.by_ref().find_map(|line| line.split_once("fn ")) else { break };
             let name = function.1.split('(').next().unwrap();
             tests += 1;

@@ -1,4 +1,5 @@
-//! Provides the code that the examples of the feature `variants` share.
+//! Provides the code that the examples of the feature `variants` share. The store's example
+//! `lookups_saved` uses it, too.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "programs of the command line")]
 #![allow(dead_code, reason = "each example uses a part")]
 

@@ -146,7 +146,7 @@ fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Ve
         }
         _ => {
             let has_text = logical.starts_with("uint") || ["string", "enum", "json", "uuid"].contains(&logical);
-            let next = match is_plain || has_text {
+            let next = match (is_plain || has_text) && physical_type != PhysicalType::Int96 {
                 true => {
                     "give an int, float, str or UUID of Python, as the column's type requires, or the bytes that the \
                      column stores"

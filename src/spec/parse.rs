@@ -22,11 +22,13 @@ impl FromStr for FilterSpec {
             other => other,
         };
         if let Some(usual) = text.strip_suffix(":compact") {
-            let spec = usual.parse::<Self>().map_err(named)?;
-            if spec.budget.compact {
-                return Err(invalid(COMPACT_TWICE.to_owned()));
+            // This check also limits the recursion to one level.
+            if usual.ends_with(":compact") {
+                let name = text.split(':').next().unwrap_or_default();
+                let has_compact = FilterKind::from_name(name).is_none_or(FilterKind::has_compact);
+                return Err(invalid(if has_compact { COMPACT_TWICE } else { ONLY_BUMPED_RIBBON }.to_owned()));
             }
-            return spec.compact().map_err(named);
+            return usual.parse::<Self>().and_then(Self::compact).map_err(named);
         }
         if text == FilterKind::AlwaysMaybe.name() {
             return Ok(Self::ALWAYS_MAYBE);

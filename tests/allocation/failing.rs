@@ -14,8 +14,8 @@ thread_local! {
 }
 
 /// The number of calls of [`refuse`], plus 1. Allocations fail only in the thread that called
-/// [`refuse`] last, and in threads that first allocated later. This excludes the main thread of the
-/// test harness and the threads of earlier tests.
+/// [`refuse`] last, and in threads that first allocated after this call. This rule excludes the
+/// main thread of the test harness and the threads of earlier tests.
 static CALLS: AtomicUsize = AtomicUsize::new(1);
 
 /// The minimum length of a large allocation in bytes. Smaller allocations are not counted and
@@ -32,7 +32,7 @@ static FOR_EVER: AtomicBool = AtomicBool::new(false);
 
 /// Lets the next `number` large allocations succeed, and makes the large allocation after them
 /// fail. If `for_ever` is `true`, all later large allocations fail, too. Only allocations of this
-/// thread and of threads that start later count.
+/// thread and of threads that start after this call count.
 pub fn refuse(number: usize, for_ever: bool) {
     BORN.set(CALLS.fetch_add(1, Ordering::SeqCst) + 1);
     FOR_EVER.store(for_ever, Ordering::SeqCst);
@@ -41,7 +41,7 @@ pub fn refuse(number: usize, for_ever: bool) {
 }
 
 /// Works like [`refuse`] for one failure, but in this thread, allocations of [`SMALL_LEN_BYTES`] or
-/// more count. Later allocations succeed, so that the code can build its error.
+/// more count. Allocations after the failure succeed, so that the tested code can build its error.
 pub fn refuse_small_too(number: usize) {
     SMALL_TOO.set(true);
     refuse(number, false);

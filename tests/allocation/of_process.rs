@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The number of bytes that are allocated now.
 pub static LIVE: AtomicUsize = AtomicUsize::new(0);
-/// The maximum of [`LIVE`] since a test last set it.
+/// The maximum of [`LIVE`] since a test last set `PEAK`.
 pub static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;

@@ -9,7 +9,7 @@ thread_local! {
 
     /// The bytes that this thread has allocated, less the bytes that it has freed.
     pub static LIVE: Cell<isize> = const { Cell::new(0) };
-    /// The maximum of [`LIVE`] since a test last set it.
+    /// The maximum of [`LIVE`] since a test last set `PEAK`.
     pub static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 

@@ -170,7 +170,7 @@ fn every_cut_and_every_added_byte_is_detected() {
 
 #[test]
 fn zeros_and_ones_are_never_a_filter() {
-    // Such bytes are no filter even with a valid checksum.
+    // Zeros and ones are no filter, even with a valid checksum.
     for len in 0..500 {
         for fill in [0, 0xff] {
             for bytes in [vec![fill; len], sealed(&vec![fill; len + 1])] {
@@ -229,7 +229,7 @@ fn impossible_shapes_with_a_valid_checksum_are_unfiltered() {
             other => assert!(other.is_ok() && usable, "shape {shape}: {other:?}"),
         }
     }
-    // If another kind were accepted, these zeros would deny every key.
+    // If a reader accepted one of the reserved kinds 5 to 7, these zeros could deny every key.
     for (payload, shape) in
         [32, 64, 128].into_iter().flat_map(|len| (5 * 32..=255).map(move |shape| (vec![0; len], shape)))
     {

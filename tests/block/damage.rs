@@ -1,4 +1,4 @@
-//! Tests damaged, edited and newer filter blocks.
+//! Tests damaged and edited filter blocks, and blocks of a newer writer.
 
 use crate::support::{
     SplitMix, TABLE, block, block_of, corpus, hash, key, mutate, partitioned, payload_len, put_number, repair_pages,
@@ -21,7 +21,7 @@ fn small_blocks() -> Vec<(Vec<u8>, usize)> {
     blocks
 }
 
-/// Returns the step between cases that checksum a whole block.
+/// Returns the step of the loops in which each case checksums a whole block.
 fn stride() -> usize {
     if sparse() == 1 { 1 } else { 997 }
 }

@@ -34,7 +34,7 @@ fn partitioned(extractor: &PrefixExtractor, keys: &BTreeSet<Vec<u8>>, partition_
     builder.finish().unwrap()
 }
 
-/// Returns the prefixes of all keys, and of absent keys between them.
+/// Returns the prefixes of `keys`, and of one absent key after the keys of each row.
 fn prefixes(extractor: &PrefixExtractor, keys: &BTreeSet<Vec<u8>>) -> BTreeSet<Vec<u8>> {
     let absent = (0..60).map(|row| format!("{row:02}x/1/0").into_bytes());
     let all = keys.iter().cloned().chain(absent).collect::<Vec<_>>();
@@ -150,8 +150,8 @@ fn partitions_take_the_prefixes_of_every_key() {
                 taking.add(keys.last().unwrap()).unwrap();
                 let (taken, by_hand) = (taking.finish().unwrap(), by_hand.finish().unwrap());
                 // If the host adds the prefixes, the builder skips only a prefix that equals the
-                // prefix before it. `row-column:/` takes two prefixes of a key, so a repeated row
-                // of the host counts again, and the filter may be longer.
+                // prefix before it. `row-column:/` takes two prefixes of a key, so a row that the
+                // host repeats counts again. Then `by_hand` may be longer than `taken`.
                 assert!(taken == by_hand || extractor.name() == "row-column:/" && taken.len() <= by_hand.len());
                 let expected = Expected::of_table(TABLE, &hasher).with_prefixes(extractor.name());
                 let block = FilterBlock::open(taken, &expected, Verify::AtOpen).unwrap();

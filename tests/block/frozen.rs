@@ -26,7 +26,7 @@ fn names() -> Vec<String> {
     names
 }
 
-/// Returns the line of `v1-frozen.txt` for a golden file.
+/// Returns the line that `v1-frozen.txt` must have for a golden file.
 fn line(name: &str) -> String {
     let bytes = std::fs::read(folder().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     format!("{name} {} {:016x}", bytes.len(), xxh3_64(&bytes))
@@ -53,8 +53,8 @@ fn the_list_of_frozen_files_only_grows() {
     assert_eq!(xxh3_64(frozen.as_bytes()), FROZEN, "the first {NUM_FROZEN} lines of v1-frozen.txt have changed");
 }
 
-/// Appends the golden files that are not listed. Run it with
-/// `cargo test --test block frozen -- --ignored`.
+/// Appends the golden files that `v1-frozen.txt` does not list. Run it with
+/// `cargo test --test block frozen:: -- --ignored`.
 #[test]
 #[ignore = "appends new golden files to tests/golden/v1-frozen.txt"]
 fn append_new_golden_files() {

@@ -47,7 +47,7 @@ const KEYED: [&str; 4] = [
     "v1-siphash-partitioned-blocked-bloom.fb",
 ];
 
-/// Files of the kinds that [`BLOCKS`] does not contain.
+/// Files of the kinds that [`BLOCKS`] does not contain, except range filters.
 const OTHER_KINDS: [&str; 17] = [
     "v1-split-block-3.fb",
     "v1-split-block-1000.fb",
@@ -345,7 +345,8 @@ fn hashes_under_a_secret_match_other_implementations() {
     assert!(count > 400);
 }
 
-/// Writes the missing files and lines. Run it with `cargo test --test block golden -- --ignored`.
+/// Writes the missing files and lines. Run it with
+/// `cargo test --test block golden:: -- --ignored`.
 #[test]
 #[ignore = "writes missing files to tests/golden"]
 fn make_missing_golden_files() {

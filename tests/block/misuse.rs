@@ -39,7 +39,8 @@ fn of_keys() -> Vec<u8> {
 
 #[test]
 fn prefixes_are_declared_before_the_first_key() {
-    // After such a change, the filter would lack the prefixes or the whole keys of earlier keys.
+    // If a declaration could come later, the filter would lack prefixes of the keys before it, or
+    // these keys themselves.
     for whole_keys_too in [true, false] {
         let mut filled = builder();
         filled.add(&key(1));
@@ -116,7 +117,7 @@ fn blocks_of_another_table_do_not_open() {
     // A block without a table id belongs to no SST.
     let without_table = FilterBuilder::new(spec("bloom:10"), SEED).finish().unwrap();
     assert_eq!(refused(&without_table, &of_table(TABLE)), Field::TableId);
-    // For a partitioned filter, the index names the SST.
+    // In a partitioned filter, the partition index has the table id.
     let parts = support::partitioned("bloom:10", N, 100);
     assert!(FilterBlock::open(parts.as_slice(), &of_table(TABLE), Verify::AtOpen).is_ok());
     assert_eq!(refused(&parts, &of_table(other.map(|byte| byte ^ 1))), Field::TableId);
@@ -248,7 +249,8 @@ fn blocks_with_too_many_keys_or_none_do_not_open() {
     let entries = |num_entries| of_table(TABLE).with_num_entries(num_entries);
     let opens = |bytes: &[u8], num_entries| FilterBlock::open(bytes, &entries(num_entries), Verify::AtOpen).is_ok();
     let n = N as u64;
-    // Entries may be versions of one key, and keys may share a hash, so fewer keys are allowed.
+    // Entries may be versions of one key, and keys may share a hash, so a filter may have fewer
+    // keys than the SST has entries.
     assert!(opens(&keys, n) && opens(&keys, n + 1) && opens(&keys, u64::MAX) && opens(&none, 0));
     for (bytes, num_entries) in [(&keys, n - 1), (&keys, 0), (&none, 1), (&none, u64::MAX)] {
         assert_eq!(refused(bytes, &entries(num_entries)), Field::NumKeys, "{num_entries}");

@@ -186,8 +186,8 @@ fn foreign_bytes_do_not_open_as_a_partition() {
         // Truncated, extended and empty bytes are refused.
         assert!(open(1, &part[1..]).is_err() && open(1, &part[..part.len() - 1]).is_err() && open(1, &[]).is_err());
         assert!(open(1, &[part, &[0]].concat()).is_err() && open(1, &[&[0; 64], part].concat()).is_err());
-        // This stale partition is sound, and has the right SST and partition number, but fewer
-        // keys.
+        // This stale partition is sound, and has the right SST and partition number. But it has
+        // fewer keys than partition 1 of the index, so its length is wrong.
         let other = partitioned("blocked-bloom:10", 400, 30);
         let stale = part_of(&other, &self::open(&other), 1);
         assert_eq!(field_of(open(1, stale)), Field::Length);

@@ -29,7 +29,7 @@ fn with_prefixes(n: usize, partition_keys: usize, whole_keys_too: bool) -> Vec<u
     builder.finish().unwrap()
 }
 
-/// Returns the i-th key. Ten successive keys share their first seven bytes.
+/// Returns the i-th key. Keys with equal `i / 10` share their first seven bytes.
 fn short_key(i: usize) -> Vec<u8> {
     format!("key-{i:04}").into_bytes()
 }

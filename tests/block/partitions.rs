@@ -71,7 +71,7 @@ fn absent_keys_near_partition_bounds_have_the_expected_fpr() {
     }
     let expected = f64::from(asked) * block.expected_fpr();
     assert!((f64::from(maybe) - expected).abs() < 5.0 * expected.sqrt(), "{maybe} of {asked}, expected {expected}");
-    // Without the key, a query denies its hash only if all hundred partitions deny it.
+    // A query without the key denies a hash only if all hundred partitions deny this hash.
     let denied = (10_000..11_000).filter(|&i| !block.may_contain_hash(support::hash(i))).count() as f64 / 1_000.0;
     let expected = (1.0 - block.expected_fpr()).powi(100);
     assert!((denied - expected).abs() < 0.1, "{denied}, expected {expected}");

@@ -80,7 +80,8 @@ fn sets_answer_like_their_filters() {
         pairs.extend(hashes.iter().map(|&hash| (slot, hash)));
         expected.extend(alone);
     }
-    // Neighbouring pairs then ask different filters. Both vectors get the same order.
+    // After this shuffle, neighbouring pairs usually ask different filters. Both vectors get the
+    // same order.
     let mut random = SplitMix(5);
     for i in (1..pairs.len()).rev() {
         let other = random.below(i + 1);

@@ -1,4 +1,4 @@
-//! Tests that a set counts the queries of its filters, and drops columns of them under a budget.
+//! Tests that a set counts the queries of its filters, and drops columns of filters under a budget.
 
 use crate::support::{SEED, TABLE, block_of, hash, partitioned};
 use filterblock::{
@@ -34,8 +34,8 @@ fn assert_finds(set: &FilterSet, slot: FilterSlot, keys: Range<usize>) {
 fn queries_are_counted_by_filter() {
     let filter = heap("bumped-ribbon:8", 0..1_000);
     let (mut silent, mut set) = (FilterSet::new(&HASHER), FilterSet::new(&HASHER).counting_queries());
-    // The set counts a random sample of one query in 64. A round asks the 64 filters 128 times, so
-    // counting every 64th query would always count the same two filters.
+    // The set counts a random sample of one query in 64. A round over the 64 filters has 128
+    // queries, so counting every 64th query would always count the same two filters.
     let slots: Vec<_> = (0..64).map(|_| set.insert(filter.clone())).collect();
     let silent_slot = silent.insert(filter.clone());
     for i in 0..400_000 {
@@ -80,7 +80,7 @@ fn filters_that_are_asked_less_lose_more_columns() {
         let found: Vec<_> = slots.iter().map(|&slot| columns(&set, slot)).collect();
         println!("{share} tenths: {found:?}");
         assert!(found.is_sorted(), "{found:?}");
-        // A filter that is asked four times as often keeps about two columns more.
+        // If one filter is asked four times as often as another, it keeps about two columns more.
         let may_differ = |pair: &[u32]| (1..=3).contains(&(pair[1] - pair[0])) || pair[0] == 1 || pair[1] == 12;
         assert!(found.windows(2).all(may_differ), "{found:?}");
         slots.iter().zip(&ranges).for_each(|(&slot, keys)| assert_finds(&set, slot, keys.clone()));

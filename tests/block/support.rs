@@ -82,8 +82,8 @@ pub fn payload_len(block: &[u8]) -> Option<usize> {
 }
 
 /// Recomputes the checksum of the page checksums and the trailer's checksum. If [`payload_len`]
-/// returns `None`, the checksum of the page checksums stays as it is. If the extension does not
-/// fit, nothing changes.
+/// returns `None`, the checksum of the page checksums stays as it is. If the extension does not fit
+/// in front of the trailer, nothing changes.
 pub fn repair_trailer(block: &mut [u8]) {
     let end = block.len() - TRAILER_LEN_BYTES;
     let Some(extension) = end.checked_sub(get_number(block, Field::ExtensionLen) as usize) else { return };
@@ -96,7 +96,7 @@ pub fn repair_trailer(block: &mut [u8]) {
     put_number(block, Field::Checksum, checksum.finalize().into());
 }
 
-/// Recomputes the page checksums and then the trailer's checksums, unless [`payload_len`] is
+/// Recomputes the page checksums and then the trailer's checksums, unless [`payload_len`] returns
 /// `None`.
 pub fn repair_pages(block: &mut [u8]) {
     let Some(payload) = payload_len(block) else { return };

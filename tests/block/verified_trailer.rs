@@ -9,7 +9,7 @@ use filterblock::{
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 
-/// Specifications of every kind except `grafite`, with and without a record of layers.
+/// Specifications of every kind except `grafite`.
 const SPECS: [&str; 12] = [
     "always-maybe",
     "bloom:10",

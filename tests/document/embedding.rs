@@ -11,7 +11,7 @@ fn section<'a>(output: &'a str, title: &str) -> Vec<&'a str> {
     lines.map_while(|line| line.strip_prefix("  ")).collect()
 }
 
-/// Returns the numbers of the line that begins with `start`.
+/// Returns the numbers after `start` in the first line that begins with `start`.
 fn numbers(lines: &[&str], start: &str) -> Vec<u64> {
     let line =
         lines.iter().find_map(|line| line.strip_prefix(start)).unwrap_or_else(|| panic!("no {start}: {lines:#?}"));

@@ -1,4 +1,4 @@
-//! Compares docs/FORMAT.md with the code: its tables, its constants, its limits and its example.
+//! Compares the tables, constants, limits and example of docs/FORMAT.md with the code.
 //!
 //! Some of the tests build blocks with a second implementation of the algorithms in the document.
 
@@ -32,7 +32,7 @@ impl Stranger {
         }
     }
 
-    /// Returns payload and number of probes of a filter of `hashes`: sections 7 and 8. `budget` is
+    /// Returns payload and number of probes of a filter of `hashes` (sections 7 and 8). `budget` is
     /// in thousandths of a bit per key.
     fn payload(&self, kind: u8, budget: u64, granule_bits: u64, hashes: &[u64]) -> (Vec<u8>, u8) {
         let reduce = |x: u64, n: u64| ((u128::from(x) * u128::from(n)) >> 64) as u64;
@@ -69,7 +69,7 @@ impl Stranger {
         (payload, probes as u8)
     }
 
-    /// Returns a whole block: sections 1 to 4.
+    /// Returns a whole block (sections 1 to 4 of the document).
     fn block(&self, kind: u8, budget: u64, seed: u64, table_id: [u8; 16], keys: &[Vec<u8>]) -> Vec<u8> {
         let mut hashes: Vec<u64> = keys.iter().map(|key| xxh3_64_with_seed(key, seed)).collect();
         hashes.sort_unstable();
@@ -149,7 +149,7 @@ fn probes_step_where_the_step_tables_say() {
     }
 }
 
-/// Returns the compact form of a filter: section 10. `fingerprint` is W(0), or 0 without a secret.
+/// Returns the compact form of a filter (section 10). `fingerprint` is W(0), or 0 without a secret.
 fn compact_form(payload: &[u8], shape: u8, function: u8, seed: u64, fingerprint: u64) -> Vec<u8> {
     let covered = [payload, &[shape]].concat();
     let bound = ((seed ^ fingerprint).wrapping_mul(constant("BIND")) >> 32) as u32 ^ u32::from(function);

@@ -105,8 +105,8 @@ impl<'a> Range<'a> {
         u64::from(self.payload[bit as usize / 8] >> (bit % 8) & 1)
     }
 
-    /// Returns all codes, which it reads from the high and the low bits. Asserts that the ranks,
-    /// the counts, the length of the payload and the order of the codes are right.
+    /// Returns all codes, read from the high and the low bits. Asserts that the ranks, the counts,
+    /// the length of the payload and the order of the codes are right.
     fn codes(&self) -> Vec<u64> {
         let mapping = self.fields[3] + 3 * self.fields[4] + 32 * self.fields[6];
         let (highs, low_bits) = (mapping.next_multiple_of(8), self.fields[1]);

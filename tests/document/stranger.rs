@@ -84,7 +84,7 @@ fn ribbons_are_read_from_the_document_alone() {
 /// A system of a bumped ribbon: a layer or the single system (section 7.6).
 struct System {
     slots: u64,
-    /// The number of blocks at the start that have one column less.
+    /// The number of blocks at the start that have one column less than the other blocks.
     fewer: u64,
     /// The offset of each group of columns in the payload, in bytes.
     groups: Vec<u64>,

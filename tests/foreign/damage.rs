@@ -76,8 +76,9 @@ fn change_every_byte(bytes: &[u8], keys: &[Vec<u8>], ask: impl Fn(&[u8], &[Vec<u
 #[test]
 fn no_changed_byte_of_a_table_denies_a_key() {
     // Changes may go unnoticed only in two parts. One part is the zeros after the handles of a
-    // footer, at most 34 bytes. The other part is the sequence number of 8 bytes that an ingestion
-    // writes into the properties.
+    // footer: at most 34 bytes in these tables of RocksDB, and at most 36 in those of LevelDB. The
+    // other part, only in RocksDB, is the sequence number of 8 bytes that an ingestion writes into
+    // the properties.
     let most_missed = 34 + 8 + 1;
     for (folder, name) in [
         ("leveldb", "tbl-n1"),
@@ -380,8 +381,8 @@ fn peak(work: impl FnOnce()) -> isize {
 #[test]
 fn false_lengths_take_no_memory() {
     let zstd_of = |len: u64| {
-        // A single-segment frame with its length in eight bytes, then a last block of three raw
-        // bytes.
+        // A single-segment frame with the length of its content in eight bytes, then a last block
+        // of three raw bytes.
         [&varint(len)[..], &[0x28, 0xb5, 0x2f, 0xfd, 0xe0], &len.to_le_bytes(), &[0x19, 0, 0, 1, 2, 3]].concat()
     };
     let zstd_window = [&varint(3)[..], &[0x28, 0xb5, 0x2f, 0xfd, 0, 0xff], &[0x19, 0, 0, 1, 2, 3]].concat();
@@ -435,7 +436,7 @@ fn keys_that_share_prefixes_take_no_more_memory_than_a_block() {
 
 #[test]
 fn an_index_of_repetitive_keys_is_an_early_error() {
-    // The file has half a megabyte, and its keys expand to 3 GB.
+    // Each file has half a megabyte, and its keys expand to 3 GB.
     let [rocksdb, leveldb] = forge::repeating(30_000);
     let held = peak(|| {
         let opened = rocksdb::RocksDbTable::open(&rocksdb[..]).map(|table| table.filter_layout());

@@ -21,8 +21,8 @@ fn bytes(random: &mut SplitMix, len: usize) -> Vec<u8> {
     (0..len).map(|_| byte(random)).collect()
 }
 
-/// Queries 70 random keys one by one and as a batch. Asserts that the answers are those of the formula.
-/// Returns the number of answers "maybe".
+/// Queries 70 random keys one by one and as a batch. Asserts that the answers are those of the
+/// formula. Returns the number of answers "maybe".
 fn compare(
     what: &str,
     random: &mut SplitMix,
@@ -77,7 +77,7 @@ fn trailer(random: &mut SplitMix, len: usize) -> [u8; 5] {
     match random.below(8) {
         0 => [word[0], word[1], word[2], word[3], word[4]],
         1 | 2 => {
-            // If the length allows it, the length of a line in bytes is a power of two.
+            // If the payload length allows it, a line usually has a power of two of bytes.
             let lines = (len >> random.below(10)) as u32 + u32::from(random.below(8) == 0);
             let [a, b, c, d] = lines.to_le_bytes();
             [1 + word[0] % 127, a, b, c, d]
@@ -139,7 +139,7 @@ fn any_bytes_are_a_filter_and_reading_it_allocates_nothing() {
     for len in (0..600).chain((600..20_000).step_by(997)) {
         let mut data = bytes(&mut random, len);
         for at in 0..len.min(6) {
-            // Trailers and headers of the engines begin with these bytes.
+            // Trailers and headers of the engines' filters contain these bytes.
             data[len - 1 - at] = [0xff, 0xfe, 0, 1, 0x15, 0x1c][random.below(6)];
         }
         let before = LIVE.get();

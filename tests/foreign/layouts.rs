@@ -114,8 +114,8 @@ fn unsupported_data_blocks_are_errors_and_filters_still_answer() {
 fn an_ingested_table_is_sound_with_its_sequence_number() {
     let name = "fv5-lz4hc.sst";
     let mut bytes = file(FOLDER, name);
-    // The entry's key shares a prefix with the previous key, so the block stores only the end of
-    // the key. The value is eight zeros.
+    // The key of the sequence number shares a prefix with the previous key, so the properties store
+    // only the end of the key. The value is eight zeros.
     let wanted = b"external_sst_file.global_seqno";
     let place = bytes.windows(wanted.len()).position(|window| window == wanted).unwrap() + wanted.len();
     assert_eq!(bytes[place..place + 8], [0; 8]);

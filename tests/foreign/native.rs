@@ -1,5 +1,5 @@
-//! Tests tables of LevelDB and RocksDB with filters of this crate. The adapters in `integrations`
-//! wrote the tables. Each has 1,000 keys `key-%08d`. The keys are hashed under seed 7, and in
+//! Tests tables that LevelDB and RocksDB wrote with filters of this crate, through the adapters in
+//! `integrations`. Each table has 1,000 keys `key-%08d`. The keys are hashed under seed 7, and in
 //! `rocksdb-secret.sst` with a secret.
 
 use crate::support::file;
@@ -20,7 +20,7 @@ fn rocksdb_table(name: &str) -> RocksDbTable<Vec<u8>> {
     RocksDbTable::open(file(FOLDER, name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Asserts that no present key is denied. Returns the number of 10,000 absent keys that pass.
+/// Asserts that no present key is denied. Returns how many of 10,000 absent keys pass.
 fn passing(may_contain: impl Fn(&[u8]) -> bool) -> usize {
     assert!((0..KEYS).all(|i| may_contain(&key(i))), "a present key is denied");
     (0..10_000).filter(|i| may_contain(&[key(i % KEYS), format!("x{i}").into_bytes()].concat())).count()
@@ -80,7 +80,7 @@ fn native_filters_under_a_secret_need_it() {
     assert_eq!(passing(|key| table.may_contain(key)), 10_000);
     table.unlock(&Secret::new(b"0123456789abcdef").unwrap()).unwrap();
     assert!(passing(|key| table.may_contain(key)) < 250);
-    // A secret cannot protect these filters, because their keys were hashed without one.
+    // A secret cannot unlock these filters, because their keys were hashed without one.
     for name in ["rocksdb-full.sst", "rocksdb-partitioned.sst"] {
         assert!(rocksdb_table(name).unlock(&Secret::new(&[1; 16]).unwrap()).is_err(), "{name}");
     }
@@ -145,8 +145,9 @@ fn a_damaged_compact_filter_answers_maybe() {
     let hasher = KeyHasher::xxh3(HashSeed(7));
     let table = LevelDbTable::open_with(&sound[..], None, &hasher).unwrap();
     let place = table.filters().filter(|place| place.len_bytes > 0).nth(3).unwrap();
-    // The test simulates damage before LevelDB computes the checksum of the block. So `seal` writes
-    // the checksum again, for the range from the first filter to the end of the block.
+    // The test simulates damage that happens before LevelDB computes the checksum of the filter
+    // block. So `seal` writes the checksum again, for the range from the first filter to the end of
+    // the block.
     let (first, last) = (table.filters().next().unwrap(), table.filters().last().unwrap());
     let start = first.offset as usize;
     // The offset of each filter, the offset of these offsets, and the base follow the filters.

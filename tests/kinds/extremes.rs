@@ -32,8 +32,8 @@ const UNFOLD: u64 = {
 };
 const _: () = assert!(FOLD.wrapping_mul(UNFOLD) == 1);
 
-/// Returns the length of the line or block that has all bits of a key. Returns `None` for other
-/// kinds.
+/// Returns the length of the line or block that has all bits of a key. Returns `None` for kinds
+/// that have no such line or block.
 fn line_len_bytes(kind: FilterKind) -> Option<u64> {
     match kind {
         FilterKind::BlockedBloom | FilterKind::SplitBlock512 => Some(64),
@@ -118,7 +118,8 @@ fn one_key_in_a_line_matches_one_hash_in_2_to_the_32() {
             let block = block(&format!("{kind}:100"), &[key]);
             assert!((0..1_000).all(|_| block.may_contain_hash(of_equal_fold(key, &mut random))), "{kind}: {key:?}");
             let announced = block.expected_fpr() * 2f64.powi(32);
-            // In addition, eight lanes of 64 bits let one hash in 2^48 pass.
+            // In addition to the hashes with the key's fold, eight lanes of 64 bits let one hash in
+            // 2^48 pass.
             assert!((0.999_999..1.001).contains(&announced), "{kind}: {announced} of 2^32 announced");
         }
     }
@@ -180,7 +181,7 @@ fn equal_folds_pass_as_often_as_announced() {
 fn folds_are_independent_of_lines() {
     // The line comes from the high bits of the hash, and the fold from the high bits of a product
     // that depends on all bits of the hash. If line and fold were correlated, hashes with equal
-    // folds would pass more or less often.
+    // folds would pass more often or less often than announced.
     let mut random = SplitMix(3);
     for lines in [2u64, 3, 7, 64, 1_000, 4_099, 1 << 16] {
         let key = KeyHash::from_raw(random.next());
@@ -212,9 +213,9 @@ fn requested_fprs_are_reached_or_rejected_with_the_limit() {
             };
             for keys in [1, 2, 5, 6, 41, 300, 1_000, 50_000, 1_000_000, 500_000_000] {
                 let plan = Plan::new(spec, keys).unwrap();
-                // The expected FPR may exceed the requested FPR. The bits of a small standard
-                // filter are not independent. In a ribbon, only whole blocks can have one column
-                // less. Equal hashes add to the FPR of every kind.
+                // The expected FPR may exceed the requested FPR for three reasons. The bits of a
+                // small standard filter are not independent. In a ribbon, only whole blocks can
+                // have one column less than the others. Equal hashes add to the FPR of every kind.
                 let slack = match kind {
                     FilterKind::Bloom if keys < 1_000 => 2.5,
                     _ if keys < 10_000 => 1.06,
@@ -285,8 +286,8 @@ mod variants {
             d_left.insert(&key).unwrap();
             assert!(bloom.may_contain(&key) && spectral.estimate(&key) > 0);
         }
-        // Most variants estimate the number of keys from the set bits, so the expected FPR may be
-        // lower.
+        // Most variants only estimate the number of keys. With a low estimate, the expected FPR is
+        // slightly below the limit, which is `KEYS * 2^-64`.
         let floor = KEYS as f64 * 0.9 * 2f64.powi(-64);
         for (what, announced) in [
             ("bloom", bloom.expected_fpr()),

@@ -21,8 +21,8 @@ const KINDS: [FilterKind; 7] = [
     FilterKind::BinaryFuse,
 ];
 
-/// Returns whether `printed` is `value` to the printed digits. The tables round some values and cut
-/// off others.
+/// Returns whether `printed` is `value` to the printed digits. The tables round some values and
+/// truncate others.
 fn agrees(value: f64, printed: &str) -> bool {
     let (mantissa, exponent) = printed.split_once('e').unwrap_or((printed, "0"));
     let decimals = mantissa.split_once('.').map_or(0, |(_, decimals)| decimals.len()) as i32;
@@ -75,7 +75,7 @@ fn the_lowest_fpr_is_0_6185_to_the_power_of_bits_per_key() {
     for bits in [2, 4, 8, 10, 16, 24, 32] {
         let least = lowest_fpr(f64::from(bits));
         assert!((least / 0.618_503_137_801_576_f64.powi(bits) - 1.0).abs() < 1e-12);
-        // With whole numbers of probes, the lowest FPR is close to the minimum, and not below it.
+        // `lowest_fpr` allows fractions of a probe, so the best whole number has a higher FPR.
         let rates = (1..100).map(|probes| simplified_fpr(KEYS, bits as u64 * KEYS, probes));
         let best = rates.min_by(f64::total_cmp).unwrap();
         assert!(best >= least && best < 1.05 * least, "{bits} bits: {best} for {least}");
@@ -258,7 +258,7 @@ fn plans_give_the_cache_lines_of_a_query() {
     // The query reads two blocks of 128 bytes.
     assert_eq!(lines("ribbon:fpr=0.00390625"), [4.0, 4.0]);
     // The query reads two lines of columns and one line of bump bits. With 16 columns, a query of a
-    // present key also reads the second group.
+    // present key also reads two lines of the second group of columns.
     let [absent, present] = lines("bumped-ribbon:fpr=0.00390625");
     assert!(absent == present && (3.0..3.1).contains(&absent), "{absent}");
     let [absent, present] = lines("bumped-ribbon:fpr=0.0000152587890625");
@@ -288,8 +288,8 @@ fn variant_plans_agree_with_their_papers() {
         let d_left = plan(Variant::DLeft, rate);
         assert!(agrees(d_left.expected_fpr * 100.0, percent), "{bits}: {}", d_left.expected_fpr);
         assert!((per_key(d_left.memory_bits) - per_element).abs() < 0.001, "{bits}");
-        // The paper computes these bits for a fractional number of probes, and the plan for a whole
-        // number. So the two differ by up to 1 %.
+        // The paper computes the bits of the counters for a fractional number of probes, and the
+        // plan for a whole number. So the two results differ by up to 1 %.
         let counting = per_key(plan(Variant::Counting, rate).memory_bits);
         assert!((counting / counters - 1.0).abs() < 0.01, "{bits}: {counting} for {counters}");
     }
@@ -302,7 +302,8 @@ fn variant_plans_agree_with_their_papers() {
     let found = plan(Variant::Compressed, 0.0216);
     assert!((per_key(found.memory_bits) - 12.6).abs() < 0.05, "{found:?}");
     assert!((per_key(found.sent_bits.unwrap()) - 7.582).abs() < 0.01 && found.lines_if_present > 1.99, "{found:?}");
-    // The paper has 37.5 bits in memory with three probes, and 14.666 bits sent instead of 16.
+    // The paper has 37.5 bits in memory with three probes, and 14.666 bits sent. A filter that is
+    // not compressed sends 16 bits.
     let found = plan(Variant::Compressed, 4.54e-4);
     assert!((per_key(found.memory_bits) - 37.5).abs() < 0.05, "{found:?}");
     assert!((per_key(found.sent_bits.unwrap()) - 14.666).abs() < 0.01, "{found:?}");

@@ -59,7 +59,7 @@ const USUAL: [&str; 10] = [
     "bumped-ribbon:fpr=0.01",
 ];
 
-/// Returns whether a filter of this kind has a compact form.
+/// Returns whether [`FilterBuilder::finish_compact`] supports the kind of a specification.
 fn is_compact(spec: FilterSpec) -> bool {
     matches!(spec.kind(), FilterKind::Bloom | FilterKind::BlockedBloom | FilterKind::AlwaysMaybe)
 }
@@ -70,8 +70,8 @@ fn builder(spec: &str, keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBuilder
     builder
 }
 
-/// Asserts that a batch writes as many answers as the shorter slice has elements, and leaves
-/// further answers unchanged.
+/// Asserts that a batch writes as many answers as the shorter of its two slices (hashes and
+/// answers) has elements. Asserts that the batch leaves further answers unchanged.
 #[test]
 fn batches_write_only_the_requested_answers() {
     for spec in SPECS {
@@ -123,8 +123,8 @@ fn build(spec: FilterSpec, hashes: &[KeyHash], threads: usize) -> Vec<u8> {
     builder.finish().unwrap()
 }
 
-/// Asserts that the filter answers "maybe" for all keys in one batch. Asserts the same for at most
-/// 20,000 evenly spaced keys one by one.
+/// Asserts that the filter answers "maybe" for all keys in one batch, and for at most 20,000 evenly
+/// spaced keys one by one.
 fn holds_all(bytes: &[u8], hashes: &[KeyHash], what: &str) {
     let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
     let mut answers = vec![false; hashes.len()];
@@ -172,9 +172,9 @@ fn steps() -> impl Iterator<Item = u64> {
     (6..=16).map(|log2| 1 << log2).chain([1_500, 2_560, 9_728, 20_480, 11_480, 11_521, 60_000])
 }
 
-/// Returns two numbers of keys. Near the first, the first layer of a bumped ribbon gets a second
-/// shard of up to 65,536 slots. Near the second, the layer gets a third shard. The layer has
-/// `per_mille` slots per thousand keys.
+/// Returns two numbers of keys. Near the first number, the first layer of a bumped ribbon gets a
+/// second shard of up to 65,536 slots. Near the second number, the layer gets a third shard. The
+/// layer has `per_mille` slots per thousand keys.
 fn borders(per_mille: u64) -> impl Iterator<Item = u64> {
     [65_536, 131_072].into_iter().map(move |slots| slots * 1_000 / per_mille)
 }

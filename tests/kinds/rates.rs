@@ -53,8 +53,8 @@ fn check(what: &str, measured: &Measured) {
     let between = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (filters - 1.0);
     let binomial = announced * (1.0 - announced) / queries;
     let deviation = (between.max(binomial) / filters).sqrt();
-    // If hardly any positive is expected, the deviation is too small a tolerance. So five positives
-    // in total are always added.
+    // If hardly any positive is expected, the deviation is too small a tolerance. So the tolerance
+    // always includes five more positives in total.
     let few = 5.0 / (filters * queries);
     assert!(
         (mean - announced).abs() <= SIGMAS * deviation + few,
@@ -209,7 +209,7 @@ fn requested_fprs_are_reached_without_wasted_space() {
 
 #[test]
 fn a_larger_budget_never_has_a_higher_fpr() {
-    // This is the purpose of the tables of probe steps.
+    // The tables of probe steps give each budget the number of probes with the lowest FPR.
     for kind in ["bloom", "blocked-bloom"] {
         let announced = |tenths: u64| {
             let spec = spec(&format!("{kind}:{}", tenths as f64 / 10.0));

@@ -1,5 +1,5 @@
 //! Compares shrunk ribbons with a modular Bloom filter. Such a filter is several small Bloom
-//! filters of the same keys, and a reader keeps as many of them as fit.
+//! filters of the same keys, and a reader keeps as many of them as fit in memory.
 
 use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, Verify};
 
@@ -47,8 +47,8 @@ fn ribbon(columns: u32) -> Vec<Row> {
     rows
 }
 
-/// Returns a row for each number of modules from 1 to `modules`. Each module has a hasher of its
-/// own.
+/// Returns a row for each number of modules from 1 to `modules`. Each module is a Bloom filter with
+/// its own hasher.
 fn modular(spec: &str, modules: u64) -> Vec<Row> {
     let mut maybe = vec![true; ABSENT as usize];
     let mut used = 0.0;
@@ -85,7 +85,7 @@ fn shrunk_ribbons_have_lower_fprs_than_modular_bloom_filters() {
         let sigma = (wanted * (1.0 - wanted) / ABSENT as f64).sqrt();
         assert!((rate - wanted).abs() < 5.0 * sigma, "{columns} columns: {rate}");
         assert!(bits <= f64::from(columns) + 0.1, "{columns} columns: {bits}");
-        // In the same memory, a modular Bloom filter passes more absent keys.
+        // In the same memory, a modular Bloom filter passes more absent keys than the ribbon.
         for (_, modular) in [&by_2, &by_5].into_iter().flatten().filter(|(used, _)| *used <= bits * 1.02) {
             assert!(*modular > rate, "{columns} columns: {rate} and {modular}");
         }

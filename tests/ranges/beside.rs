@@ -1,4 +1,4 @@
-//! Tests blocks of a filter for keys and a range filter beside it.
+//! Tests blocks that have a range filter beside a filter for keys.
 
 use std::ops::Bound::{Included, Unbounded};
 use std::sync::{Arc, Mutex};
@@ -180,7 +180,8 @@ fn a_copy_keeps_as_many_columns_as_fit_without_the_ranges() {
         for max_len in lens.map(|len| len as u64) {
             let Shrunk::Smaller(copy) = whole.shrunk_to(max_len).unwrap() else { panic!("{spec} {max_len}") };
             assert!(!copy.has_ranges() && keys.iter().all(|key| copy.may_contain(key)), "{spec} {max_len}");
-            // The copy equals the filter for keys without a range filter, or a shrunk copy of it.
+            // The copy equals the filter for keys that was built alone, or a shrunk copy of that
+            // filter.
             let expected = match points.shrunk_to(max_len).unwrap() {
                 Shrunk::Smaller(copy) => copy.as_bytes().to_vec(),
                 _ => alone.clone(),

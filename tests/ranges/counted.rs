@@ -56,7 +56,7 @@ fn a_hundred_million_ranges_that_hold_a_key_are_never_denied() {
     check(100_000_000);
 }
 
-/// In a larger filter, the positions of bits are larger.
+/// Tests a filter with larger positions of bits than the filters of the other tests.
 #[test]
 fn keys_of_a_filter_of_two_million_keys_are_never_denied() {
     let mut keys: Vec<u64> = (0..2_000_000).map(mix).collect();

@@ -32,8 +32,8 @@ fn integer(i: u64) -> Vec<u8> {
     mix(i).to_be_bytes().to_vec()
 }
 
-/// Returns a word of one to eight characters. The characters are not contiguous, so the mapping has
-/// sets of bytes.
+/// Returns a word of one to eight characters. The byte values of the characters are not contiguous,
+/// so the filter's mapping of keys to integers has sets of bytes.
 fn name(i: u64) -> Vec<u8> {
     (0..1 + mix(i) % 8).map(|j| b"aeinorstAZ_~"[(mix(i * 9 + j) % 12) as usize]).collect()
 }
@@ -128,7 +128,8 @@ fn descriptions_of_golden_range_filters_do_not_change() {
     assert_eq!(found, recorded.lines().collect::<Vec<_>>());
 }
 
-/// Writes the missing files and lines. Run it with `cargo test --test ranges golden -- --ignored`.
+/// Writes the missing golden files, and the missing lines of `v1-ranges-described.txt`. Run it with
+/// `cargo test --test ranges golden -- --ignored`.
 #[test]
 #[ignore = "writes missing files to tests/golden"]
 fn make_missing_golden_range_filters() {

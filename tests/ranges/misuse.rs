@@ -47,7 +47,8 @@ fn a_short_range_length_allows_a_lower_fpr() {
     let block = open(block(&spec.to_string(), &keys()), Verify::AtOpen).unwrap();
     assert!(keys().iter().all(|key| block.may_contain_range(Included(key), Included(key))));
     assert!(block.expected_range_fpr().unwrap() <= 1e-14, "{:?}", block.expected_range_fpr());
-    // Scans span more integers, so they need more bits than a filter may have.
+    // Ranges of 16 integers need more bits for this FPR than a filter may have. Without L, a range
+    // has 16 integers.
     for (text, reason) in [
         ("grafite:fpr=1e-14", "the lowest false-positive rate of a range filter without L is 6.1e-14"),
         ("grafite:L=16:fpr=1e-14", "no filter for ranges of this length has such a low FPR"),

@@ -9,8 +9,8 @@ use filterblock::{FilterBuilder, HashSeed, Verify};
 use super::key_sets::mix;
 use super::support::{TABLE, open};
 
-/// Asks filters with 40 seeds for ranges of `len` integers without a key. `from` gives the start of
-/// each range. Returns the FPR and the number of queries.
+/// Asks 40 filters with different seeds for ranges of `len` integers without a key. `from` gives
+/// the start of each range. Returns the FPR and the number of queries.
 fn rate(spec: &str, keys: &[u64], len: u64, from: &dyn Fn(u64) -> u64) -> (f64, f64) {
     let (mut asked, mut wrong) = (0u32, 0u32);
     for seed in 0..40 {

@@ -56,8 +56,8 @@ fn real_filters_and_the_coder_reach_the_published_points() {
         let packed = bloom.compress();
         let len_bits = packed.len() as f64 * 8.0;
         let entropy_bits = bloom.num_bits() as f64 * entropy(bloom.count_ones() as f64 / bloom.num_bits() as f64);
-        // The header and checksum take at most 27 bytes, because the two varints in the header are
-        // short here.
+        // The header and checksum take at most 23 bytes, because the two varints in the header are
+        // short here. The arithmetic code may take a few bytes more than the entropy.
         assert!(len_bits < entropy_bits * 1.001 + 27.0 * 8.0, "{bits} {probes}: {len_bits} for {entropy_bits}");
         assert!(len_bits > entropy_bits * 0.999, "{bits} {probes}: {len_bits} for {entropy_bits}");
         let sent_now = len_bits / f64::from(KEYS);

@@ -64,8 +64,8 @@ impl Naive {
 const KEYS: u64 = 20_000;
 const CHURN: u64 = 200_000;
 
-/// Adds [`KEYS`] keys. Then it removes the oldest key and adds a new one, [`CHURN`] times. Returns
-/// the keys that are present at the end.
+/// Adds [`KEYS`] keys. Then removes the oldest key and adds a new one, [`CHURN`] times. Returns the
+/// keys that are present at the end.
 fn churn(mut change: impl FnMut(Option<u64>, u64)) -> std::ops::Range<u64> {
     (0..KEYS).for_each(|i| change(None, i));
     (0..CHURN).for_each(|i| change(Some(i), KEYS + i));
@@ -99,8 +99,8 @@ fn independent_buckets_lose_keys_and_permutations_lose_none() {
         });
         assert_eq!((refused, left.clone().filter(|&key| !ours.may_contain_hash(hash(key, seed))).count()), (0, 0));
         // There are n keys, and M pairs of a bucket and a remainder. If three present keys have the
-        // same pair, their counter saturates, and their cell stays in use after their removal. On
-        // average, fewer than (n/M)^2 / 2 of all insertions cause this.
+        // same pair, their counter saturates, and their cell stays in use after their removal. An
+        // insertion saturates a counter with a probability below (n/M)^2 / 2.
         left.for_each(|key| ours.remove_hash(hash(key, seed)).unwrap());
         let chance = (KEYS as f64 / (buckets << remainder_bits) as f64).powi(2) / 2.0;
         println!("{} cells are stuck, {:.1} at most expected", ours.num_distinct(), chance * (KEYS + CHURN) as f64);
@@ -129,8 +129,8 @@ fn permutations_of_a_badly_mixed_hash_double_the_fpr() {
     }
 }
 
-/// The recurring minimum exactly as in the paper. A second filter, with half as many counters, also
-/// counts the keys whose minimum occurs in only one counter.
+/// The recurring minimum exactly as in the paper on spectral filters. A second filter, with half as
+/// many counters, also counts the keys whose minimum occurs in only one counter.
 struct SimpleRecurring {
     first: Vec<u64>,
     second: Vec<u64>,
@@ -259,8 +259,8 @@ fn spectral_filters_have_the_expected_error_rates() {
     assert_agrees("simple recurring minimum, Zipf", &zipf.simple, 0.0166, 0.001);
 
     for errors in [&uniform, &zipf] {
-        // The paper's version estimates too low for some keys. This crate's version never does, and
-        // makes fewer errors on average.
+        // The paper's version of the recurring minimum estimates too low for some keys. This
+        // crate's version never estimates too low, and makes fewer errors on average.
         println!(
             "recurring {:.4}, paper's version too low {:.4}",
             mean(&errors.recurring),

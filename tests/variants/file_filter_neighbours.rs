@@ -89,7 +89,7 @@ fn a_failed_creation_leaves_nothing() {
     fs::write(&path, VICTIM).unwrap();
     assert!(create(&path).is_err());
     assert_eq!(names(dir.path()), ["filter"]);
-    // A failed open leaves nothing either.
+    // A failed open leaves no new file either.
     assert!(FileFilter::open(&path).is_err() && FileFilter::open_read_only(&path).is_err());
     assert_eq!((names(dir.path()), fs::read(&path).unwrap()), (vec!["filter".to_owned()], VICTIM.to_vec()));
     // Some of these names are too long for a lock file, and the last one for any file.

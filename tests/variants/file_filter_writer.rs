@@ -180,7 +180,7 @@ fn a_renamed_directory_is_an_error_at_sync() {
     fs::rename(&one, &two).unwrap();
     filter.insert(b"a").unwrap();
     assert!(is_displaced(filter.sync()) && is_displaced(filter.clear()) && is_locked(&two.join("filter")));
-    // A second filter has the name now. Operations on the first filter do not change it.
+    // A second filter has the path now. Operations on the first filter do not change the second.
     fs::create_dir(&one).unwrap();
     let other = created(&one.join("filter"));
     other.insert(b"other").unwrap();

@@ -122,8 +122,8 @@ fn variants_have_their_planned_sizes() {
             assert_eq!(plan.memory_bits, cells * u64::from(made.remainder_bits() + 2), "{what}");
             // Equal 64-bit hashes add to the planned FPR.
             assert!(plan.expected_fpr <= rate + keys as f64 * 2f64.powi(-64), "{what}: {}", plan.expected_fpr);
-            // The number of counters is a multiple of 8. Small filters take more counters, because
-            // the formula gives too low an FPR for them.
+            // The number of counters is a multiple of 8. Small filters take more counters than
+            // planned, because the formula gives too low an FPR for them.
             let made = Counting::with_fpr(keys, rate, CounterBits::Four, HashSeed(1)).unwrap().num_counters() * 4;
             let plan = planned(Variant::Counting).memory_bits;
             let slack = if keys < 1_000 { plan } else { plan / 200 };

@@ -1,6 +1,7 @@
-//! Compares filters that accept keys one by one with a map of counts, under random operations.
+//! Compares filters with a map of counts, under random operations.
 //!
-//! The filters are small, so that keys share cells, counters saturate and buckets overflow.
+//! The filters accept keys one by one. They are small, so that keys share cells, counters saturate
+//! and buckets overflow.
 
 use std::collections::HashMap;
 

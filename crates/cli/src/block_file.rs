@@ -39,7 +39,7 @@ pub enum FilterFile {
 /// another process could truncate a mapped file and so kill the command.
 pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
     // Reading a directory fails with an unhelpful message, and reading a device or a pipe may
-    // block.
+    // never end.
     let found = path.metadata().map_err(|error| Failure::file(path, error))?;
     if !found.is_file() {
         return Err(Failure::Message(format!(
@@ -94,7 +94,7 @@ fn check_foreign(path: &Path, arguments: &FileArguments, len_bytes: u64) -> Outc
     }
 }
 
-/// Opens a file without unlocking it. Returns an error for a damaged file.
+/// Opens a file without unlocking it. Returns an error for a damaged or unknown file.
 pub fn open(path: &Path, arguments: &FileArguments) -> Outcome<FilterFile> {
     match check(path, arguments)? {
         BlockFile::Sound(filter) => Ok(FilterFile::Native(filter)),
@@ -145,7 +145,7 @@ pub fn check_ranges(path: &Path, filter: &FilterBlock<AlignedBytes>) -> Outcome<
 }
 
 /// Returns an error if `prefixes` is set and the filter holds no prefixes, or if `prefixes` is not
-/// set and the filter holds prefixes only. A filter of prefixes would deny nearly every whole key.
+/// set and the filter holds prefixes only. Such a filter would answer "maybe" to every query.
 pub fn check_question(path: &Path, filter: &FilterBlock<AlignedBytes>, prefixes: bool) -> Outcome<()> {
     let path = path.display();
     match (prefixes, filter.metadata().added) {

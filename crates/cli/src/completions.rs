@@ -28,7 +28,7 @@ pub struct Arguments {
     shell: Shell,
 }
 
-/// Runs `filterblock completions`. `command` is the whole command line.
+/// Runs `filterblock completions`. `command` defines all subcommands and options.
 pub fn run(arguments: &Arguments, mut command: clap::Command) -> Outcome {
     let mut script = Vec::new();
     let name = command.get_name().to_owned();

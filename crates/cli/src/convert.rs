@@ -1,4 +1,4 @@
-//! `filterblock convert`: builds a filter block from the keys of another engine's table.
+//! `filterblock convert`: builds a filter block from the keys of another engine's SST file.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ See `filterblock build --help` for --force and --allow-empty.
 Exit status: 0 written; 2 an error. After an error nothing is written, unless the message says otherwise or is about \
 standard output.";
 
-/// Build a filter block from the keys of a LevelDB or RocksDB table
+/// Build a filter block from the keys of an SST file of LevelDB or RocksDB
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
@@ -53,7 +53,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
                 "a filter block stores no keys; give a table of LevelDB or RocksDB, or use filterblock build with a list of keys",
             );
         }
-        // Only --format makes a file a bare filter, and this command has no such option.
+        // This case cannot occur: a file is a bare filter only with --format, which this command
+        // does not have.
         FilterFile::Foreign(Foreign::Raw(..)) => {
             return refused("a bare filter stores no keys; give a table of LevelDB or RocksDB");
         }

@@ -49,7 +49,8 @@ struct Report {
     right: String,
     is_equal: bool,
     differences: Vec<DifferenceReport>,
-    /// `None` if the blocks differ in more than their bits, or if they are not Bloom filters.
+    /// The numbers of bits. `None` if the blocks differ in more than their bits, or if they are not
+    /// Bloom filters.
     bits: Option<BitReport>,
     keys: Option<KeyReport>,
 }

@@ -73,8 +73,8 @@ impl Failure {
         }
     }
 
-    /// Returns the failure for a failed write to stdout. A closed pipe is not a failure; see
-    /// [`super::output::Unbuffered`].
+    /// Returns the failure for a failed write to stdout. For a closed pipe, see
+    /// [`super::output::Unbuffered`] and [`super::output::print_binary`].
     pub fn stdout(error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(_) => Self::Message(format!("standard output: {}", Error::from(error))),

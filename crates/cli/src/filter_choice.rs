@@ -26,7 +26,7 @@ pub enum FilterChoice {
     Fixed(FilterSpec),
     /// A mean number of bits per key over all SST files, distributed for the fewest block reads.
     Monkey(Kinds, f64, Monkey),
-    /// An approximate limit in bytes for all filters together, distributed in the same way.
+    /// An approximate limit in bytes for all filters, distributed for the fewest block reads.
     Budget(Kinds, u64, MemoryBudget),
 }
 

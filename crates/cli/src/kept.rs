@@ -75,8 +75,8 @@ mod unix {
     }
 }
 
-/// Access lists (ACLs). In a file with an access list, the group bits of the mode are only an upper
-/// bound. Without the list, the same mode could give the group more rights.
+/// Reads and sets access lists (ACLs). In a file with an access list, the group bits of the mode
+/// are only an upper bound. Without the list, the same mode could give the group more rights.
 #[cfg(target_os = "linux")]
 mod access_list {
     use rustix::buffer::spare_capacity;

@@ -155,7 +155,7 @@ impl KeyReader {
         }
     }
 
-    /// Returns the name of the input and the number of the last line, for messages.
+    /// Returns the name of the input and the number of the line read last, for messages.
     pub fn place(&self) -> String {
         format!("{}: {} {}", self.name, self.format.delimiter.unit(), self.number)
     }

@@ -38,7 +38,7 @@ struct Page {
     roff: Vec<u8>,
 }
 
-/// Runs `filterblock man`. `command` is the whole command line.
+/// Runs `filterblock man`. `command` is the main command with all subcommands.
 pub fn run(arguments: &Arguments, command: clap::Command) -> Outcome {
     // The `help` subcommands would only repeat the pages.
     let mut command = command.disable_help_subcommand(true);

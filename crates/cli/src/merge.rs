@@ -62,15 +62,15 @@ struct Report {
     merged: usize,
     kind: String,
     /// The sum of the inputs' numbers of keys, which the merge may cap. A key in several inputs
-    /// counts once for each.
+    /// counts once for each input.
     keys: u64,
-    /// Whether the sum was capped, so that `keys` and the FPR are not upper bounds.
+    /// Whether the sum in `keys` was capped. If it was, `keys` and the FPR may be too low.
     #[serde(skip)]
     is_capped: bool,
     estimated_keys: Option<f64>,
     fill: f64,
     block_len_bytes: u64,
-    /// The FPR of a filter with `keys` keys.
+    /// The expected FPR of the new block if it has `keys` keys.
     expected_false_positive_rate: f64,
 }
 
@@ -158,7 +158,8 @@ fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[Locked
 fn summary(report: &Report) -> String {
     let keys = text::count(report.keys, "key");
     let (keys, fpr) = match report.is_capped {
-        // The sum counts a key in several inputs several times, so it says little about the union.
+        // The capped number is no upper bound. The sum is one, but it may be far too high, because
+        // it counts a key in several inputs several times.
         true => (format!("number of keys unknown ({keys} recorded)"), "unknown".to_owned()),
         false => (format!("at most {keys}"), format!("at most {}", text::percent(report.expected_false_positive_rate))),
     };

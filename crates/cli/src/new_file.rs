@@ -25,9 +25,9 @@ const PREFIX: &str = ".filterblock.";
 pub struct NewFile {
     /// The path as the user gave it.
     path: PathBuf,
-    /// The path after all symbolic links are resolved.
+    /// The end of the chain of symbolic links that begins at `path`, or `path` if it is no link.
     target: PathBuf,
-    /// Whether an existing file may be replaced (--force).
+    /// Whether an existing file may be replaced, for example with --force.
     replace: bool,
 }
 
@@ -94,7 +94,7 @@ impl NewFile {
         Ok(())
     }
 
-    /// Returns the directory of the target without symbolic links, and the file name in it. Returns
+    /// Returns the canonical path of the target's directory, and the target's file name. Returns
     /// `None` if the directory cannot be resolved or there is no file name.
     fn place(&self) -> Option<(PathBuf, &OsStr)> {
         parent(&self.target).canonicalize().ok().zip(self.target.file_name())
@@ -193,13 +193,14 @@ impl NewFile {
     }
 }
 
-/// Returns the path to which the symbolic links of `path` lead. The file need not exist. A rename
-/// onto a link would replace the link instead of its target.
+/// Returns the end of the chain of symbolic links that begins at `path`, or `path` if it is no
+/// link. The file need not exist. A rename onto a link would replace the link instead of its
+/// target.
 fn follow_links(path: &Path) -> Outcome<PathBuf> {
     let mut target = path.to_path_buf();
     for _ in 0..=LINKS_MAX {
-        // Most errors mean that this is not a link. Any other error occurs again when the file is
-        // created.
+        // Most errors mean that `target` is not a link. Any other error occurs again when the file
+        // is created.
         let Ok(next) = fs::read_link(&target) else { return Ok(target) };
         target = parent(&target).join(next);
     }

@@ -1,4 +1,4 @@
-//! Prints messages on stderr, and data on a buffered stdout.
+//! Prints messages on stderr, and data on stdout.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::failure::{Failure, Outcome};
 use super::streams;
 
-/// The size of the buffer. It holds many lines, so that most lines need no system call.
+/// The size of the buffer of stdout. The buffer holds many lines, so that most lines need no system
+/// call.
 const BUFFER_LEN_BYTES: usize = 1 << 16;
 
 /// True once a write has shown that the reader of stdout has closed its end.
@@ -28,7 +29,7 @@ pub type Stdout = BufWriter<Unbuffered>;
 /// on how much of the output was read. See [`reader_gone`].
 #[derive(Default)]
 pub struct Unbuffered {
-    /// Opened at the first write, because a command that prints nothing needs no stdout.
+    /// The stream. It is opened at the first write: a command that prints nothing needs no stdout.
     stream: Option<Box<dyn Write>>,
 }
 

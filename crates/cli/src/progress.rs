@@ -23,7 +23,7 @@ pub fn bar(len: Option<u64>, what: impl Into<String>) -> ProgressBar {
 }
 
 /// Returns a bar that counts bytes. [`follow`] or the caller sets its length. Set `is_hidden` if a
-/// program reads the output or the status, for example with `--json`.
+/// program reads the output or the exit status, for example with `--json`.
 pub fn bytes(what: &'static str, is_hidden: bool) -> ProgressBar {
     let bar = if is_hidden { ProgressBar::hidden() } else { ProgressBar::new(0) };
     if let Ok(style) = ProgressStyle::with_template("{msg:40} [{bar:30}] {bytes}/{total_bytes}, {eta} left") {

@@ -194,7 +194,7 @@ struct Query<'a, W> {
 
 /// The reason why a key got no answer.
 enum Refused {
-    /// The key is not a value of the column's type, or not a range.
+    /// The key is not a value of the column's type, or not a valid range.
     Key(String),
     Other(Failure),
 }
@@ -251,7 +251,7 @@ impl<W: Write> Query<'_, W> {
     fn ask_file(&mut self, path: &Path) -> Outcome<()> {
         let mut reader = KeyReader::open(path, self.format(), MAX_FILTER_KEY_LEN_BYTES)?;
         if self.arguments.ranges {
-            // An empty line is no range, so --keep-empty does not help.
+            // An empty line is no range, so messages must not suggest --keep-empty.
             reader = reader.without_options();
         }
         while let Some(next) = reader.next_key()? {

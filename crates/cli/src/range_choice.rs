@@ -23,7 +23,7 @@ pub enum RangeChoice {
 }
 
 impl RangeChoice {
-    /// Returns the policy for a store's options.
+    /// Returns the policy for a store's options, or `None` for [`Self::None`].
     pub fn policy(self) -> Option<Arc<dyn FilterPolicy>> {
         match self {
             Self::None => None,
@@ -54,7 +54,7 @@ impl FromStr for RangeChoice {
             Some(spec) => (spec, true),
             None => (text, false),
         };
-        // For a range filter, the error of its own parser is more precise.
+        // For a range filter, the error of its own parser is more precise than `EXPECTED`.
         if !spec.starts_with(FilterKind::Grafite.name()) {
             return Err(Error::Invalid { what: "range filter", given: text.to_owned(), reason: EXPECTED.into() });
         }

@@ -1,4 +1,4 @@
-//! Formats numbers and bytes for people.
+//! Formats numbers, bytes and texts for people, and decodes hexadecimal digits.
 
 use std::fmt::Write as _;
 

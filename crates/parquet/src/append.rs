@@ -83,12 +83,13 @@ pub struct Added {
 /// `values` belong. Calls `progress` for each chunk that got a filter, with the chunk's length in
 /// bytes.
 ///
-/// Each filter is read back from `out` and asked for every hash of its chunk.
+/// Reads each filter back from `out`, and looks up every hash of its chunk.
 ///
 /// # Errors
 /// Returns [`Error::Unsupported`] for a `FLOAT16` column, and [`Error::Changed`] if `out` has
 /// another length than the file. Returns an error also if a chunk cannot be read, if a filter
-/// denies a value, or if `out` cannot be written and read back. After an error, discard `out`.
+/// cannot be built or denies a value, or if `out` cannot be written and read back. After an error,
+/// discard `out`.
 pub fn add<R: ChunkReader + 'static>(
     footer: &Footer,
     values: &ParquetValues<R>,

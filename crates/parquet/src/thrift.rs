@@ -189,8 +189,9 @@ impl<'a> List<'a> {
         let mut reader = Reader { bytes, at: 0 };
         let (kind, len) = reader.list()?;
         let header = bytes.get(..reader.at).unwrap_or_default();
-        // The number of elements may be false, so only a part of the memory is reserved. Each
-        // element takes at least one byte, so the loop ends at the end of `bytes` at the latest.
+        // The number of elements may be false, so the length of `bytes` limits the reserved memory.
+        // Each element takes at least one byte, so the loop ends at the end of `bytes` at the
+        // latest.
         let mut elements = Vec::with_capacity(len.min(bytes.len() / 8));
         for _ in 0..len {
             let start = reader.at;

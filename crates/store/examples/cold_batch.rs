@@ -1,6 +1,6 @@
 //! Measures gets of present keys, one by one and in batches of 32, with a cold and with a warm page
 //! cache. The keys of a batch are random or neighbours. The cold numbers are valid only on Linux,
-//! where the example drops the SST files from the page cache, and not on tmpfs.
+//! where the example drops the SST files from the page cache. They are not valid on tmpfs.
 //!
 //! `cargo run --release -p filterblock-store --example cold_batch [KEYS]`
 

@@ -270,8 +270,8 @@ fn write_unsupported(f: &mut fmt::Formatter<'_>, field: &Field, found: u64) -> f
 fn write_out_of_numbers(f: &mut fmt::Formatter<'_>, field: &Field, last: u64) -> fmt::Result {
     let next_step = match field {
         Field::FileNumber => {
-            "move the file with this number away if it does not belong to the store, or else copy the data to a new \
-             store"
+            "if a file with such a number does not belong to the store, move it away and reopen the store; otherwise \
+             copy the data to a new store"
         }
         _ => "copy the data to a new store",
     };

@@ -31,9 +31,9 @@ mod stand_in {
 
     use super::atomic::{AtomicUsize, Ordering};
 
-    /// Replaces `arc_swap::ArcSwap`, whose accesses loom cannot observe. It gives one ordering
-    /// only: a swap happens before the loads that see its value. All values live as long as the
-    /// stand-in.
+    /// Replaces `arc_swap::ArcSwap`, whose accesses loom cannot observe. The stand-in gives one
+    /// ordering only: a swap happens before the loads that see its value. All values live as long
+    /// as the stand-in.
     #[derive(Debug)]
     pub(crate) struct ArcSwap<T> {
         all: std::sync::Mutex<Vec<Arc<T>>>,

@@ -19,8 +19,8 @@ use filterblock_store::{Db, Options};
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// Runs `act`, and asserts that the peak of the memory in use exceeds the memory in use before by
-/// at most `bound` bytes.
+/// Runs `act` and returns its result. Asserts that meanwhile the memory in use grows by at most
+/// `bound` bytes.
 fn peak_of<T>(what: &str, bound: usize, act: impl FnOnce() -> T) -> T {
     let before = LIVE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
@@ -108,7 +108,7 @@ fn store_memory_stays_within_the_documented_bound() {
     peak_of("compaction of the whole store", table + indexes + filters + WRITE_BUFFER, || {
         db.compact_range(..).unwrap()
     });
-    // A scan holds a block and a key for each SST of level 0 and for each deeper level, at both
+    // A scan holds two blocks and a key for each SST of level 0 and for each deeper level, at both
     // ends.
     let scan = 2 * (20 + 7) * (2 * 4096 + KIB) + indexes;
     peak_of("scan of the whole store", scan, || assert_eq!(db.scan(..).map(Result::unwrap).count(), KEYS as usize));
@@ -146,7 +146,7 @@ fn store_memory_stays_within_the_documented_bound() {
             std::fs::write(&path, bytes).unwrap();
         }
     }
-    // Repair reads one whole SST at a time. Then it recovers the store.
+    // Repair holds at most two whole SSTs in memory. Then it recovers the store.
     let repair = 2 * TABLE + 2 * table + 2 * WRITE_BUFFER + filters + indexes + MIB;
     let report = peak_of("repair, each SST damaged and no manifest", repair, || {
         Db::repair(&killed, options(), RepairMode::Write).unwrap()

@@ -407,9 +407,9 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
         let form = self.readings.first().map(|reading| reading.form).ok_or_else(|| {
             form_unknown(
-                "in every possible form of the keys (user keys, internal keys), the table's filter denies a key of the \
-                 first data block, so the filter does not fit the table; state the form of its keys to read them, and \
-                 do not use its filter",
+                "the table's filter denies a key of the first data block in every possible form of the keys (user keys, \
+                 internal keys), so the filter does not fit the table; do not use the filter; to read the keys, state \
+                 their form",
             )
         })?;
         let (mut cursor, mut blocks) = (self.index()?.cursor(), 0);

@@ -43,8 +43,8 @@ fn ask_batch(isa: Isa, geometry: &Geometry, payload: &[u8], hashes: &[KeyHash], 
     BatchKernel::on(isa, geometry).may_contain_batch(geometry, payload, payload.len(), hashes, answers);
 }
 
-/// Asserts that the single query and the batch query of each instruction set give the portable
-/// answers. Returns the number of "maybe" answers.
+/// Asserts that the single query and the batch query of each instruction set give the answers of
+/// the portable single query. Returns the number of "maybe" answers.
 fn compare(
     what: &str,
     state: &mut u64,

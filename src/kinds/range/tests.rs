@@ -131,7 +131,7 @@ fn sets_of_short_keys_have_no_false_negatives() {
     let all = strings(&[0, 7, 0xff], 2);
     let mut limits = strings(&[0, 3, 7, 0xff], 2);
     limits.extend([vec![7, 7, 0], vec![0xff, 0xff, 0xff], vec![0, 0, 0]]);
-    // The 13 strings have 8,191 sets that are not empty. The test takes every seventh.
+    // The 13 strings have 8,191 subsets that are not empty. The test takes every seventh subset.
     for set in (1u32..1 << all.len()).step_by(7) {
         let keys: BTreeSet<Vec<u8>> =
             all.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, key)| key.clone()).collect();
@@ -343,8 +343,8 @@ fn payloads_that_contradict_themselves_do_not_panic() {
     }
 }
 
-/// Uses a mapping of 128 bits: one position of all bytes and 15 plain positions. No builder writes
-/// such a mapping, but a record may claim it.
+/// Uses a mapping of 128 bits: one position with all 256 byte values, and 15 plain positions. No
+/// builder writes such a mapping, but a record may claim it.
 #[test]
 fn a_mapping_of_too_many_bits_gives_no_integers() {
     use Bound::{Excluded, Included};

@@ -45,11 +45,11 @@ fn crowded_hashes_get_the_fallback() {
         let hashes: Vec<_> = (0..5_000).map(KeyHash::from_raw).collect();
         let spec: FilterSpec = text.parse().unwrap();
         let (shape, payload) = encode(spec, &hashes).unwrap();
-        // Blocked Bloom filters cannot reach so low an FPR.
+        // Blocked Bloom filters cannot reach an FPR of 0.0000000003.
         let is_too_low = spec.budget().rate.is_some_and(|rate| rate < 1e-9);
         assert_eq!(shape.kind, if is_too_low { FilterKind::Bloom } else { FilterKind::BlockedBloom }, "{text}");
-        // The fallback has the requested FPR if it can reach this FPR. Otherwise it has the same
-        // bits per key.
+        // The fallback has the ribbon's expected FPR if it can reach this FPR. Otherwise it has the
+        // ribbon's 32 bits per key.
         let geometry = crate::kinds::Geometry::new(&shape, 5_000, payload.len() as u64).unwrap();
         let (rate, wanted) = (geometry.expected_fpr(5_000, payload.len() as u64), spec.expected_fpr());
         let bits = payload.len() as f64 * 8.0 / 5_000.0;
@@ -92,8 +92,8 @@ fn every_try_has_a_new_seed_and_every_second_more_slots() {
         let tries: Vec<_> = banding::geometries(Budget::of_millibits(8_000), n).collect();
         assert_eq!(tries.len(), 64);
         for (i, geometry) in (0..).zip(&tries) {
-            // The first try has 2.4 % spare slots, and 0.38 percentage points more for each
-            // doubling from 16,384 on. Every second try adds 5/1024.
+            // The first try has 2.4 % spare slots, and 0.38 percentage points more for each full
+            // doubling beyond 8,192 keys. Every second try adds 5/1024 of the number of keys.
             let spare = n * (240 + 38 * u64::from(n.ilog2()).saturating_sub(13)) / 10_000;
             let wanted = n + spare + n * (i / 2 * 5) / 1024;
             assert_eq!((u64::from(geometry.seed), geometry.blocks), (i, wanted.div_ceil(128)), "{n} keys");

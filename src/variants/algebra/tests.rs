@@ -122,7 +122,7 @@ fn confidence_intervals_contain_the_truth_in_95_percent() {
         for (held, sum) in held.into_iter().zip(sums) {
             let off = f64::from(held) - 0.95 * TRIALS as f64;
             // No end of an interval is below zero, so the interval of an empty intersection
-            // contains the true number more often.
+            // contains the true number in more than 95 % of the trials.
             assert!(off > -5.0 * deviation && (off < 5.0 * deviation || common == 0), "{common}: {held}");
             assert!((sum / (TRIALS as f64).sqrt()).abs() < 5.0, "{common}: off by {sum} deviations in {TRIALS}");
         }

@@ -67,8 +67,8 @@ fn a_failed_rename_stops_all_later_writes() {
     assert!(matches!(filter.clear().unwrap_err().root(), Error::Poisoned { .. }));
 }
 
-/// Another writer replaces the file after this process opened it and before it locked it. The
-/// filter's path then no longer leads to the locked file.
+/// Another writer replaces the file after this process opens the file and before it takes the lock.
+/// The filter's path then no longer leads to the locked file.
 #[cfg(unix)]
 #[test]
 fn a_file_that_was_replaced_before_its_lock_is_refused() {

@@ -20,7 +20,7 @@ pub fn hash32(key: u64) -> u32 {
     h
 }
 
-/// Returns the hash of RocksDB's filters, a preview of XXH3.
+/// Returns the hash of RocksDB's fast local Bloom filters and ribbons, a preview of XXH3.
 pub fn xxph3(key: u64) -> u64 {
     let k = key ^ 0xbe4b_a423_396c_feb8;
     let m = (k ^ k >> 51).wrapping_mul(0x9e37_79b1).wrapping_add(8);

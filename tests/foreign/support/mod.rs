@@ -38,7 +38,7 @@ pub fn cases(folder: &'static str) -> Vec<Case> {
     list.into_iter().map(|fields| Case { folder, fields }).collect()
 }
 
-/// Returns the cases of a folder with this `type`: `raw_filter`, `table` or `db_table`.
+/// Returns the cases of a folder whose `type` is `wanted`: `raw_filter`, `table` or `db_table`.
 pub fn cases_of_type(folder: &'static str, wanted: &str) -> Vec<Case> {
     cases(folder).into_iter().filter(|case| case.fields["type"] == wanted).collect()
 }

@@ -14,12 +14,12 @@ use super::report::markdown;
 /// The content of a file of `bench load --json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct LoadRecord {
-    /// One report for each load, in the order of the runs.
+    /// One report for each load, oldest first.
     pub loads: Vec<LoadReport>,
 }
 
 /// A row of the table: its name, whether it shows the largest value instead of the median, and a
-/// function that returns the value of one load, if there is one.
+/// function that returns the value of one load, or `None` if the load has no value.
 type Measured = (&'static str, bool, fn(&Loaded) -> Option<f64>);
 
 const ROWS: [Measured; 12] = [
@@ -101,7 +101,7 @@ impl LoadRecord {
         }
         let total = |of: fn(&Loaded) -> u64| self.loads.iter().map(|load| of(&load.load)).sum::<u64>();
         lines.push(format!(
-            "Wrong answers: {} (of {} until the stores had settled, and of {} at the end).",
+            "Wrong answers: {} in all, of {} until the stores had settled and {} at the end.",
             thousands(total(|load| load.wrong_answers)),
             count(total(|load| load.get.count), "get"),
             count(total(|load| load.checked_keys), "lookup")
@@ -217,7 +217,7 @@ mod tests {
         let settings = four().markdown("load-settings").unwrap();
         assert!(
             settings
-                .contains("Wrong answers: 8 (of 4 gets until the stores had settled, and of 30 lookups at the end)."),
+                .contains("Wrong answers: 8 in all, of 4 gets until the stores had settled and 30 lookups at the end."),
             "{settings}"
         );
     }

@@ -116,7 +116,7 @@ impl LoadReport {
             lines.push(format!("memory               {} MB", megabytes(bytes)));
         }
         lines.push(format!(
-            "Wrong answers: {} of {} until the store had settled, and of {} at the end.",
+            "Wrong answers: {} in all, of {} until the store had settled and {} at the end.",
             thousands(load.wrong_answers),
             count(load.get.count, "get"),
             count(load.checked_keys, "lookup")

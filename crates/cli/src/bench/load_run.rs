@@ -95,8 +95,9 @@ impl<'a> Load<'a> {
         let mut latencies = new_histogram()?;
         let mut loaded = 0u64;
         let start = Instant::now();
-        // The clock is read only once per put, so that it slows the load less. A recorded latency
-        // thus includes the whole step of the loop, such as making key and value.
+        // The loop reads the clock only once per put, because each reading slows the load. A
+        // recorded latency thus includes the whole step of the loop, for example making the key and
+        // the value.
         let mut last = start;
         source.for_each(|key| {
             fill_value(key, &mut value);
@@ -175,7 +176,7 @@ impl<'a> Load<'a> {
             if self.plan.gets_per_second == 0 || num_loaded == 0 {
                 continue;
             }
-            // About half of the gets ask for an absent key: a generated key whose index is at least
+            // About half of the gets look up an absent key: a generated key whose index is at least
             // `source.len()`.
             let is_loaded = random.next() & 1 == 0;
             let index =

@@ -124,7 +124,7 @@ fn thread_cpu_time() -> Duration {
     Duration::new(u64::try_from(cpu.tv_sec).unwrap_or(0), u32::try_from(cpu.tv_nsec).unwrap_or(0))
 }
 
-/// Returns zero. On these systems, reports use the wall clock for `mean_ns`.
+/// Returns zero. Outside Unix, reports use the wall clock for `mean_ns`.
 #[cfg(not(unix))]
 fn thread_cpu_time() -> Duration {
     Duration::ZERO
@@ -260,8 +260,8 @@ pub fn clock_cost_ns() -> Outcome<f64> {
         }
         costs.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(GROUP));
     }
-    // Each step of the inner loop reads the clock twice. A latency includes half of that time: the
-    // end of the first reading and the start of the second.
+    // Each step of the inner loop reads the clock twice. A latency includes half of the time of
+    // both readings: the end of the first reading and the start of the second.
     Ok(median(costs) / 2.0)
 }
 

@@ -32,7 +32,7 @@ pub fn check_droppable(dir: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Does nothing. On these systems [`drop_files`] returns an error at the first file.
+/// Does nothing. Outside Linux, [`drop_files`] returns an error at the first file.
 #[cfg(not(target_os = "linux"))]
 pub fn check_droppable(_dir: &Path) -> Outcome<()> {
     Ok(())

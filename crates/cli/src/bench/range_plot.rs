@@ -9,7 +9,7 @@ use super::plot::{AXIS_FROM_NS, times_less};
 use super::range_report::{RangeReport, RangeRow};
 
 /// Draws the means as an SVG document: a group of bars for each kind of query and length of the
-/// ranges. A group has one bar without filters, for the first store.
+/// ranges. A group has one bar without filters, measured in the first store of the group.
 pub fn draw(report: &RangeReport) -> String {
     let groups = groups(report);
     let slowest = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value).fold(AXIS_FROM_NS, f64::max);

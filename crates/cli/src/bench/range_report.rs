@@ -32,7 +32,7 @@ pub struct RangeSettings {
     pub keys: u64,
     pub value_len_bytes: usize,
     pub seed: u64,
-    /// The number of queries with filters. Each row records its own number.
+    /// The number of queries of each kind with filters. Each row records its own number.
     pub queries: u64,
     pub rounds: u32,
     /// The time in ns that reading the clock adds to each latency. The percentiles include it.
@@ -53,8 +53,8 @@ pub struct RangeRow {
     pub p50_ns: u64,
     pub p99_ns: u64,
     pub block_reads_per_query: f64,
-    /// The filter queries per query of the row. They are for keys, prefixes or ranges, depending on
-    /// the query.
+    /// The mean number of filter queries per query. The filter queries are for keys, prefixes or
+    /// ranges, depending on the kind of query.
     pub probes_per_query: f64,
     pub expected_false_positives_per_query: f64,
     /// The measured FPR of the filter queries. `None` if no filter was asked about an absent key,
@@ -134,7 +134,8 @@ impl RangeReport {
         )
     }
 
-    /// Compares each kind of query with filters and without, and scans of absent rows with gets.
+    /// Compares the cost of each kind of query with and without filters. Also compares a scan of an
+    /// absent row to a get, both with filters.
     fn conclusions(&self) -> impl Iterator<Item = String> {
         let with = self.rows.iter().filter(|row| row.filters_consulted);
         let savings = with.clone().filter_map(|with| {

@@ -155,7 +155,7 @@ fn measure_store(
 }
 
 impl Queries {
-    /// Returns the queries of a measurement: all with filters, and the first twentieth without.
+    /// Returns all queries if the filters are `consulted`. Otherwise returns the first twentieth.
     fn first(&self, consulted: bool) -> &[Query] {
         let len = if consulted { self.all.len() } else { self.all.len().div_ceil(IGNORED_DIVISOR) };
         self.all.get(..len).unwrap_or_default()

@@ -1,6 +1,6 @@
-//! `filterblock bench report`: prints the record of `bench point-miss --json`, `bench range-miss
-//! --json` or `bench load --json`, draws it, writes it as an HTML page, and inserts its tables into
-//! a Markdown page.
+//! `filterblock bench report`: prints a record of `bench point-miss`, `bench range-miss` or `bench
+//! load`. It can also draw the record, write it as an HTML page, and insert its tables into a
+//! Markdown page.
 
 use std::path::{Path, PathBuf};
 
@@ -183,7 +183,7 @@ fn read(path: &Path) -> Outcome<Record> {
         Fields { settings: SettingsFields { range_filters: Some(_) }, .. } => {
             (Some("range-miss"), serde_json::from_str(&text).map(Record::Ranges))
         }
-        // Such a file may also be no record at all.
+        // A file without these fields is a record of point-miss, or no record at all.
         _ => (None, serde_json::from_str(&text).map(Record::Points)),
     };
     record.map_err(|error| {

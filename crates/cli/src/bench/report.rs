@@ -53,11 +53,11 @@ pub struct Settings {
 pub struct StoreReport {
     pub filter: String,
     pub layout: String,
-    /// `None` if the layout was made from another store by compaction.
+    /// The speed of loading. `None` if the layout was made from another store by compaction.
     pub puts_per_second: Option<f64>,
     /// The time from the last put until no flush and no compaction is due. For the layout
-    /// `compacted`, includes the compaction into one run. For a layout made from another store,
-    /// only the time of that compaction.
+    /// `compacted`, the time includes the compaction into one run. If the layout was made from
+    /// another store, it is the time of that compaction alone.
     pub settle_seconds: f64,
     pub reopen_ms: f64,
     pub runs: u64,
@@ -388,7 +388,8 @@ pub fn markdown(header: &[String], rows: impl Iterator<Item = Vec<String>>, numb
     lines.join("\n")
 }
 
-/// Formats nanoseconds, from 100,000 ns on in thousands (k) or millions (M) to keep tables narrow.
+/// Formats nanoseconds. From 100,000 ns on, the unit is thousands (k) or millions (M), to keep
+/// tables narrow.
 pub fn time(ns: f64) -> String {
     match ns {
         ns if ns >= 999_500.0 => format!("{}M", significant(ns / 1e6)),

@@ -85,8 +85,8 @@ impl<'a> Bench<'a> {
     fn measure_filter(&mut self, filter: FilterChoice) -> Outcome<()> {
         let mut fallen = None;
         for layout in self.plan.layouts.clone() {
-            // If both layouts are measured, the compacted layout is made from the as-fallen store,
-            // so that both have the same history.
+            // If the as-fallen layout is also measured, the compacted layout is made from the
+            // as-fallen store, so that both layouts have the same history.
             let dir = match fallen.take() {
                 Some(dir) if layout == Layout::Compacted => dir,
                 _ => new_dir(&self.plan.dir)?,

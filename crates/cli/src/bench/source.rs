@@ -13,17 +13,17 @@ use filterblock_store::lsm::MAX_KEY_LEN_BYTES;
 /// The minimum number of keys of `bench point-miss` and `bench load`. With fewer keys, absent keys
 /// between the smallest and the largest key may be hard to find.
 pub const KEYS_MIN: u64 = 16;
-/// The seed of the values. It is no likely `--seed`, so that the values do not depend on the hashes
-/// in the filters.
+/// The seed of the values. It is an unlikely `--seed`, so that the values do not depend on the
+/// hashes in the filters.
 const VALUE_SEED: HashSeed = HashSeed(0x5eed_0000_0076_616c);
-/// The seed of the hashes in the set of loaded keys. It is no likely `--seed`: with the seed of the
-/// filters, no absent key with the hash of a loaded key would be drawn.
+/// The seed of the hashes in the set of loaded keys. It is an unlikely `--seed`: with the seed of
+/// the filters, no absent key with the hash of a loaded key would be drawn.
 const SET_SEED: HashSeed = HashSeed(0x5eed_0000_0073_6574);
 /// The maximum number of attempts to find one absent key.
 const TRIES_MAX: u32 = 10_000;
 
-/// Mixes the bits of a 64-bit integer. The function is a bijection: one step of SplitMix64 (Steele,
-/// Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+/// Mixes the bits of a 64-bit integer with one step of SplitMix64 (Steele, Lea, Flood, "Fast
+/// splittable pseudorandom number generators", 2014). The function is a bijection.
 pub fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -53,7 +53,7 @@ impl Random {
     }
 
     fn index(&mut self, len: usize) -> usize {
-        // The number is below `len`, so it fits usize.
+        // The number is at most `len`, so it fits usize.
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 }

@@ -43,7 +43,8 @@ pub enum Layout {
 const LEVELS_4: u64 = 1_111;
 const LEVELS_RATIO: u64 = 10;
 /// The part of [`LEVELS_4`] that is loaded last, through small SST files and all levels. The other
-/// keys are loaded first, into large SST files: this makes loading several times as fast.
+/// keys are loaded first, into large SST files. Without large SST files, loading would take several
+/// times as long.
 const THROUGH_ALL_LEVELS: u64 = 150;
 /// The number of SST files of a full first level. A compaction that takes one of these files leaves
 /// the level three quarters full.
@@ -107,9 +108,9 @@ struct Loading {
     first: Options,
     bulk: u64,
     rest: Options,
-    /// The store is flushed at each multiple of this number of keys above `bulk`. With `None`, the
-    /// store itself decides when to flush. A flush also follows the first `bulk` keys and the last
-    /// put.
+    /// The store is flushed when the number of loaded keys is a multiple of this number and above
+    /// `bulk`. With `None`, the store itself decides when to flush. A flush also follows the first
+    /// `bulk` keys and the last put.
     keys_per_flush: Option<u64>,
 }
 

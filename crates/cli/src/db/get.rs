@@ -58,7 +58,7 @@ pub struct Arguments {
     /// Print the counts as JSON
     #[arg(long, requires = "count")]
     json: bool,
-    /// Read without asking the filters, to compare the counts
+    /// Read without querying the filters, to compare the counts
     #[arg(long)]
     ignore_filters: bool,
 }

@@ -12,7 +12,7 @@ use filterblock_store::lsm::{Db, MAX_KEY_LEN_BYTES, WriteBatch};
 /// The maximum number of pairs in one batch. A batch is one log record. With --sync, each batch is
 /// synced once.
 const BATCH_LEN: usize = 1_000;
-/// The number of bytes of pairs at which a batch ends.
+/// The length of the encoded pairs at which a batch ends.
 const BATCH_LEN_BYTES: usize = 1 << 20;
 /// The maximum length of a line without --hex: the longest key, a tab and a value of 16 MiB.
 const LINE_LEN_BYTES_MAX: usize = MAX_KEY_LEN_BYTES + 1 + (16 << 20);

@@ -54,7 +54,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let bound = |key: &Option<OsString>| key.as_ref().map(|key| notation.decode(key)).transpose();
     let (from, to, prefix) = (bound(&arguments.from)?, bound(&arguments.to)?, bound(&arguments.starts_with)?);
     let db = arguments.store.open()?;
-    // An empty range needs no scan and prints nothing. The store must still exist and open.
+    // An empty range needs no scan and prints nothing, but a store that cannot be opened is an
+    // error.
     if let (Some(from), Some(to)) = (&from, &to)
         && from >= to
     {

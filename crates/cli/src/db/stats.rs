@@ -200,8 +200,8 @@ impl Warning {
 
 /// Runs `filterblock db verify`.
 pub fn verify(arguments: &VerifyArguments) -> Outcome {
-    // Opening the store drops a torn tail of a log. A second run could not report it, so stdout is
-    // checked first.
+    // Opening the store drops the torn tails of the logs and the manifest. A second run could not
+    // report them, so stdout is checked first.
     output::check_stdout()?;
     let dir = arguments.store.dir();
     let mut verified = Verified { store: dir.display().to_string(), ..Verified::default() };

@@ -29,7 +29,7 @@ struct Line {
     text: String,
 }
 
-/// Draws the steps that are marked for the picture as an SVG document.
+/// Returns an SVG document that shows the steps that are marked for the picture.
 pub fn draw(all: &[(Step, Ran)]) -> String {
     let shown: Vec<&(Step, Ran)> = all.iter().filter(|(step, _)| step.is_drawn).collect();
     let mut lines: Vec<Line> = Vec::new();

@@ -120,7 +120,7 @@ fn run_in(dir: &Path, arguments: &Arguments) -> Outcome<Vec<(Step, Ran)>> {
     Ok(all)
 }
 
-/// Returns a text in bold if stdout shows colours.
+/// Returns the text, in bold if stdout shows colours.
 fn bold(text: &str) -> String {
     match anstream::AutoStream::choice(&io::stdout()) {
         anstream::ColorChoice::Never => text.to_owned(),
@@ -128,7 +128,7 @@ fn bold(text: &str) -> String {
     }
 }
 
-/// Returns the last lines of the demo.
+/// Returns the last line of the demo.
 fn ending(arguments: &Arguments) -> String {
     let steps = text::count(script::STEPS.len() as u64, "step");
     match &arguments.keep {

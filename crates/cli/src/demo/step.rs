@@ -49,10 +49,10 @@ enum Shown {
 #[derive(Debug, Default)]
 struct Expected {
     status: i32,
-    /// Texts that the shown output must contain.
+    /// Texts that [`Ran::text`] must contain.
     parts: Vec<String>,
-    /// For each line of the output to check: its first words, and the range of the number at its
-    /// end.
+    /// For each line of [`Ran::text`] to check: the first words of the line, and the range of the
+    /// number at its end.
     counts: Vec<(&'static str, RangeInclusive<u64>)>,
 }
 
@@ -97,8 +97,8 @@ impl Step {
         Ok(Self::overwrite(explanation, &format!("'\\{byte:03o}'"), &flipped, file, offset))
     }
 
-    /// Makes a step that writes bytes into a file. `written` has the bytes as an argument of
-    /// printf.
+    /// Makes a step that writes bytes into a file. `written` is the argument with which `printf`
+    /// prints the bytes.
     pub fn overwrite(explanation: &str, written: &str, bytes: &[u8], file: &str, offset: u64) -> Self {
         let command = format!("printf {written} | dd of={file} bs=1 seek={offset} conv=notrunc status=none");
         Self::new(explanation, command, Work::Overwrite { file: file.into(), offset, bytes: bytes.into() })
@@ -133,13 +133,13 @@ impl Step {
         self
     }
 
-    /// Expects a text in the output.
+    /// Expects a text in [`Ran::text`].
     pub fn prints(mut self, part: impl Into<String>) -> Self {
         self.expected.parts.push(part.into());
         self
     }
 
-    /// Expects a line of the output that begins with `name` and ends with a number in the range.
+    /// Expects a line of [`Ran::text`] that begins with `name` and ends with a number in the range.
     pub fn counts(mut self, name: &'static str, range: RangeInclusive<u64>) -> Self {
         self.expected.counts.push((name, range));
         self

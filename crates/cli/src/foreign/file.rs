@@ -199,8 +199,8 @@ impl Foreign {
 }
 
 impl FileArguments {
-    /// Returns an error for an option that does not fit the type of `file`. `file` is `None` for a
-    /// filter block.
+    /// Returns an error for an option that does not fit `file`. For a filter block, `file` is
+    /// `None`.
     pub fn check(&self, path: &Path, file: Option<&Foreign>) -> Outcome<()> {
         let is_parquet = matches!(file, Some(Foreign::Parquet(_)));
         let (file_name, kind) = (path.display(), file.map_or("filter block", Foreign::kind));
@@ -337,23 +337,6 @@ pub fn table_message(error: &Error, key_form: Option<Form>) -> String {
         }
         _ => text,
     }
-}
-
-/// Returns the failure for a LevelDB table whose keys have another form than --key-form says.
-/// Returns `None` if the form is right or unknown, or if the option is missing.
-pub fn wrong_form(path: &Path, arguments: &FileArguments) -> Option<Failure> {
-    let given = arguments.key_form?;
-    let opened = Foreign::open(path, &FileArguments { key_form: None, ..arguments.clone() });
-    let Ok(Some(Foreign::LevelDb(table))) = opened else { return None };
-    let (found, given) = match (table.key_form()?, given) {
-        (KeyForm::User, Form::Internal) => ("user", "internal"),
-        (KeyForm::Internal, Form::User) => ("internal", "user"),
-        _ => return None,
-    };
-    let path = path.display();
-    Some(Failure::Message(format!(
-        "{path}: the keys have the form {found}, not {given} as --key-form says; omit --key-form"
-    )))
 }
 
 /// Returns the failure for a LevelDB table whose form of keys is unknown, or `None` for any other

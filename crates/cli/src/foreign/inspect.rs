@@ -84,8 +84,8 @@ impl Report {
             kind: self.found.filters.first().map_or("none", |filter| filter.kind).to_owned(),
             engine: Engine::of(self.found.kind),
             keys,
-            // The partitions of an SST become one filter block. In a Parquet file, each column
-            // chunk gets a block of its own.
+            // All filters of an SST become one filter block. In a Parquet file, each filter becomes
+            // a block of its own.
             blocks: if self.found.kind == "parquet-file" { self.found.filters.len() as u64 } else { 1 },
             filters: self.keys_by_filter(keys),
             len_bytes: summary.map_or(0, |summary| summary.len_bytes),

@@ -17,11 +17,11 @@ pub struct FileReport {
     pub file: String,
     pub kind: &'static str,
     pub file_len_bytes: u64,
-    /// The properties that the file records; they depend on the engine.
+    /// The properties of the file. Their names depend on the engine.
     #[serde(serialize_with = "as_object", skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<(&'static str, Value)>,
     /// The number of keys in a LevelDB table, or of entries in a RocksDB table. `None` if the
-    /// number is unknown.
+    /// number is unknown, and for other files.
     pub keys: Option<u64>,
     /// The sums and means over all filters, or `None` without filters.
     pub summary: Option<Summary>,
@@ -30,8 +30,7 @@ pub struct FileReport {
     pub notes: Vec<String>,
     #[serde(skip)]
     chunks_without: u64,
-    /// The total length in bytes of the filters reported so far, and of the last keys of their
-    /// partitions.
+    /// The sum of all lengths in bytes that [`Self::add`] got.
     #[serde(skip)]
     told_len_bytes: u64,
 }
@@ -44,8 +43,8 @@ pub struct Summary {
     pub estimated_keys: Option<f64>,
     pub bits_per_key: Option<f64>,
     pub fill: Option<f64>,
-    /// The mean FPR of the filters, weighted by their estimated keys. Filters without an estimate
-    /// are weighted by their length. If all weights are 0, all filters count the same.
+    /// The mean FPR of the filters, weighted by their estimated keys. Filters without a finite
+    /// estimate are weighted by their length. If all weights are 0, all filters count the same.
     pub expected_false_positive_rate: f64,
 }
 
@@ -72,12 +71,11 @@ pub struct FilterReport {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Holds {
-    /// All keys of the table.
+    /// All keys of the table, or of a bare filter.
     Everything {},
     /// The keys of the data blocks whose offsets are in this range.
     DataBlocks { data_blocks_from: u64, data_blocks_below: u64 },
-    /// The keys of a partition: all keys up to this key and above the key at which the partition
-    /// before ends.
+    /// The keys of a partition: all keys above the end of the previous partition, up to this key.
     UpTo { up_to_hex: String },
     /// The values of a column chunk. `num_values` includes nulls.
     Chunk { row_group: usize, column: String, physical_type: Option<String>, num_values: u64 },
@@ -104,9 +102,9 @@ impl FileReport {
         }
     }
 
-    /// Adds one filter to the report and returns `true`. If the filters together would be longer
-    /// than the file, adds a note instead and returns `false`. A damaged file may list any number
-    /// of filters that are each as long as the file.
+    /// Adds one filter to the report and returns `true`. If the sum of `len_bytes` over all calls
+    /// exceeds the length of the file, adds a note instead and returns `false`. This limits the
+    /// report: a damaged file may list any number of filters that are each as long as the file.
     fn add(&mut self, offset: u64, len_bytes: u64, info: impl FnOnce() -> ForeignFilterInfo, holds: Holds) -> bool {
         self.told_len_bytes = self.told_len_bytes.saturating_add(len_bytes);
         if self.told_len_bytes > self.file_len_bytes {
@@ -204,7 +202,7 @@ impl FileReport {
                 None => Holds::Everything {},
                 Some(key) => Holds::UpTo { up_to_hex: text::hex(key) },
             };
-            // The report also stores the last key of each partition, so its length counts.
+            // The report also stores the end key of each partition, so the key's length counts.
             let told = place.len_bytes.saturating_add(place.up_to.map_or(0, |key| key.len() as u64));
             self.add(place.offset, told, || table.filter_info(filter), holds)
         });
@@ -280,14 +278,16 @@ impl Summary {
         }
         let len_bytes = filters.iter().map(|filter| filter.len_bytes).sum::<u64>();
         let estimated_keys = filters.iter().map(|filter| filter.estimated_keys).sum::<Option<f64>>();
-        let weight = |filter: &FilterReport| filter.estimated_keys.unwrap_or(filter.len_bytes as f64);
+        // If all bits of a filter are set, the estimate is infinite.
+        let finite = |keys: &f64| keys.is_finite();
+        let weight = |filter: &FilterReport| filter.estimated_keys.filter(finite).unwrap_or(filter.len_bytes as f64);
         let mean = |of: &dyn Fn(&FilterReport) -> f64, weight: &dyn Fn(&FilterReport) -> f64| {
             let weights = filters.iter().map(weight).sum::<f64>();
             let sum = filters.iter().map(|filter| of(filter) * weight(filter)).sum::<f64>();
             if weights > 0.0 { sum / weights } else { filters.iter().map(of).sum::<f64>() / filters.len() as f64 }
         };
         let has_fill = filters.iter().all(|filter| filter.fill.is_some());
-        let known_keys = keys.map(|keys| keys as f64).or(estimated_keys).filter(|&keys| keys > 0.0);
+        let known_keys = keys.map(|keys| keys as f64).or(estimated_keys.filter(finite)).filter(|&keys| keys > 0.0);
         Some(Self {
             filters: filters.len() as u64,
             len_bytes,

@@ -1,4 +1,4 @@
-//! Parses the option `--type`: the type in which Parquet values are written.
+//! Parses the option `--type`: the type of the Parquet values that the user gives as text.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 

@@ -52,7 +52,7 @@ impl fmt::Display for Walked {
 }
 
 /// Checks a whole file. The inner error describes damage and names its file. The outer error means
-/// that the check could not run.
+/// that the check could not finish.
 pub fn walk(path: &Path, file: &Foreign, key_form: Option<Form>) -> Outcome<Result<Walked, String>> {
     let walked = match file {
         Foreign::LevelDb(table) => table.verify().map(Walked::from),

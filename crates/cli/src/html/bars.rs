@@ -8,7 +8,7 @@ use super::{flat, label, shown, text, thousands};
 /// The maximum number of bars of a plot. A file of another engine may have thousands of filters.
 const BARS_MAX: usize = 60;
 
-/// The scale from values to lengths.
+/// The scale from values to lengths of bars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     FromZero,
@@ -48,9 +48,9 @@ impl Bars {
         Self { title: title.into(), unit, scale, field: String::new(), bars: Vec::new() }
     }
 
-    /// Adds a bar for the field `field` of a row, unless the row has no such number. A group is a
-    /// sequence of bars with the same `group`. This name stands above the bars, unless the name is
-    /// empty.
+    /// Adds a bar for the field `field` of a row, unless the field is missing or not a number.
+    /// Successive bars with the same `group` form a group. The text `group` stands above them,
+    /// unless it is empty.
     pub fn add(&mut self, group: &str, label_text: &str, series: usize, row: &Value, field: &str) {
         let fields = flat(row);
         let Some((_, found)) = fields.iter().find(|(name, _)| name == field) else { return };

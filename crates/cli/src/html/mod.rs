@@ -1,5 +1,5 @@
-//! Makes HTML pages from reports, for `--html`. A page shows the values that `--json` prints as
-//! tables and as JSON, and some of them as plots. It is one file, loads nothing, and follows the
+//! Makes HTML pages from reports, for `--html`. A page shows the report in tables and as JSON, and
+//! some values of the report also in plots. The page is one file, loads nothing, and follows the
 //! light or dark theme.
 
 mod bars;
@@ -69,7 +69,7 @@ fn label(field: &str) -> String {
 /// Formats a value of the report for people. The name of its field decides the format.
 fn shown(field: &str, value: &Value) -> String {
     let is_share = field.ends_with("rate") || field.starts_with("share_of") || field.ends_with("fill");
-    // These numbers are not quantities.
+    // Seeds and versions are not quantities, so their digits are not grouped.
     let is_name = field.ends_with("seed") || field.ends_with("version");
     match value {
         Value::Null => "-".into(),
@@ -88,8 +88,8 @@ fn shown(field: &str, value: &Value) -> String {
     }
 }
 
-/// Returns the fields of an object and of the objects in it. Names of inner fields follow the name
-/// of their object: `measured_ns_if_absent`.
+/// Returns the fields of an object and of the objects in it. The name of an inner field begins with
+/// the name of its object: the field `ns_if_absent` of `measured` is `measured_ns_if_absent`.
 fn flat(value: &Value) -> Vec<(String, &Value)> {
     let mut fields = Vec::new();
     for (name, value) in value.as_object().into_iter().flatten() {

@@ -44,8 +44,8 @@ pub fn point_miss(report: &Value) -> Vec<Bars> {
     ]
 }
 
-/// Returns the plots of `inspect`: the sizes of --what-if, the fill ratio, and the expected FPR of
-/// each filter.
+/// Returns the plots of `inspect`: the sizes of --what-if, the fill ratio of a filter block, and
+/// the expected FPR of each filter of another engine's file.
 pub fn inspect(report: &Value) -> Vec<Bars> {
     let mut what_if = Bars::new("Size of each filter for the same keys", "bytes", Scale::FromZero);
     for row in rows(report, "/what_if/filters") {

@@ -1,12 +1,13 @@
-//! Makes the tables of a page. A list of objects becomes a table with a row for each object; the
-//! other fields of an object become a table of two columns.
+//! Makes the tables of a page. A list of objects becomes a table with a row for each object. The
+//! plain fields of an object become a table of two columns, with a row for each field.
 
 use serde_json::{Map, Value};
 
 use super::{flat, label, shown, text};
 
 /// Adds a section for each object and each list of objects in `value`. The other fields of an
-/// object are in the section of the object. The objects in a list of objects have no sections.
+/// object are in the section of the object. The objects in a list of objects are rows of the list's
+/// table and have no sections.
 pub fn add_sections(page: &mut String, name: &str, value: &Value) {
     match value {
         Value::Object(fields) => {

@@ -122,8 +122,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     report(&arguments.output, built.added.len(), &built, arguments.json)
 }
 
-/// Adds a file to the index that will be written to `index`. Returns an error if the type of its
-/// keys differs from `settings`, or if the file cannot be added.
+/// Adds a file to the index that will be written to `index`. Returns an error if the keys of the
+/// file have another type than `settings` says, or if the file cannot be added.
 pub fn add(builder: &mut Builder, settings: &Settings, input: Input<'_>, index: &Path) -> Outcome<()> {
     let path = input.path().display();
     let (found, key_type) = (input.key_type(), settings.key_type);

@@ -44,7 +44,7 @@ impl Guard {
             )),
         }
         let guard = Self { path: path.into(), locked: Some(file) };
-        // The command that held the lock may have replaced the file after it was opened here.
+        // Another command may have replaced the file after it was opened and before it was locked.
         guard.check()?;
         Ok(guard)
     }

@@ -89,8 +89,8 @@ impl FileList {
         self.base.is_some()
     }
 
-    /// Returns the path at which a file is opened: `path`, in the directory of --base if that is
-    /// given.
+    /// Returns the path at which a file is opened. If --base is given, a relative `path` is looked
+    /// up in that directory.
     pub fn place(&self, path: &Path) -> PathBuf {
         self.base.as_ref().map_or_else(|| path.to_path_buf(), |base| base.join(path))
     }
@@ -181,8 +181,8 @@ impl FileList {
             Some(table) => Content::Foreign(table),
             None => {
                 return refused(
-                    "not a Parquet file, an SST file, or a table of LevelDB or RocksDB; if the file is truncated, \
-                     restore it; if it is a list of keys, give it with --key-file",
+                    "not a Parquet file and not an SST file of filterblock, LevelDB or RocksDB; if the file is \
+                     truncated, restore it; if it is a list of keys, give it with --key-file",
                 );
             }
         };
@@ -196,7 +196,7 @@ impl FileList {
 }
 
 impl Input<'_> {
-    /// Returns the path of the file.
+    /// Returns the path at which the file is opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -326,8 +326,9 @@ fn null_groups(file: &ParquetValues<File>, leaf: usize) -> Vec<bool> {
 
 /// Returns the bits of a column's filters, and the number of values in their row groups, with
 /// nulls. Leaves out a row group with neither values nor filter. Also leaves out a row group of
-/// nulls (`is_null`) if no bit of its filter is set. Any other row group without a filter is an
-/// error, and so is one with values if no bit of its filter is set.
+/// nulls (`is_null`) if no bit of its filter is set. Returns an error for any other row group that
+/// has no filter, or that has values and a filter without a set bit. Also returns an error if the
+/// row groups together do not have `num_values` values.
 fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) -> Outcome<(u64, Vec<Vec<u8>>)> {
     let bytes = FileContent::open(path).map_err(|error| error.in_file(path))?;
     let file = ParquetFile::open(bytes).map_err(|error| error.in_file(path))?;

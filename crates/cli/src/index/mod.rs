@@ -68,7 +68,7 @@ fn failure(path: &std::path::Path, error: Error) -> Failure {
     match error {
         Error::Io(error) => Failure::file(path, error),
         Error::Invalid { what: "path", why } => Failure::Message(why),
-        // The library names no option.
+        // The library's message cannot name an option of the command.
         Error::Invalid { what: "filters", why } => {
             Failure::Message(format!("{}: {why}, without --from-filters", path.display()))
         }

@@ -40,8 +40,8 @@ pub struct CheckArguments {
 }
 
 impl CheckArguments {
-    /// Returns the path at which a file of the index is opened: `path`, in the directory of --base
-    /// if that is given.
+    /// Returns the path at which a file of the index is opened. If --base is given, a relative
+    /// `path` is looked up in that directory.
     pub fn place(&self, path: &Path) -> PathBuf {
         match &self.base {
             Some(base) => base.join(path),
@@ -49,8 +49,8 @@ impl CheckArguments {
         }
     }
 
-    /// Returns the numbers of the changed, missing and unreadable files, and how each of them
-    /// differs. With `--check no`, returns nothing.
+    /// Returns the position in the index of each changed, missing or unreadable file, and how the
+    /// file differs. With `--check no`, returns nothing.
     pub fn differences(&self, index: &IndexReader<File>) -> Vec<(usize, Difference)> {
         if self.check == Check::No {
             return Vec::new();

@@ -169,8 +169,8 @@ struct Query<'a, W> {
     encoding: Encoding,
     batch: Batch,
     batch_len: usize,
-    /// The numbers of the changed, missing and unreadable files. These files are candidates for
-    /// every key.
+    /// The positions in the index of the changed, missing and unreadable files. These files are
+    /// candidates for every key.
     changed: HashSet<usize>,
     out: W,
     counts: Counts,
@@ -229,9 +229,9 @@ impl<W: Write> Query<'_, W> {
         differences.iter().for_each(|(file, _)| self.index.distrust(*file));
     }
 
-    /// Asks the index for the batch, and counts the answers. Prints the answers unless --quiet or
-    /// --count is given. The files are checked for each batch: they may change while the command
-    /// waits for keys.
+    /// Looks up the keys of the batch in the index, and counts the answers. Prints the answers
+    /// unless --quiet or --count is given. The files are checked for each batch: they may change
+    /// while the command waits for keys.
     fn answer(&mut self) -> Outcome<()> {
         let batch = std::mem::take(&mut self.batch);
         if batch.ends.is_empty() {

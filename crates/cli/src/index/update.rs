@@ -88,7 +88,7 @@ pub fn add(arguments: &AddArguments) -> Outcome {
 
 /// Returns an error for a new file that would replace the record of another file with the same
 /// relative path. The function looks for the recorded file in the directory of the index, and
-/// recognizes it by its stamp. With --base it checks nothing.
+/// recognizes this file by its stamp. With --base, the function checks nothing.
 fn refuse_other_files(index: &Path, old: &IndexReader<File>, files: &FileList) -> Outcome<()> {
     let (Some(dir), false) = (index.parent(), files.has_base()) else { return Ok(()) };
     let given: HashSet<&Path> = files.paths().filter(|path| path.is_relative()).collect();
@@ -132,7 +132,7 @@ pub fn remove(arguments: &RemoveArguments) -> Outcome {
     update.finish(builder, |path| removed.contains(path))
 }
 
-/// An update of an index. It holds a lock on the old file, if the file can be locked, so that no
+/// An update of an index. It holds a lock on the old index, if the system can lock it, so that no
 /// other update runs at the same time.
 struct Update<'a> {
     path: &'a Path,
@@ -157,8 +157,8 @@ impl<'a> Update<'a> {
         builder.map_err(|error| failure(self.path, error))
     }
 
-    /// Writes the next version without the old files that `is_removed` selects, and prints its
-    /// summary.
+    /// Writes the next version of the index: the files of the old version whose paths `is_removed`
+    /// does not select, and the files of `builder`. Prints a summary.
     fn finish(self, builder: Builder, is_removed: impl Fn(&Path) -> bool) -> Outcome {
         let Self { path, old, target, guard, json } = self;
         let is_old = |number: usize| old.files().get(number).is_some_and(|file| is_removed(&file.identity.path));

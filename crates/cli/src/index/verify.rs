@@ -10,7 +10,7 @@ use super::super::{progress, text};
 use super::failure;
 use super::opened::{self, CheckArguments};
 
-/// The maximum number of damaged rows that are named. All others are only counted.
+/// The maximum number of damaged or unreadable rows that are named. All others are only counted.
 const NAMED_MAX: usize = 10;
 
 const EXAMPLES: &str = "\
@@ -21,8 +21,8 @@ Examples:
 The command verifies the checksums of header, file table and every row, and compares each file with its recorded state as --check says. \
 It also computes the FPR of each file from the bits of its filters.
 A damaged row makes all files candidates for the keys of this row. Build the index again.
-With --json, `sound` says whether the index itself is undamaged. If header or file table is damaged, the report has only `index`, `sound` and \
-`damage`.
+With --json, `sound` says whether the index itself is undamaged and readable. If the length, the header or the file table is \
+damaged, the report has only `index`, `sound` and `damage`.
 
 Exit status: 0 sound; 1 damaged, or files have changed, are missing or unreadable; 2 an error, such as an unreadable index or a \
 newer format.";
@@ -44,7 +44,7 @@ pub struct Arguments {
 #[derive(Debug, Serialize)]
 struct Report {
     index: String,
-    /// Whether no row is damaged.
+    /// Whether no row is damaged or unreadable.
     sound: bool,
     column: String,
     key_type: String,

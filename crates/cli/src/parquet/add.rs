@@ -53,12 +53,13 @@ Outputs:
   Add filters before you index the files. An older index notices that the files have changed.
 
 What --fix-lengths leaves out:
-  The length of a damaged filter is unknown, so the new file lacks it too. A message names each such filter, and \
-filterblock parquet check says how to replace it.
+  The length of a filter that cannot be used is unknown, so the new footer lacks this length too. A message names each \
+such filter, and filterblock parquet check says how to replace the filter.
 
 What --in-place keeps:
   The new file keeps the mode, the owner and, on Linux, the access list (ACL) of the old file. A file with several names (hard \
 links) is refused. A symbolic link is followed and stays.
+  Queries that have the old file open continue to read the old file.
   The new file loses all other extended attributes. It has a new inode and new times.
   A file with a read-only mode is replaced too and stays read-only: a rename only needs write permission for the \
 folder.
@@ -68,7 +69,6 @@ When not to use --in-place:
 Write a new file and register it.
   A _metadata file only repeats the footers of other files. If you add filters to these files, write the \
 _metadata file again.
-  Queries that run meanwhile keep the old file open.
 
 When a filter does not help:
   For sorted columns (readers already skip row groups by min and max), columns of few distinct values, ranges and LIKE, \
@@ -108,7 +108,8 @@ pub struct Arguments {
     /// bytes
     #[arg(long, conflicts_with_all = ["columns", "fpr", "bits_per_key", "exact_size", "replace"])]
     fix_lengths: bool,
-    /// The output file, written atomically; with several files or a folder, the output folder
+    /// The output file, written atomically; with several files, a folder or a pattern, the output
+    /// folder
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Replace output files that exist
@@ -175,7 +176,7 @@ impl Arguments {
         Ok(Work::Add { columns: &self.columns, sizing, replace: self.replace })
     }
 
-    /// Returns the output of each input, or `None` for a dry run.
+    /// Returns the output path of each input. In a dry run, each path is `None`.
     fn targets(&self, inputs: &Inputs) -> Outcome<Vec<Option<PathBuf>>> {
         let targets = match &self.output {
             _ if self.dry_run => return Ok(vec![None; inputs.files.len()]),
@@ -224,11 +225,11 @@ impl Arguments {
     /// Prints the report of a file, its damaged filters, and each tip that is not in `tips` yet.
     /// Prints nothing with --json.
     fn tell(&self, done: &FileReport, tips: &mut BTreeSet<String>) -> Outcome<()> {
+        done.damage().for_each(message);
         if self.json {
             return Ok(());
         }
         output::print(&done.text(self.dry_run))?;
-        done.damage().for_each(message);
         for column in &done.columns {
             for tip in &column.tips {
                 let text = format!("column {}: {tip}", printable(&column.column));

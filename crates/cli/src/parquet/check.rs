@@ -120,8 +120,8 @@ impl Arguments {
         let values = match source.values() {
             Ok(values) => Some(values),
             Err(error) if self.values => return Err(error.in_file(path).into()),
-            // The check works without values, but the number of distinct values of a column without
-            // a filter is then unknown.
+            // The check works without values. But the number of distinct values is then unknown if
+            // a filter is missing or cannot be used.
             Err(_) => None,
         };
         let places =

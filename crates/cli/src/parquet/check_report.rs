@@ -14,7 +14,7 @@ use filterblock_parquet::filters::MAX_LEN_BYTES;
 use filterblock_parquet::footer::{Leaf, PhysicalType};
 use filterblock_parquet::{Error, Footer};
 
-/// The maximum number of row groups that a remark names.
+/// The maximum number of row groups that a finding or a remark names.
 const NAMED_MAX: usize = 5;
 
 /// The report of all files.
@@ -65,8 +65,9 @@ struct ColumnReport {
     undersized: u64,
     damaged: u64,
     missing_lengths: u64,
-    /// The number of values that the sound filters of their row groups deny. Null without --values,
-    /// or if no row group has both a sound filter and readable values.
+    /// The number of distinct values that sound filters deny, summed over the row groups. Null
+    /// without --values, for a Boolean column, or if no row group has both a sound filter and
+    /// readable values.
     false_negatives: Option<u64>,
     /// The sum of the numbers of distinct values in the row groups, or null if one of these numbers
     /// is unknown.
@@ -291,7 +292,7 @@ impl Column<'_> {
         }
         let small = self.groups(is_undersized);
         if !small.is_empty() {
-            // A longer filter would help only below the limit.
+            // At the limit, `needed_blocks` may be capped. A new filter could be undersized too.
             let needs_limit = |filter: &CheckedFilter| filter.needed_blocks as u64 * 32 >= MAX_LEN_BYTES;
             let mut undersized = self.sound().filter(|(_, filter)| filter.size == Size::Undersized);
             let next = match undersized.all(|(_, filter)| needs_limit(filter)) {
@@ -335,7 +336,7 @@ impl Column<'_> {
     }
 
     /// Returns the advice to replace the filters of the column. `parquet add` refuses Boolean and
-    /// FLOAT16 columns, and columns with the same path.
+    /// FLOAT16 columns, and columns that share a path.
     fn replace(&self) -> String {
         if self.leaf.physical_type == PhysicalType::Boolean || self.leaf.is_float16() {
             "write the file again without filters for this column".to_owned()

@@ -1,4 +1,4 @@
-//! Finds the Parquet files that the arguments name: files, folders and patterns.
+//! Finds the Parquet files that the arguments name. An argument is a file, a folder or a pattern.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -11,7 +11,7 @@ const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
 /// New filters make the copies of the footers wrong.
 const COMPANIONS: [&str; 2] = ["_metadata", "_common_metadata"];
 
-/// A file, and its path relative to an output folder.
+/// An input file, and the path of its output relative to the output folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     pub path: PathBuf,
@@ -85,8 +85,8 @@ fn is_pattern(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.contains(['*', '?', '[']))
 }
 
-/// Returns the files that match a pattern. The path of a file relative to an output folder begins
-/// at the first component with a wildcard.
+/// Returns the files that match a pattern. [`Input::below`] begins at the pattern's first component
+/// with a wildcard.
 fn matching(pattern: &Path) -> Outcome<Vec<Input>> {
     let fixed: PathBuf = pattern.components().take_while(|part| !is_pattern(Path::new(part))).collect();
     let text = pattern.to_str().unwrap_or_default();

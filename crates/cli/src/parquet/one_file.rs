@@ -172,7 +172,7 @@ impl<'a> Source<'a> {
         Ok(Done { time: start.elapsed(), ..done })
     }
 
-    /// Copies the file to `copy` and appends to it.
+    /// Copies the file to `copy`, and appends the filters or lengths to `copy`.
     ///
     /// The values are read from the copy: if the file changes meanwhile, the filters still fit the
     /// bytes before them.

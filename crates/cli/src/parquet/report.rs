@@ -29,7 +29,7 @@ pub struct FileReport {
     pub output: Option<String>,
     pub row_groups: usize,
     pub filters_added: u64,
-    /// The number of existing filters that stay unchanged in these columns.
+    /// The number of existing filters that stay unchanged in the requested columns.
     pub filters_kept: u64,
     /// The number of filter lengths that were added to the footer.
     pub lengths_added: u64,
@@ -113,8 +113,8 @@ impl FileReport {
     pub fn damage(&self) -> impl Iterator<Item = String> {
         self.damaged_filters.iter().map(|filter| {
             format!(
-                "{}: row group {}, column {}: the filter is damaged, so its length is not added: {}; run filterblock \
-                 parquet check {}",
+                "{}: row group {}, column {}: the filter cannot be used, so its length is not added: {}; run \
+                 filterblock parquet check {}",
                 printable(&self.file),
                 filter.row_group,
                 printable(&shortened(&filter.column)),

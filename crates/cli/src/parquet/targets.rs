@@ -54,8 +54,8 @@ fn same(target: &Path) -> Failure {
     ))
 }
 
-/// Returns an error if the output folder is or lies in an input folder: the next run would read the
-/// outputs of this run.
+/// Returns an error if the output folder is an input folder or lies in one: the next run would read
+/// the outputs of this run.
 fn refuse_nested(output: &Path, inputs: &Inputs) -> Outcome<()> {
     let output_place = place(output)?;
     let is_outer = |folder: &&PathBuf| folder.canonicalize().is_ok_and(|folder| output_place.starts_with(folder));
@@ -109,7 +109,7 @@ fn place(path: &Path) -> Outcome<PathBuf> {
                 return Ok(canonical.join(rest));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(existing).is_err() => {}
-            // The link leads to a missing file.
+            // `existing` is a link to a missing file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(absolute),
             Err(error) => return Err(Failure::file(path, error)),
         }

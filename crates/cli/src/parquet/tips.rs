@@ -5,12 +5,12 @@ use filterblock_parquet::append::Added;
 use filterblock_parquet::filters::MAX_LEN_BYTES;
 use filterblock_parquet::footer::PhysicalType;
 
-/// The maximum number of distinct values that [`are_few`] takes for few.
+/// The maximum number of distinct values that [`are_few`] treats as few.
 const FEW_VALUES: u64 = 100;
-/// The maximum ratio between the FPR of a filter and the requested FPR that gives no tip.
+/// The ratio of FPR to requested FPR above which a filter of maximum length gets a tip.
 const RATE_SLACK: f64 = 1.5;
 
-/// The min and max of a column in each row group.
+/// The min and max of a column in each row group that records them.
 pub type Ranges = [(Vec<u8>, Vec<u8>)];
 
 /// Returns the tips for a column with these new filters.

@@ -60,8 +60,8 @@ impl Bars {
         for (value, label) in &self.axis.labels {
             let (x, half) = (along(*value), text_width(label) / 2.0);
             picture.line(&[(x, TOP), (x, bottom)], Stroke::Thin, Colour::Grid);
-            // Long labels of bars leave a short axis. An axis label is left out if it would overlap
-            // the label before it or leave the picture.
+            // Long labels of bars make the axis short. An axis label is omitted if it would overlap
+            // the label before it or extend beyond the picture.
             if x - half > free_from && x + half < WIDTH {
                 picture.text(label, (x, bottom + 14.0), Anchor::Middle, Colour::Ink);
                 free_from = x + half + 4.0;

@@ -78,9 +78,9 @@ impl Frame {
         }
     }
 
-    /// Returns the parts of a line within the frame. Cuts a segment with one end outside where it
-    /// crosses the lower or the upper edge. Leaves out a segment that crosses neither edge, and a
-    /// segment with both ends outside.
+    /// Returns the parts of a line within the frame. If one end of a segment is outside, the
+    /// segment is cut at the lower or the upper edge, or left out if it crosses neither. A segment
+    /// with both ends outside is left out.
     fn visible(&self, values: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
         // Rounding may put the last point of a curve beyond the end of the axis.
         let on_axis = -1e-9..=1.0 + 1e-9;

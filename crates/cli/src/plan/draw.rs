@@ -22,7 +22,7 @@ pub fn all(num_keys: u64) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns a frame that leaves `right` units for labels at the right ends of lines.
+/// Returns a frame with `right` units of free space to its right, such as for labels of lines.
 fn frame(x: Axis, y: Axis, right: f64) -> Frame {
     Frame { x, y, left: 58.0, right: WIDTH - right, top: 90.0, bottom: HEIGHT - 56.0 }
 }

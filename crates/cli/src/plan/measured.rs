@@ -12,11 +12,11 @@ const BITS_COLUMN: usize = 1;
 /// The number of the column with the time in ns to query one absent key.
 const ABSENT_COLUMN: usize = 4;
 
-/// The largest ratio between the measured and the planned number of keys. Beyond it, the filter
-/// may fit a different cache level.
+/// The largest ratio between the measured and the planned number of keys. Beyond it, the two
+/// filters may fit different cache levels.
 const KEYS_APART: f64 = 10.0;
-/// The largest ratio between the measured and the planned bits per key. Beyond it, the filter
-/// usually has another number of probes or columns.
+/// The largest ratio between the measured and the planned bits per key. Beyond it, the two filters
+/// usually differ in the number of probes or columns.
 const BITS_APART: f64 = 4.0 / 3.0;
 
 /// The machine and the conditions of the measurements, as the page describes them.
@@ -50,7 +50,7 @@ pub struct Measured {
 impl Measured {
     /// Returns the measurement of this kind whose number of keys is nearest to `keys`. Among
     /// several such measurements, returns the one with the nearest bits per key. Measurements that
-    /// differ by more than [`KEYS_APART`] or [`BITS_APART`] do not count. Returns `None` if no
+    /// differ by a factor above [`KEYS_APART`] or [`BITS_APART`] do not count. Returns `None` if no
     /// measurement counts.
     pub fn nearest(kind: FilterKind, bits_per_key: f64, keys: u64) -> Option<Self> {
         let rows = sections().filter_map(|(name, text)| {

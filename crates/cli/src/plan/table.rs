@@ -1,4 +1,4 @@
-//! Makes the table of a plan, with a row for each planned kind of filter and each classical
+//! Makes the table of a plan, with a row for each kind of filter in [`KINDS`] and each classical
 //! variant.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use filterblock::Error;
 use filterblock::planning::{Variant, VariantPlan};
 use filterblock::{BlockPlan, FilterKind, FilterSpec, Goal};
 
-/// The planned kinds.
+/// The kinds of filter that a plan compares.
 pub const KINDS: [FilterKind; 7] = [
     FilterKind::Bloom,
     FilterKind::BlockedBloom,
@@ -61,7 +61,7 @@ pub struct Table {
 
 #[derive(Debug, Serialize)]
 struct Row {
-    /// A specification for `build --filter`, or the name of a classical variant.
+    /// A specification for `build --filter`, or the name of a refused kind or a classical variant.
     filter: String,
     /// True for the classical variants, which have no block format.
     in_memory_only: bool,
@@ -130,7 +130,7 @@ fn none_for(keys: u64, budget: Budget) -> String {
         }
         Budget::BitsPerKey(bits) => format!("--bits-per-key {bits}: too few bits for every kind of filter; try 10"),
         Budget::Memory(bytes) => {
-            // Two bytes per key and 1 KiB are enough for every kind that can hold so many keys.
+            // Two bytes per key and 1 KiB are enough for every kind that can hold `keys` keys.
             let enough = keys.saturating_mul(2).saturating_add(1 << 10);
             let verb = if bytes == 1 { "is" } else { "are" };
             let (bytes, keys) = (count(bytes, "byte"), count(keys, "key"));
@@ -218,7 +218,10 @@ impl fmt::Display for Table {
             }
             if let Some(memory) = row.taken.as_ref().and_then(|taken| taken.memory_len_bytes) {
                 let (filter, memory) = (&row.filter, count(memory, "byte"));
-                writeln!(f, "{filter}: the table shows the bytes sent; in memory the filter takes {memory}")?;
+                writeln!(
+                    f,
+                    "{filter}: the table shows the compressed size, for sending; in memory the filter takes {memory}"
+                )?;
             }
         }
         let measured = self.filters.iter().filter_map(|row| row.measured.as_ref());

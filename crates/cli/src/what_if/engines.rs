@@ -64,7 +64,7 @@ impl Engine {
 }
 
 impl Deployable {
-    /// Returns the sum of all filters. Its FPR is the mean, weighted by keys.
+    /// Returns the total length of all filters, and their mean FPR, weighted by keys.
     fn sum(parts: Vec<(Share, Self)>) -> Self {
         let mut all = Self { setting: String::new(), len_bytes: 0, expected_fpr: 0.0 };
         let mut keys = 0.0;
@@ -139,9 +139,9 @@ impl Share {
         }
     }
 
-    /// Builds a filter for the values, or for very many values a smaller filter with about as many
-    /// values per block. Returns its expected FPR, and the total length of all filters at their
-    /// full size.
+    /// Returns the expected FPR of one filter, and the total length of all filters. Builds one
+    /// filter. For very many values, builds a smaller filter with about as many values per block as
+    /// the full filter, and scales its length up.
     fn parquet(self, fpp: f64) -> Outcome<Deployable> {
         let num_blocks = ParquetBloomBuilder::for_values(self.keys, fpp)?.num_blocks() as u64;
         let shrunk = (self.keys / BUILT_KEYS_MAX.max(1)).max(1).next_power_of_two().min(num_blocks);

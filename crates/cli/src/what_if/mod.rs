@@ -76,9 +76,9 @@ struct Choice {
 
 impl WhatIf {
     /// Compares the present filters with other filters of the engine and with filter blocks of each
-    /// kind that can reach their FPR. Builds these filters from integers, because a size depends
-    /// mostly on the number of keys. Returns `None` if there are no keys, or if the FPR is not
-    /// between 0 and 1.
+    /// kind that can reach the present FPR. Builds the other filters and the blocks from integers,
+    /// because a size depends mostly on the number of keys. Returns `None` if there are no keys, or
+    /// if the present FPR is not between 0 and 1.
     ///
     /// # Errors
     /// Returns an error if a filter cannot be built.

@@ -194,7 +194,7 @@ fn a_damaged_filter_does_not_keep_lengths_from_the_others() {
     let fix = |option: &[&str]| shell.run(&[&["parquet", "add", "old.parquet", "--fix-lengths"], option].concat());
     let run = fix(&["-o", "fixed.parquet"]);
     let told = format!(
-        "old.parquet: row group 1, column id: the filter is damaged, so its length is not added: the header \
+        "old.parquet: row group 1, column id: the filter cannot be used, so its length is not added: the header \
                         of the filter at offset {at} is not valid; run filterblock parquet check old.parquet"
     );
     assert!(run.stderr.contains(&told), "{}", run.stderr);

@@ -88,8 +88,8 @@ pub(super) struct PageHeader {
 
 impl PageHeader {
     /// Returns whether `page` has the type, encoding, length and number of values of this header.
-    /// Without this check, the reader could take another page for this page, and miss the values of
-    /// this page.
+    /// Without this check, the reader could take another page for the page of this header, and miss
+    /// values.
     pub(super) fn describes(&self, page: &Page) -> bool {
         let page_type = match page {
             Page::DataPage { .. } => DATA_PAGE,
@@ -104,7 +104,8 @@ impl PageHeader {
 }
 
 /// Reads the header at `offset`. The column chunk ends `left_bytes` bytes after `offset`. Returns
-/// an error if the page exceeds the column chunk or [`MAX_PAGE_LEN_BYTES`].
+/// an error if the header cannot be read or is not valid, or if the page exceeds the column chunk
+/// or [`MAX_PAGE_LEN_BYTES`].
 pub(super) fn read(source: &impl ChunkReader, offset: u64, left_bytes: u64) -> Result<PageHeader, String> {
     let mut window = WINDOW_LEN_BYTES;
     loop {

@@ -204,7 +204,7 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
             }
             if !matches!(header.content, Content::Dictionary | Content::Nothing) {
                 found.num_values += header.num_values;
-                // A false number could keep the decoder busy for a long time.
+                // A false number of values could keep the decoder busy for a long time.
                 if found.num_values > expected {
                     return Err(format!("the pages have more values than the metadata say ({expected})"));
                 }

@@ -38,7 +38,8 @@ pub(super) struct Hashes<'a> {
 }
 
 impl<'a> Hashes<'a> {
-    /// Returns an empty collection for the values of `column`. Rejects a Boolean column.
+    /// Returns an empty collection for the values of `column`. Returns an error if the column is
+    /// Boolean or has values of a fixed length below 1.
     pub(super) fn new(
         column: &ColumnDescriptor,
         companions: Companions,

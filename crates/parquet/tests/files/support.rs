@@ -40,9 +40,9 @@ pub const PATHS: [&str; 14] = [
     "place.day",
 ];
 
-/// The number of the Boolean column.
+/// The index of the Boolean column in [`PATHS`].
 pub const FLAG: usize = 10;
-/// The number of the FLOAT16 column.
+/// The index of the FLOAT16 column in [`PATHS`].
 pub const HALF: usize = 9;
 
 /// The options for writing a file.
@@ -51,7 +51,7 @@ pub struct Layout {
     pub compression: Compression,
     pub version: WriterVersion,
     pub dictionary: bool,
-    /// The encoding of the columns `number`, `small` and `id`, and the encoding of the byte array
+    /// The encoding of the columns `number`, `small` and `id`, and the encoding of the `BYTE_ARRAY`
     /// columns. `None` means the defaults of the writer.
     pub encodings: Option<(Encoding, Encoding)>,
     pub rows: Vec<usize>,
@@ -175,7 +175,7 @@ fn write_group(
     ]
 }
 
-/// A value with a plain encoding.
+/// A value with a plain encoding. The encoding of a byte array omits the length.
 pub trait Plain {
     fn plain(&self) -> Vec<u8>;
 }
@@ -278,7 +278,7 @@ fn list(group: &mut Group<'_, '_>, seeds: &[u64], make: impl Fn(u64) -> ByteArra
 }
 
 /// Returns the layouts that the tests cover: each codec with both page versions, with and without a
-/// dictionary, and the encodings DELTA and BYTE_STREAM_SPLIT.
+/// dictionary. Uncompressed layouts also cover the DELTA encodings and BYTE_STREAM_SPLIT.
 pub fn layouts() -> Vec<Layout> {
     use Encoding::{BYTE_STREAM_SPLIT, DELTA_BINARY_PACKED, DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, PLAIN};
     let codecs = [

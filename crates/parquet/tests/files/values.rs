@@ -1,4 +1,4 @@
-//! Tests which hashes the values of a chunk give.
+//! Tests the hashes that the values of a column chunk give.
 
 use std::collections::BTreeSet;
 
@@ -98,7 +98,7 @@ fn damaged_pages_are_an_error_or_give_hashes() {
     for at in 4..sample.bytes.len() - 8 {
         let mut damaged = sample.bytes.to_vec();
         damaged[at] ^= 1 << (at % 8);
-        // The footer may be damaged too. No damage may cause a panic.
+        // If the damage is in the footer, `open` may fail. Damage must never cause a panic.
         let Ok(file) = ParquetValues::open(bytes::Bytes::from(damaged)) else { continue };
         for leaf in 0..PATHS.len() {
             let _ = file.for_each_hash(0, leaf, &mut |_| {});

@@ -34,8 +34,8 @@ fn no_damaged_byte_denies_a_key() {
             let mut bytes = sound.clone();
             bytes[at] ^= change;
             let (opened, damaged) = denies_nothing(&bytes, format_args!("byte {at} xor {change}"));
-            // Opening detects damage of the header and of the table. A query detects damage of its
-            // row.
+            // Opening detects damage of the header and of the file table. A query detects damage of
+            // its row.
             assert_eq!(opened, at >= rows_offset, "byte {at}");
             if opened {
                 let mut rows = Vec::new();

@@ -125,8 +125,8 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1-four-files.index")
 }
 
-/// Builds the index of the golden file. It has four files: one with one cell, one with several
-/// cells, one with two filters, and one without keys.
+/// Builds the index of the golden file. The index has four files: one with one cell, one with
+/// several cells, one with two filters, and one without keys.
 fn built() -> Vec<u8> {
     let key_type = KeyType::Parquet { physical_type: PhysicalType::Int64, type_len_bytes: 0 };
     let settings = Settings { column: "user.id".into(), logical_type: "uint64".into(), key_type, fpr: 0.01 };

@@ -1,5 +1,5 @@
 //! Tests the claims of docs/INDEX_FORMAT.md about size, reads and candidates on small indexes. An
-//! ignored test prints the numbers of the page for 1,000 files.
+//! ignored test prints the numbers of the document for 1,000 files.
 
 use std::fs::File;
 use std::time::Instant;

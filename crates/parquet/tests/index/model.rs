@@ -17,8 +17,8 @@ type Model = BTreeMap<String, BTreeSet<u64>>;
 #[derive(Debug, Clone)]
 enum Source {
     Hashes,
-    /// The keys are added by existing filters. They are distributed in turn over `groups` filters
-    /// of `1 << log_blocks` blocks.
+    /// The keys are in existing filters. The `i`-th key is in filter `i % groups`, and each filter
+    /// has `1 << log_blocks` blocks.
     Filters {
         groups: usize,
         log_blocks: u32,
@@ -150,7 +150,7 @@ proptest! {
                     prop_assert_eq!(open(&bytes).generation(), generation + 1);
                     check(&open(&bytes), &model);
                 }
-                // An existing filter may not fit the number of rows. The old index stays.
+                // If an existing filter does not fit the number of rows, the old index stays.
                 Err(error) => prop_assert!(error.to_string().contains("does not fit"), "{}", error),
             }
         }
@@ -173,7 +173,7 @@ fn a_larger_file_keeps_its_rate_beside_smaller_ones() {
     assert!((1_000_000..1_020_000).all(|key| ask(&index, key).contains(&50)));
     let wrong = (2_000_000..2_010_000).filter(|&key| ask(&index, key).contains(&50)).count();
     assert!(wrong < 150, "{wrong} of 10,000 absent keys");
-    // The index may be 30 % larger than the filters alone.
+    // The index may be up to 30 % larger than the filters alone.
     let needed = (50 * 100 + 20_000) * 11 / 8;
     assert!(new.bytes.len() < needed * 13 / 10, "{} bytes for {needed}", new.bytes.len());
 }
@@ -185,7 +185,7 @@ fn distrusted_files_are_candidates_for_every_key() {
     index.distrust(7);
     index.distrust(3);
     index.distrust(7);
-    // There is no such file.
+    // File 10 does not exist.
     index.distrust(10);
     for key in (0..1_000).chain(50_000..51_000) {
         let files = ask(&index, key);

@@ -121,8 +121,9 @@ fn store_messages() -> Vec<Message> {
         ),
         (
             Error::OutOfNumbers { field: Field::FileNumber, last: 7 },
-            "the store accepts no more writes: file number 7 is close to the largest possible one; move the file with \
-             this number away if it does not belong to the store, or else copy the data to a new store",
+            "the store accepts no more writes: file number 7 is close to the largest possible one; if a file with \
+             such a number does not belong to the store, move it away and reopen the store; otherwise copy the data to \
+             a new store",
         ),
         (
             Error::OutOfNumbers { field: Field::LogSequence, last: 7 },
@@ -189,8 +190,8 @@ fn filter_messages() -> Vec<Message> {
     ]
 }
 
-/// A store that had too little memory to load a filter tries again later. So it must recognize this
-/// error of the crate `filterblock`.
+/// A store that had too little memory to load a filter tries again later. So it must recognize
+/// `TooLarge` of the crate `filterblock`.
 #[test]
 fn lack_of_memory_in_the_core_is_too_large() {
     let error = Error::from(filterblock::Error::TooLarge { what: "a filter" }.in_file(Path::new("t.sst")));

@@ -113,7 +113,7 @@ fn reader(table: Counted<StoredTable>, drive: Arc<Drive>) -> thread::JoinHandle<
 fn the_file_is_removed_once_by_the_last_reader() {
     check(|World { table, drive, .. }| {
         let readers = [reader(table.clone(), drive.clone()), reader(table.clone(), drive.clone())];
-        // A compaction holds a reference to the version that it replaces.
+        // `table` stands for the replaced version, which a compaction drops after it marks the SST.
         table.mark_obsolete();
         drop(table);
         readers.into_iter().for_each(|reader| reader.join().unwrap());

@@ -13,7 +13,7 @@ use super::options::Options;
 use super::ownership::{self, Ownership};
 use super::prefixes::{self, PrefixDoubt};
 use super::read_state::{Published, ReadState};
-use super::recovery::{Site, bring_in, read_logs, remove_leftovers, replay, sweep, undo};
+use super::recovery::{Site, bring_in, check_file_numbers, read_logs, remove_leftovers, replay, sweep, undo};
 use super::reports::Reports;
 use super::shared::{
     Background, Catalogue, Files, Identity, LogState, MAX_WAITING_BYTES, Reading, Registry, Shared, Writing, open_table,
@@ -227,23 +227,6 @@ fn create_registry(options: &Options, dir: &Path) -> Result<Found> {
 
 fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
     if number <= MAX_NUMBER { Ok(()) } else { Err(Error::Corrupt { field, offset: 0 }.in_file(path)) }
-}
-
-/// The number of file numbers that must be left for an open. An open takes one for the manifest,
-/// one for the log, and one for each SST that it writes.
-const SPARE_NUMBERS: u64 = 16;
-
-/// Checks that enough file numbers are left from `next` on. Otherwise the manifest that an open or
-/// a repair writes could have a number that no later open accepts. The error names the file with
-/// the highest number, or `CURRENT` if no file has that number.
-pub(crate) fn check_file_numbers(storage: &dyn Storage, dir: &Path, next: u64) -> Result<()> {
-    if (MAX_NUMBER + 1).saturating_sub(next) >= SPARE_NUMBERS {
-        return Ok(());
-    }
-    let last = next - 1;
-    let name = storage.list(dir)?.into_iter().find(|name| number_in(name) == Some(last));
-    let path = dir.join(name.as_deref().unwrap_or(CURRENT));
-    Err(Error::OutOfNumbers { field: Field::FileNumber, last }.in_file(&path))
 }
 
 /// Checks the state that results from all edits of the manifest at `path`.

@@ -47,7 +47,7 @@ const ENGINE_LOG: &str = "a log or manifest in the format of LevelDB and RocksDB
 const ENGINE_CURRENT: &str = "a CURRENT of LevelDB or RocksDB";
 const LIKE_ENGINE_CURRENT: &str = "a file like the CURRENT of LevelDB or RocksDB";
 const UNKNOWN: &str = "a damaged file of filterblock, or a file of an unknown program";
-pub(crate) const OTHER_STORE: &str = "a log or manifest of another store";
+pub(crate) const OTHER_STORE: &str = "a log or manifest of another store or of a newer version";
 const BLANK: &str = "a file that is empty, all zeros or cut short, so its content does not show who wrote it";
 
 /// The program that wrote a file.
@@ -207,8 +207,13 @@ pub(crate) fn is_of_another_store(
                 found = found.or(edit.store_id);
                 Ok(record.sequence.saturating_add(1))
             });
-            // After damage, the records before it still name the store.
-            end.map(drop).or_else(|error| if matches!(error.root(), Error::Io(_)) { Err(error) } else { Ok(()) })?;
+            match end {
+                Ok(_) => {}
+                // After damage, the records before it still name the store.
+                Err(error) if error.is_damage() => {}
+                Err(error) if matches!(error.root(), Error::Unsupported { .. }) => return Ok(true),
+                Err(error) => return Err(error),
+            }
         }
         _ => {}
     }

@@ -55,7 +55,7 @@ fn an_sst_log_or_manifest_shows_its_store_despite_a_bit_flip() {
             assert!(is_store(&alone(name, &bad)), "{name}, bit {bit}");
             tried += 1;
         }
-        // Without these bytes, nothing identifies the file.
+        // Without the footer or log header, nothing identifies the file.
         let mut bad = content.clone();
         bad[judged_by].fill(0xee);
         let judged = alone(name, &bad);
@@ -74,7 +74,7 @@ fn a_store_is_recognized_while_one_file_is_known() {
         assert!(is_store(&judge()) && judge().others.is_empty(), "{cut}");
         check_current(&storage, Path::new(DIR)).unwrap();
     }
-    // Once all files are zeros, none identifies the store, and none belongs to another program.
+    // Once all files are zeros, none identifies the store or another program.
     for (name, content) in files.iter().filter(|(name, _)| name != "LOCK") {
         write(&storage, name, &vec![0; content.len()]);
         let is_last = files.iter().rfind(|(name, _)| name != "LOCK").unwrap().0 == *name;

@@ -15,7 +15,7 @@ struct Load {
     next_number: u64,
     written_bytes: u64,
     stalls: u64,
-    /// The largest factor by which level 1 exceeded its limit.
+    /// The largest ratio of the size of level 1 to its limit.
     level_1_excess: f64,
 }
 

@@ -155,7 +155,7 @@ fn a_range_is_compacted_to_the_deepest_level_that_holds_it() {
     assert_eq!(range(0, 3, 5), RangePicks { picks: vec![], goes_on: true });
     assert_eq!(range(1, 5, 8), RangePicks { picks: Vec::from_iter(down(1, &[2, 3], &[5], true)), goes_on: true });
     assert_eq!(range(2, 0, 9), RangePicks { picks: vec![in_place(4), in_place(5)], goes_on: false });
-    // No deeper level overlaps the range, but one overlaps the SST. So the SST cannot be rewritten
+    // No SST of level 2 overlaps the range, but SST 4 overlaps SST 1. So SST 1 cannot be rewritten
     // in place.
     assert_eq!(range(1, 2, 4), RangePicks { picks: vec![], goes_on: false });
     assert_eq!(pick_range(&levels, 2, Bound::Excluded(&[1]), Bound::Included(&[6])).picks, [in_place(5)]);

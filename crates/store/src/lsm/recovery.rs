@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::file_name::{FileName, log_name, number_in, parse};
+use super::file_name::{CURRENT, FileName, log_name, number_in, parse};
 use super::log_file::{LogId, LogKind};
 use super::log_reader::{LogRecord, LogRecovery, read_log_in};
 use super::logged_writes::{LoggedWrites, PLACE_LEN_BYTES};
 use super::manifest::read_current;
 use super::memtable::Memtable;
 use super::options::Options;
-use super::ownership;
+use super::ownership::{self, reason_to_keep};
 use super::reports::Reports;
 use super::shared::{Identity, LogState, Shared, create_log};
 use super::version::StoredTable;
@@ -117,6 +117,23 @@ pub(super) fn replay<'a>(
     Ok(replay.found)
 }
 
+/// The number of file numbers that must be left for an open, besides those of the SSTs that it
+/// writes from the logs. An open takes one for the manifest and one for the log.
+const SPARE_NUMBERS: u64 = 16;
+
+/// Checks that enough file numbers are left from `next` on. Otherwise the manifest that an open or
+/// a repair writes could have a number that no later open accepts. The error names the file with
+/// the highest number, or `CURRENT` if no file has that number.
+pub(crate) fn check_file_numbers(storage: &dyn Storage, dir: &Path, next: u64) -> Result<()> {
+    if (MAX_NUMBER + 1).saturating_sub(next) >= SPARE_NUMBERS {
+        return Ok(());
+    }
+    let last = next - 1;
+    let name = storage.list(dir)?.into_iter().find(|name| number_in(name) == Some(last));
+    let path = dir.join(name.as_deref().unwrap_or(CURRENT));
+    Err(Error::OutOfNumbers { field: Field::FileNumber, last }.in_file(&path))
+}
+
 /// Writes the replayed writes to SSTs in level 0, puts a new manifest in force that names these
 /// SSTs, and starts a new log. A store that was just created has its manifest already, so it only
 /// gets the log.
@@ -125,6 +142,9 @@ pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -
     if !is_new {
         // Write all SSTs before the manifest names any of them. As soon as the manifest names an
         // SST, missing writes that are older than its writes count as given up.
+        let next =
+            shared.catalogue.next_file_number.load(Ordering::Relaxed).saturating_add(replayed.groups.len() as u64);
+        check_file_numbers(shared.options.storage.as_ref(), &shared.identity.dir, next)?;
         let tables = write_tables(shared, &replayed.groups)?;
         begin_manifest(shared, &replayed, &tables, is_torn)?;
         shared.change_state(|state| {
@@ -177,9 +197,9 @@ fn remove_files(shared: &Shared, is_stale: impl Fn(FileName) -> bool) {
 }
 
 /// Removes a file of the store. Keeps and reports a file that may belong to another program or
-/// store ([`ownership::reason_to_keep`]).
+/// store ([`reason_to_keep`]).
 fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, store_id: &[u8; 16], reports: &Reports) {
-    let removed = ownership::reason_to_keep(storage, path, file, store_id).and_then(|reason| match reason {
+    let removed = reason_to_keep(storage, path, file, store_id).and_then(|reason| match reason {
         None => storage.remove(path),
         Some(what) => {
             reports.add(format!(
@@ -453,13 +473,23 @@ pub(super) fn sweep(site: &Site<'_>) {
     let (storage, dir) = (site.options.storage.as_ref(), site.dir);
     let (Ok(names), Ok(in_force)) = (storage.list(dir), read_current(storage, dir)) else { return };
     let is_stale = |name: &&String| matches!(parse(name), Some(FileName::Manifest(number)) if number != in_force);
-    let stale: Vec<&String> = names.iter().filter(is_stale).collect();
+    if names.iter().filter(is_stale).count() <= MAX_STALE_MANIFESTS {
+        return;
+    }
+    // Manifests that stay do not count. Otherwise a few of them would make each open remove all
+    // others.
+    let is_removable = |name: &&String| {
+        let reason = parse(name).map(|file| reason_to_keep(storage, &dir.join(name), file, &site.store_id));
+        matches!(reason, Some(Ok(None)))
+    };
+    let stale: Vec<&String> = names.iter().filter(is_stale).filter(is_removable).collect();
     if stale.len() <= MAX_STALE_MANIFESTS || storage.sync_dir(dir).is_err() {
         return;
     }
     for name in stale {
-        let Some(file) = parse(name) else { continue };
-        remove_own(storage, &dir.join(name), file, &site.store_id, site.reports);
+        if let Err(error) = storage.remove(&dir.join(name)) {
+            log::warn!("an unneeded file could not be removed; the next open tries again: {error}");
+        }
     }
 }
 

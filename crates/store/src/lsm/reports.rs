@@ -15,8 +15,12 @@ pub(super) struct Reports {
 
 impl Reports {
     pub(super) fn add(&self, message: String) {
-        log::warn!("{message}");
         let mut messages = lock(&self.messages);
+        // One open may judge a file several times.
+        if messages.contains(&message) {
+            return;
+        }
+        log::warn!("{message}");
         if messages.len() < MAX_REPORTS {
             messages.push(message);
         }

@@ -1,5 +1,5 @@
-//! Implements [`Storage`] for a directory that is held open. It looks files up relative to the open
-//! directory, not along the path of the directory.
+//! Implements [`Storage`] for a directory that is held open. The implementation looks files up
+//! relative to the open directory, not along the path of the directory.
 //!
 //! After a rename, a mount or a change of the working directory, a path may lead elsewhere. A
 //! descriptor does not.
@@ -67,7 +67,7 @@ impl Storage for HeldDir {
             Ok(()) => Ok(()),
             Err(error @ Errno::NOENT) => Err(Error::from(io::Error::from(error)).in_file(from)),
             Err(error @ Errno::EXIST) => Err(Error::from(io::Error::from(error)).in_file(to)),
-            // A link fails on another file system, on a file system without hard links, and for a
+            // A link fails between two file systems, on a file system without hard links, and for a
             // file with too many links. Each cause has its own error.
             Err(_) => {
                 let mut content = in_file(from, source.open_plain(from))?;

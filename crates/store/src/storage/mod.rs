@@ -1,5 +1,5 @@
 //! Defines the storage layer. A store accesses files through [`Storage`] and its handles, so that
-//! tests can inject faults. Only memory maps of filters bypass them.
+//! tests can inject faults. Only memory maps of filters bypass this layer.
 //!
 //! Files are written front to back. An SST file gets its final name by a rename and never changes
 //! after that; WALs and manifests grow under their final names. Every error names its file. The
@@ -67,8 +67,8 @@ pub trait Storage: Debug + Send + Sync {
     /// missing.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Gives a file a second name with a hard link. If the link cannot be made, it makes a synced
-    /// copy under that name.
+    /// Gives a file a second name with a hard link. If the link cannot be made, makes a synced copy
+    /// under that name.
     ///
     /// # Errors
     /// Returns an error if the file is missing or `to` exists, or if the copy fails.
@@ -81,7 +81,7 @@ pub trait Storage: Debug + Send + Sync {
     /// missing.
     fn remove(&self, path: &Path) -> Result<()>;
 
-    /// Returns whether a file or directory of that name exists.
+    /// Returns whether a file or directory exists at `path`.
     ///
     /// # Errors
     /// Returns an error, not `false`, if the system cannot tell. After `false`, a caller may create
@@ -120,8 +120,8 @@ pub trait Storage: Debug + Send + Sync {
     /// even if the path leads elsewhere later. The caller still passes full paths, which must lie
     /// in or below `dir`.
     ///
-    /// On Unix, the locks of a directory that [`Disk`] holds also lock the directory itself if the
-    /// file system supports that.
+    /// On Unix, [`Storage::lock`] of a storage that comes from [`Disk`] also locks `dir` itself, if
+    /// the file system can lock directories.
     ///
     /// A storage that holds a directory A can in turn hold a directory B. [`Storage::link_or_copy`]
     /// of the result links files from A to B, so its first path must lie in or below A.
@@ -163,7 +163,7 @@ pub trait ReadAt: Debug + Send + Sync {
     /// change it.
     fn len(&self) -> u64;
 
-    /// Returns whether the file has no bytes.
+    /// Returns whether the file had no bytes when it was opened.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -26,7 +26,7 @@ pub fn key(i: u64) -> Vec<u8> {
 }
 
 /// Creates and closes a store with `tables` SSTs in level 0. The `n`-th SST, counted from 0, has
-/// the keys `i * tables + n`.
+/// the keys `i * tables + n` for all `i` below `keys_per_table`.
 pub fn make_store(storage: &Memory, tables: u64, keys_per_table: u64) {
     let db = Db::open(DIR, quiet(storage)).unwrap();
     for n in 0..tables {
@@ -73,7 +73,7 @@ pub fn remove_flushed_logs(storage: &dyn Storage) {
     let mut logs = files(storage, Path::new(DIR), ".log");
     logs.sort();
     logs.pop();
-    // The store may remove the same log at this moment.
+    // The removal fails if the store has already removed the log.
     logs.iter().for_each(|path| drop(storage.remove(path)));
 }
 
@@ -102,7 +102,7 @@ pub fn image(storage: &Memory) -> Memory {
     copy
 }
 
-/// Asserts that an error's message begins with the file that it concerns.
+/// Asserts that an error's message begins with `path`.
 pub fn assert_names(error: &Error, path: &Path) {
     let message = error.to_string();
     assert!(message.starts_with(&format!("{}: ", path.display())), "{message} does not name {}", path.display());

@@ -1,8 +1,8 @@
 //! Tests the limits of the machine: a full disk, no more file descriptors, a read-only directory,
 //! and a store that another process has open.
 //!
-//! Each test runs its own program again in a prepared environment. If the environment cannot be set
-//! up, the test is skipped.
+//! Each test runs its own program again as a child process. A test that needs its own file system
+//! is skipped if the file system cannot be mounted.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::steps::{self, Content, do_step, judge, say, skip, small, small_and_qu
 use filterblock_store::lsm::Durability;
 use filterblock_store::{Db, Error, Options, Result};
 
-/// The exit status of a shell that could not set up the environment.
+/// The exit status of a shell that could not mount the file system.
 const NO_ENVIRONMENT: i32 = 77;
 
 fn stored(dir: &Path, content: &mut Content, what: &str) -> Db {
@@ -67,7 +67,7 @@ fn check_continues(dir: &Path, content: &mut Content, what: &str) {
     drop(stored(dir, content, what));
 }
 
-/// Runs the case `child` in a process of its own, on a file system of `size_mib` MiB that only this
+/// Runs the case `child` in a new process, on a file system of `size_mib` MiB that only the new
 /// process sees. Skips `test` if no file system can be mounted.
 fn in_a_mount(test: &str, child: &str, size_mib: u64) {
     let dir = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ fn on_a_full_disk(dir: &Path) {
         *failures.entry(kind.unwrap_or_else(|| panic!("{what}: the error names no file: {message}"))).or_default() += 1;
         check_failed_store(&db, &mut content, &what);
         drop(db);
-        // The disk is still full: the store either opens or returns an error with the reason.
+        // The disk is still full. `Db::open` either succeeds or returns an error with the reason.
         match Db::open(&store, small_and_quiet(Durability::Sync)) {
             Ok(db) => judge(&db, std::slice::from_mut(&mut content), &what),
             Err(error) => {
@@ -232,7 +232,7 @@ fn without_descriptors(dir: &Path) {
         let mut taken = take_descriptors(free);
         match Db::open(dir, small_and_quiet(Durability::Sync)) {
             Ok(db) => {
-                // The comparison needs one descriptor for files that the store does not keep open.
+                // `judge` needs one descriptor for files that the store does not keep open.
                 taken.pop();
                 judge(&db, std::slice::from_mut(&mut content), &what);
             }
@@ -337,7 +337,7 @@ fn a_second_process_is_refused_until_the_first_has_ended() {
         drop(stored(dir.path(), &mut content, "after the holder"));
         assert_eq!(content.steps, round);
     }
-    // Now the child opens the store while this process holds it.
+    // Now the child tries to open the store while this process holds the lock.
     let db = stored(dir.path(), &mut content, "held here");
     let refused = this_program(&[], CHILD, &order).output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("already open"));

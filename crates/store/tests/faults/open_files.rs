@@ -53,7 +53,7 @@ fn spoil(path: &Path, what: usize) {
 }
 
 /// Does the work of the child process that the next test starts, and that a signal may end. Without
-/// the environment variable it does nothing.
+/// the environment variable [`CHILD`] it does nothing.
 #[test]
 fn child_process_of_open_files() {
     let Some(case) = std::env::var_os(CHILD).map(|case| case.to_str().unwrap().to_owned()) else { return };

@@ -3,12 +3,13 @@
 //!
 //! The test runs its own program again under `strace`, which kills the process or makes a call
 //! fail. `strace` counts the calls of each name per thread. So the place of a fault is the name of
-//! a system call and its number in a thread. The workload runs in two shapes: one thread makes all
-//! calls to the store, or each open, write, flush and close has its own thread.
+//! a system call and its number in a thread. The tests leave out numbers that the first thread of
+//! the process reaches. The workload runs in two shapes: one thread makes all calls to the store,
+//! or each open, write, flush and close has its own thread.
 //!
-//! `FILTERBLOCK_EVERY_FAULT=1` tries every place. By default the tests try a part of them. With
-//! `FILTERBLOCK_FAULT_PART=3/20` in addition they try the third of twenty parts, so that twenty
-//! runs try every place once. Without `strace` the tests are skipped.
+//! `FILTERBLOCK_EVERY_FAULT=1` tries every place. By default the tests try a part of the places. If
+//! `FILTERBLOCK_FAULT_PART=3/20` is also set, a run tries the third of twenty parts. Twenty runs
+//! then try every place once. Without `strace` the tests are skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -45,8 +46,9 @@ fn act<T: Send>(apart: bool, act: impl FnOnce() -> T + Send) -> T {
 }
 
 /// Opens the store, writes to it, flushes, reads and closes it. If `apart` is false, it also
-/// compacts the store, makes a checkpoint and prints its path. Prints each acknowledged step, each
-/// wrong answer and, after each flush, compaction and close, the last durable step.
+/// compacts the store, makes a checkpoint and prints the path of the checkpoint. Prints each
+/// acknowledged step, each wrong answer and, after each flush, compaction and close, the last
+/// durable step.
 fn live(dir: &Path, options: Options, copy: &Path, apart: bool) -> Result<()> {
     let db = act(apart, || Db::open(dir, options))?;
     let before = act(apart, || steps_in(&db, 0))?;
@@ -104,7 +106,7 @@ fn be_the_store(dir: &Path, durability: Durability, apart: bool) {
 fn store_child_process() {
     let Some((mode, dir)) = steps::order() else { return };
     let (durability, shape) = mode.split_once('-').unwrap();
-    // The harness may run this test on the process's first thread.
+    // The harness may run this test on the process's first thread, whose calls get no faults.
     std::thread::scope(|scope| {
         scope.spawn(|| be_the_store(&dir, durability_of(durability), shape == "apart"));
     });
@@ -180,7 +182,7 @@ impl Workshop {
         let wrapper = [&["strace", "-f", "-o", notes.to_str().unwrap()], strace, &["--"]].concat();
         let mut command = this_program(&wrapper, CHILD, &format!("{}:{}", self.mode, store.display()));
         // With Cargo's `LD_LIBRARY_PATH`, the loader opens dozens of files on the first thread. The
-        // test would then not try the store's calls with the same numbers.
+        // test would then leave out the store's calls with the numbers of these calls.
         let output = command.env_remove("LD_LIBRARY_PATH").output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (store, said, fs::read_to_string(notes).unwrap_or_default())
@@ -213,7 +215,7 @@ impl Workshop {
         names.into_iter().map(range).collect()
     }
 
-    /// Runs the workload once with a fault, and checks the remaining store and its checkpoints.
+    /// Runs the process once with a fault. Checks the store and the checkpoints that it leaves.
     fn try_one(&mut self, injection: &Injection) -> Judged {
         let Injection { call, what, when } = injection;
         let inject = format!("inject={call}:{what}:when={when}");
@@ -271,7 +273,7 @@ fn is_in_part(number: u64) -> bool {
     number % parts == part % parts
 }
 
-/// Tries all places of a mode, or one in `stride`.
+/// Tries one in `stride` faults of a mode, or all faults with `FILTERBLOCK_EVERY_FAULT`.
 fn try_places(
     test: &str,
     mode: &'static str,

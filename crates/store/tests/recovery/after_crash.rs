@@ -256,7 +256,7 @@ fn a_clean_close_leaves_no_log_records_and_no_spare_files() {
         assert_eq!((count(".sst"), count(".log"), count("MANIFEST-"), count(".tmp")), (round, 1, 1, 0));
         assert!(storage.read(&files(&storage, dir, ".log")[0]).unwrap().len() <= 48);
     }
-    // Opens without a write leave no files behind either.
+    // Opens without a write leave no spare files either.
     for _ in 0..5 {
         let db = Db::open(DIR, quiet(&storage)).unwrap();
         assert_eq!(scan_all(&db).len(), 4);
@@ -300,7 +300,7 @@ fn a_copy_at_any_moment_holds_all_earlier_acknowledged_writes() {
     db.close().unwrap();
     assert!(images.len() > 30, "{}", images.len());
     for (len, crashed) in images {
-        // A copy may end in the middle of an SST, of the log or of the manifest.
+        // A copy may hold only the beginning of an SST, of a log record or of a manifest edit.
         let db = Db::open(DIR, Options { storage: Arc::new(crashed.clone()), ..options() }).unwrap();
         for (i, k) in written[..len].iter().enumerate() {
             let (a, b) = (db.get(&key(*k)).unwrap().unwrap(), db.get(&key(k + 1000)).unwrap().unwrap());

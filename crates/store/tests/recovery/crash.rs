@@ -37,7 +37,7 @@ fn options(storage: &Faulty, durability: Durability) -> Options {
     }
 }
 
-/// A list of writes, and the state after each write.
+/// A list of writes. `states[n]` is the state after the first `n` writes.
 struct Script {
     writes: Vec<Write>,
     states: Vec<State>,
@@ -121,9 +121,9 @@ impl Script {
         storage.moments()
     }
 
-    /// Opens the state after a crash. Asserts that it is the state after a number of writes that
-    /// `mark` allows, and returns this number. Also asserts that gets and scans agree, and that the
-    /// store keeps working.
+    /// Opens a store after a crash. Asserts that its content is the state after a number of writes
+    /// that `mark` allows, and returns this number. Also asserts that gets and scans agree, and
+    /// that the store keeps working.
     fn check(&self, image: &Faulty, mark: u64, durability: Durability, what: &dyn Fn() -> String) -> usize {
         let (durable, begun) = ((mark >> 32) as usize, (mark & u64::from(u32::MAX)) as usize);
         let db = Db::open(DIR, options(image, durability)).unwrap_or_else(|error| panic!("{}: {error}", what()));
@@ -137,7 +137,7 @@ impl Script {
             assert_eq!(db.get(key).unwrap().as_ref(), Some(value), "{}", what());
         }
         assert!((0..40).all(|i| db.get(&key(i)).unwrap().is_some() == found.contains_key(&key(i))), "{}", what());
-        // These scans ask the range filters and the prefixes.
+        // These scans ask the range filters, and ask the filters about prefixes.
         assert!((0..40).all(|i| is_scanned(&db, &key(i)) == found.contains_key(&key(i))), "{}", what());
         let by_prefix: Vec<_> = (0..4).flat_map(|i| db.scan_prefix(&key(10 * i)[..8]).map(Result::unwrap)).collect();
         assert!(by_prefix.iter().map(|(key, value)| (key, value)).eq(&found), "{}", what());

@@ -291,8 +291,7 @@ fn an_sst_after_a_gap_stays_set_aside() {
     }
 }
 
-/// Opens the store three times. Asserts that it has the first `left` writes, and that one SST is
-/// set aside.
+/// Opens the store three times. Asserts that it has `left` entries, and that one SST is set aside.
 fn assert_set_aside(storage: &Memory, recovery: LogRecovery, left: usize) {
     for _ in 0..3 {
         let db = Db::open(DIR, Options { recovery, ..options(storage) }).unwrap();

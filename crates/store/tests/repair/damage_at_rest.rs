@@ -142,7 +142,7 @@ fn damaged_versions(storage: &Faulty, path: &Path) -> impl Iterator<Item = (Stri
     })
 }
 
-/// Returns whether `bytes` is the log `sound`, cut at the end of a record.
+/// Returns whether `bytes` is the log `sound`, cut at the end of the header or of a record.
 fn is_prefix_of_records(path: &Path, sound: &[u8], bytes: &[u8]) -> bool {
     let mut at = 48;
     while at < bytes.len() && at + 4 <= sound.len() {
@@ -195,8 +195,8 @@ fn damage_while_the_store_is_closed_is_found() {
                 }
             };
             if is_kind(&path, ".log") {
-                // A cut may look like a crash. The tail is lost, and the store reports that unless
-                // the cut is at the end of a record.
+                // A cut may look like a crash. The store reports the loss of the tail, except if
+                // the cut is at the end of the header or of a record.
                 let is_told = db.stats().reports.iter().any(|report| report.starts_with(path.to_str().unwrap()));
                 assert!(is_told || is_prefix_of_records(&path, &sound, &bytes), "{}", what());
                 continue;

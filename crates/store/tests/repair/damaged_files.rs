@@ -11,8 +11,8 @@ use filterblock_store::{Db, Error, Options};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Returns a crashed store with two SSTs of small blocks and a log with eleven writes, and its
-/// content.
+/// Returns a crashed store and its content. The store has two SSTs of small blocks, and a log with
+/// eleven writes.
 fn crashed_store() -> (Memory, Content) {
     let storage = Memory::new();
     let options = Options { durability: Durability::Sync, block_size_bytes: 256, ..quiet(&storage) };
@@ -55,7 +55,8 @@ fn look(storage: &Memory, options: Options, content: &Content) -> Outcome {
     for i in 0..100 {
         match db.get(&key(i)) {
             Ok(value) => {
-                // An older value of a key is a loss. Any other value was never written.
+                // An older value of a key, or none, is a loss. No write has a value that is not in
+                // `known`.
                 let known = [&[b'a'; 20][..], &[b'b'; 20], b"log"];
                 assert!(value.as_deref().is_none_or(|value| known.contains(&value)), "{value:?}");
                 is_whole &= value.as_ref() == content.get(&key(i));

@@ -183,8 +183,8 @@ fn a_leftover_table_that_was_merged_away_hides_no_newer_value() {
     forget_manifest(&killed);
     let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
     let db = Db::open(DIR, quiet(&killed)).unwrap();
-    // A compaction takes all of level 0. A flushed SST without newer writes than the merged SST
-    // is therefore one of its inputs.
+    // A compaction takes all of level 0. So a flushed SST was an input of a merge if none of its
+    // writes is newer than the merged SST.
     assert_eq!(db.get(&key(5)).unwrap().as_deref(), Some(&b"new"[..]), "{report}");
 }
 

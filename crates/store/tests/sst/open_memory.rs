@@ -74,7 +74,6 @@ fn tables_with_any_lengths_in_footers_open_within_their_size() {
                 open_frugally(&path, &bytes, &format!("field {field} is {value}"));
             }
         }
-        // Change bytes of the properties, and correct the checksums.
         let at =
             |field: usize| u64::from_le_bytes(sound[footer + field..footer + field + 8].try_into().unwrap()) as usize;
         let properties = at(56)..at(56) + at(64);

@@ -100,15 +100,15 @@ pub fn judge(db: &Db, contents: &mut [Content], what: &str) {
     assert_eq!(found, expected, "{what}");
     for (key, i) in contents.iter().flat_map(|content| (0..KEYS).map(|i| (key(content.writer, i), i))) {
         assert_eq!(db.get(&key).unwrap().as_ref(), expected.get(&key), "{what}: get of {i} and the scan differ");
-        // This scan asks the range filters and the prefixes.
+        // This scan asks the range filters, and asks the filters about a prefix.
         let scanned = db.scan(key.as_slice()..=key.as_slice()).map(Result::unwrap).next();
         assert_eq!(scanned.map(|(_, value)| value).as_ref(), expected.get(&key), "{what}: the scans of {i} differ");
     }
     assert!(db.verify().unwrap().is_sound(), "{what}");
 }
 
-/// Returns options with which a store flushes and merges after very few writes. Its filters hold
-/// keys, prefixes and ranges.
+/// Returns options with which a store flushes and merges after very few writes. The store has
+/// filters for keys, prefixes and ranges.
 pub fn small(durability: Durability) -> Options {
     Options {
         durability,
@@ -124,7 +124,7 @@ pub fn small(durability: Durability) -> Options {
     }
 }
 
-/// Returns the options of [`small`] without automatic compactions.
+/// Returns the options of [`small`] without automatic compactions and with a write buffer of 1 MiB.
 pub fn small_and_quiet(durability: Durability) -> Options {
     Options { auto_compaction: false, write_buffer_bytes: 1 << 20, ..small(durability) }
 }
@@ -133,9 +133,9 @@ pub fn durability_of(name: &str) -> Durability {
     if name == "sync" { Durability::Sync } else { Durability::Buffered }
 }
 
-/// Builds a command that runs one test of this program. The function [`order`] returns the argument
-/// `order` in the new process. `wrapper` is a program with arguments that runs the command, or is
-/// empty. `test` is the path of the test; see [`common::test_path`].
+/// Builds a command that runs one test of this program. `order` has the form `WORD:DIRECTORY`. The
+/// function [`order`] returns both parts in the new process. `wrapper` is a program with arguments
+/// that runs the command, or is empty. `test` is the path of the test; see [`common::test_path`].
 pub fn this_program(wrapper: &[&str], test: &str, order: &str) -> Command {
     let program = std::env::current_exe().unwrap();
     let mut command = match wrapper {

@@ -1,5 +1,5 @@
-//! Tests that a batch announces the reads of its data blocks before the first read, and reads each
-//! block once.
+//! Tests that a batch of up to 32 keys announces the reads of its data blocks before the first
+//! read, and reads each block once. A single read is not announced.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -180,7 +180,8 @@ fn keys_of_a_batch_in_one_block_share_its_read() {
         numbers.extend(700..710);
         let steps = storage.steps_of(&db, &numbers);
         let read: Vec<_> = steps.iter().filter(|step| matches!(step, Step::Read { .. })).collect();
-        // A read of many keys is split into batches of 32 keys, and two batches may share a block.
+        // `multi_get` looks up 32 keys at a time. A block with keys of two such groups is read
+        // twice.
         assert!((2..30).contains(&read.len()), "{num_tables} SSTs: {} reads", read.len());
         let after = db.stats().total.block_reads;
         assert_eq!(after - before, read.len() as u64);

@@ -185,7 +185,7 @@ fn a_batch_larger_than_the_write_buffer_survives_a_crash_whole() {
     assert_eq!(scan_all(&db).len(), 5_001);
     let db = Db::open(DIR, Options { storage: Arc::new(crashed), ..options() }).unwrap();
     assert_eq!(scan_all(&db).len(), 5_000);
-    // An empty batch changes nothing.
+    // An empty batch is not an error.
     db.write(WriteBatch::new()).unwrap();
 }
 

@@ -1,5 +1,5 @@
-//! Checks that this store lacks the known defects of other stores that no other test here covers by
-//! name. docs/TESTING.md lists the defects of other projects and the tests for them.
+//! Tests this store for known defects of other stores that no other test looks for.
+//! docs/TESTING.md lists the defects of other projects and the tests for them.
 
 use crate::common::{DIR, key, quiet};
 use filterblock_store::storage::Memory;

@@ -69,8 +69,8 @@ fn forged_gets_read_one_block_each_only_without_a_secret() {
     for hash in [HashKind::Xxh3Secret, HashKind::SipHash13] {
         let keyed = block_reads_per_get(Options { hash: Some(hash), secret: secret.clone(), ..seeded() }, &forged);
         println!("{hash}: {keyed:.5} block reads per get, {rate:.5} expected");
-        // Allow for a deviation of 3 % between the FPR of a single filter and the mean of all
-        // filters of its size.
+        // Assume that the FPRs of single filters have a standard deviation of 3 % around the mean
+        // FPR of all filters of the same size.
         let deviation = (rate * (1.0 - rate) / forged.len() as f64 + (0.03 * rate).powi(2)).sqrt();
         assert!((keyed - rate).abs() <= 5.0 * deviation, "{hash}: {keyed} block reads per get, expected {rate}");
     }

@@ -46,7 +46,7 @@ fn bytes_in(dir: &Path) -> BTreeMap<OsString, Vec<u8>> {
     entries.map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap())).collect()
 }
 
-/// Returns the first file of a store whose name ends with `end`.
+/// Returns the path of one file in `dir` whose name ends with `end`.
 fn file_of(dir: &Path, end: &str) -> PathBuf {
     let mut paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     paths.find(|path| path.to_str().unwrap().ends_with(end)).unwrap()
@@ -55,8 +55,8 @@ fn file_of(dir: &Path, end: &str) -> PathBuf {
 /// Moves the directory of an open store away and creates another store at the old path. `take_away`
 /// moves the directory and returns its new path.
 fn try_move(take_away: impl Fn(&Path) -> PathBuf) {
-    // With one SST, the files of the second store have names that the first store removes, but none
-    // that it creates.
+    // If the second store has one SST, its files have names that the first store removes, but no
+    // names that the first store creates.
     for tables in [3, 1] {
         try_move_with(tables, &take_away);
     }

@@ -45,8 +45,8 @@ fn assert_finds_all(db: &Db) {
     assert!(db.multi_get(&keys).unwrap().iter().all(Option::is_some));
 }
 
-/// Resets the statistics. Then measures the share of absent keys within the range of one SST for
-/// which its filter answers "maybe".
+/// Returns the share of absent keys within the range of SST `table` for which the filter of the SST
+/// answers "maybe". First resets the statistics.
 fn rate(db: &Db, table: u32) -> f64 {
     db.reset_stats();
     for i in 0..KEYS_PER_TABLE - 1 {
@@ -105,7 +105,7 @@ fn filters_that_are_asked_most_keep_most_columns() {
         let (hot, cold) = (rate(&db, 3), rate(&db, 5));
         assert!(hot < before / 2.0 && hot < cold / 4.0, "{before} before, then {hot} and {cold}");
         assert_finds_all(&db);
-        // The next flush leaves the columns of the filters unchanged.
+        // The most queried filter keeps its columns at the next flush.
         db.put(&key(1_000_000), b"value").unwrap();
         db.flush().unwrap();
         assert!(rate(&db, 3) < before / 2.0);

@@ -74,8 +74,8 @@ proptest! {
         prop_assert_eq!(specs.len(), levels.len());
         prop_assert!(bits(&levels, &specs) <= keys(&levels) * bits_per_key * (1.0 + 1e-9));
         let uniform = vec![FilterSpec::bits_per_key(KINDS[kind], bits_per_key).unwrap(); levels.len()];
-        // Allow for sizes that are rounded down by up to 0.001 bits, and for rounding errors of up
-        // to 1e-7.
+        // Allow for sizes that are rounded down by up to 0.001 bits per key, and for rounding
+        // errors of up to 1e-7 block reads.
         let slack = |reads: f64| reads * 1.001 + 1e-7;
         prop_assert!(reads(&levels, &specs) <= slack(reads(&levels, &uniform)), "{:?}", specs);
         // Filters of two kinds stay within the budget, too.
@@ -90,7 +90,8 @@ proptest! {
         let mut per_key = Vec::new();
         for (i, (level, spec)) in levels.iter().zip(&specs).enumerate() {
             let rate = spec.expected_fpr();
-            // Skip levels whose FPR is clipped at 1 or at the best possible value.
+            // Skip levels without keys. Also skip FPRs near 1 and near the best possible value,
+            // where the policy clips them.
             if level.num_keys > 0 && rate < worst && rate > 2e-9 && spec.millibits_per_key() < 100_000 {
                 per_key.push(rate * runs(i, level) / level.num_keys as f64);
             }
@@ -307,8 +308,8 @@ fn absent_reads_of_four_levels(policy: Arc<dyn FilterPolicy>) -> Measured {
 fn monkey_reads_fewer_blocks_with_the_same_memory() {
     let uniform: FilterSpec = "bloom:10".parse().unwrap();
     let uniform = absent_reads_of_four_levels(Arc::new(uniform));
-    // The size of a filter is rounded up to a multiple of 64 bits. With such small SSTs, rounding
-    // makes the uniform filters slightly larger.
+    // The size of a filter is rounded up to a multiple of 64 bits. With such small SSTs, uniform
+    // filters take slightly more than 10 bits per key, so Monkey gets 10.05.
     let monkey = absent_reads_of_four_levels(Arc::new(Monkey::new(FilterKind::Bloom, 10.05).unwrap()));
     for Measured { keys, filter_bytes, reads, expected } in [&uniform, &monkey] {
         println!("{keys:?} keys, {filter_bytes} bytes of filters, {reads} block reads, {expected:.0} expected");
@@ -364,7 +365,8 @@ fn a_full_compaction_gives_ssts_the_filters_of_a_new_policy() {
     db.compact_range(..).unwrap();
     db.close().unwrap();
     let mut filter_bytes = Vec::new();
-    // The steps are: no change, slightly smaller, much larger, slightly larger, another kind.
+    // The changes from one filter to the next are: none, slightly smaller, much larger, slightly
+    // larger, another kind.
     for (spec, is_new) in
         [("bloom:10", false), ("bloom:9.5", true), ("bloom:20", true), ("bloom:22", false), ("always-maybe", true)]
     {

@@ -11,7 +11,7 @@ use filterblock_store::sstable::FilterMemory;
 use filterblock_store::storage::{Disk, IoMode, Memory, Storage};
 use filterblock_store::{Db, Options};
 
-/// Returns the range of the filter block in an SST file, from the footer.
+/// Returns the byte range of the filter block in an SST file, as the footer of the file states it.
 fn filter_place(table: &[u8]) -> std::ops::Range<usize> {
     let footer = &table[table.len() - 112..];
     let at = |from: usize| u64::from_le_bytes(footer[from..from + 8].try_into().unwrap()) as usize;
@@ -63,9 +63,9 @@ fn random_step(db: &Db, random: &mut Random) {
 
 type Answers = (Vec<Option<Vec<u8>>>, Vec<(Vec<u8>, Vec<u8>)>);
 
-/// Asserts that gets and batches agree, that the scans of both directions agree, and that gets and
-/// scans find equally many keys. Returns the answers of the gets, for every key that may exist and
-/// for some that cannot, and the entries of the scan.
+/// Asserts that `get` and `multi_get` agree, that the scans of both directions agree, and that gets
+/// and scans find equally many keys. Returns the answers of the gets, for every key that may exist
+/// and for some that cannot, and the entries of the scan.
 fn all_answers(db: &Db) -> Answers {
     let keys: Vec<Vec<u8>> = (0..2_500).map(key).chain((0..500).map(|i| format!("key{i:05}x").into_bytes())).collect();
     let one_by_one: Vec<_> = keys.iter().map(|key| db.get(key).unwrap()).collect();

@@ -91,7 +91,7 @@ fn a_text_file_named_current_tmp_is_kept_and_reported() {
         assert!(error.to_string().contains("CURRENT.tmp"), "{error}");
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), "my own notes\n");
-    // The partial name that a crash leaves does not prevent an open.
+    // A partial manifest name, as a crash leaves it in `CURRENT.tmp`, does not prevent an open.
     fs::write(&path, "MANIFEST-0000").unwrap();
     assert_eq!(Db::open(&dir, options()).unwrap().get(b"key").unwrap().unwrap(), b"value");
 }
@@ -105,7 +105,7 @@ fn a_log_of_another_program_is_reported_and_salvage_skips_it() {
     for (name, content) in [("000098.log", diary.as_str()), ("000099.log", "short")] {
         fs::write(dir.join(name), content).unwrap();
     }
-    // This file may have replaced the store's last log.
+    // By default, an open fails at `000098.log`, which may have replaced the store's last log.
     let error = Db::open(&dir, options()).map(drop).unwrap_err();
     assert!(matches!(error.root(), Error::ForeignFile { .. }) && error.to_string().contains("000098.log"), "{error}");
     let db = Db::open(&dir, Options { recovery: LogRecovery::Salvage, ..options() }).unwrap();

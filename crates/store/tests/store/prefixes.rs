@@ -77,7 +77,7 @@ pub(super) fn check(db: &Db, model: &Model, from: Bound<&[u8]>, to: Bound<&[u8]>
     assert_eq!(front, wanted, "alternately {from:?} {to:?}");
 }
 
-/// Checks all ranges between the given keys, and the range of each prefix.
+/// Checks all ranges between the given keys, and the scan of each of these keys as a prefix.
 fn check_ranges(db: &Db, model: &Model, keys: &[&str]) {
     let ends = keys.iter().flat_map(|key| [Bound::Included(key.as_bytes()), Bound::Excluded(key.as_bytes())]);
     let ends: Vec<_> = ends.chain([Bound::Unbounded]).collect();
@@ -146,7 +146,8 @@ fn a_wrong_maybe_counts_only_if_the_scan_sees_the_whole_prefix() {
     assert_eq!(counts("ann/6", "ann0", false), (1, 0));
 }
 
-/// Pebble asked its filters for the whole key of the seek (cockroachdb/pebble#3627).
+/// A scan must ask for the prefix that the filter holds. Pebble did not strip a synthetic prefix
+/// from the query, and missed keys (cockroachdb/pebble#3627).
 #[test]
 fn a_scan_asks_for_the_prefix_and_not_for_its_bound() {
     let tables: [Writes<'_>; 2] = [
@@ -242,7 +243,7 @@ fn a_snapshot_scans_its_own_ssts_and_memtables() {
         snapshot.scan_prefix(b"c/").map(Result::unwrap).collect::<Vec<_>>(),
         [(b"c/1".to_vec(), b"in memory".to_vec())]
     );
-    // A scan keeps its state, too.
+    // A scan outlives its snapshot and its store.
     let scan = snapshot.scan_prefix(b"b/");
     drop((snapshot, db));
     assert_eq!(scan.count(), 1);

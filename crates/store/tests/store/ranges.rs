@@ -52,8 +52,8 @@ fn id(i: u64, table: u64) -> Vec<u8> {
     format!("{:016x}", number(i, table)).into_bytes()
 }
 
-/// Returns a store with `tables` SSTs in level 0, each with keys over the whole range, and its
-/// content.
+/// Returns a store with `tables` SSTs in level 0, each with keys over the whole key space, and the
+/// content of the store.
 fn ids(options: Options, tables: u64, keys: u64) -> (Db, Model) {
     let (db, mut model) = (Db::open(DIR, options).unwrap(), Model::new());
     for table in 0..tables {
@@ -254,7 +254,7 @@ fn scans_agree_with_a_sorted_map_for_all_keys_and_bounds() {
 
 #[test]
 fn a_scan_goes_on_beyond_the_ranges_of_a_filter() {
-    // The filter is for ranges of 16 integers. The scans begin between two keys and end far beyond.
+    // The filter is for ranges of 16 integers. Scans begin between two keys and are much longer.
     let storage = Memory::new();
     let db = Db::open(DIR, by(&storage, "grafite:L=16:fpr=0.001")).unwrap();
     let key = |i: u64| integer(i * 1_000);
@@ -288,7 +288,7 @@ fn tombstones_hide_older_values_from_scans() {
         db.put(key.as_bytes(), b"old").unwrap();
     }
     db.flush().unwrap();
-    // If the range filter of the newer SST denied the tombstone, the old value would return.
+    // If the range filter of the newer SST denied the tombstone, scans would find the old value.
     db.put(b"a", b"new").unwrap();
     db.delete(b"m").unwrap();
     db.put(b"z", b"new").unwrap();
@@ -342,8 +342,8 @@ fn another_kind_is_refused_before_anything_is_written() {
     let text = error.to_string();
     assert!(text.contains("range filter") && text.contains("bloom:10") && text.contains("try grafite"), "{text}");
     assert!(!storage.exists(Path::new(DIR)).unwrap());
-    // A policy that returns a range filter at open and another filter for a larger SST makes
-    // flushes fail, and loses no write.
+    // A policy that returns a range filter at open and a Bloom filter for an SST of five keys or
+    // more makes flushes fail, and loses no write.
     let fickle = |table: &filterblock::TableShape| {
         let spec = if table.num_keys < 5 { "grafite:9" } else { "bloom:10" };
         spec.parse::<FilterSpec>().ok()
@@ -426,7 +426,7 @@ fn a_denied_range_within_a_prefix_says_nothing_of_the_prefix() {
     };
     assert_eq!(db.scan(b"a/4".as_slice()..b"a/5".as_slice()).count(), 0);
     assert_eq!(counts(), (0, 0, 1));
-    // The range covers all keys of the prefix, so the filter of the prefixes was wrong.
+    // The denied range covers all keys of the prefix, so the "maybe" for the prefix was wrong.
     assert_eq!(db.scan_prefix(b"b/").count(), 0);
     assert_eq!(counts(), (1, 1, 2));
 }

@@ -112,7 +112,7 @@ fn estimates_are_planned_rarely_and_grow() {
         "bloom:10".parse().ok()
     });
     let policy = policy(&filters);
-    // SlateDB asks at every write.
+    // SlateDB calls `estimate_size` at every write.
     let mut before = 0;
     for keys in 0..100_000 {
         let estimate = policy.estimate_size(keys);

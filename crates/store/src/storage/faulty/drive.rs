@@ -1,8 +1,8 @@
 //! Simulates the content of a disk and the effect of a power failure on it.
 //!
 //! The bytes of a file are durable up to its last sync. The names in a directory are durable up to
-//! the last sync of the directory. A crash may keep or lose each later change, independently of the
-//! other changes.
+//! the last sync of the directory. A crash may keep or lose each unsynced change, independently of
+//! the other changes.
 
 #![expect(clippy::indexing_slicing, reason = "a test may panic, and these indices are in bounds")]
 
@@ -30,11 +30,11 @@ pub enum Crash {
     Dropped,
     /// All changes reached the disk.
     Kept,
-    /// All names and a random part of the unsynced bytes reached the disk. A file may end early,
-    /// and missing sectors of 512 bytes read as zeros.
+    /// All changes of names and a random part of the unsynced bytes reached the disk. A file may
+    /// end early, and missing sectors of 512 bytes read as zeros.
     Torn,
-    /// Each change of a name and the bytes of each file reach the disk independently. A rename may
-    /// survive without the earlier creation, and the bytes of a file may survive without its name.
+    /// Each change of a name and the unsynced bytes of each file survive or are lost independently.
+    /// A rename may survive without the earlier creation, and a name without the bytes of its file.
     Reordered,
 }
 
@@ -71,7 +71,8 @@ impl Random {
 pub(super) struct Inode {
     /// The content. Recorded moments share it until it changes.
     pub(super) bytes: Arc<Vec<u8>>,
-    /// The number of durable bytes.
+    /// The offset where the unsynced bytes begin. All bytes before it are durable, except the
+    /// ranges in `lost`.
     durable_len: usize,
     /// The ranges that a failed sync lost. Reads still see them, but no later sync makes them
     /// durable.
@@ -177,7 +178,7 @@ impl Drive {
         named.iter().map(|&inode| (pages(self.inodes[inode].bytes.len()) * PAGE_LEN_BYTES) as u64).sum()
     }
 
-    /// Changes names atomically. The change belongs to the directory of the last name.
+    /// Changes names atomically. A sync of the directory of the last name makes the change durable.
     pub(super) fn change(&mut self, names: Vec<(PathBuf, Option<Entry>)>) {
         let dir = names.last().and_then(|(path, _)| path.parent()).unwrap_or(Path::new("")).to_path_buf();
         let change = Change { dir, names };

@@ -30,16 +30,18 @@ impl Operation {
 
 /// The way in which an operation fails.
 ///
-/// A sync that fails loses its bytes: no later sync makes them durable. The exception is a sync
-/// that fails with `Late`.
+/// A failed sync loses the unsynced bytes of its file: no later sync makes them durable. The
+/// exception is a sync that fails with `Late`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The operation fails with `EIO`. This fault can hit any operation.
+    /// The operation fails with an error of kind `Other`, which stands for `EIO`. This fault can
+    /// hit any operation.
     Io,
-    /// The operation fails with `ENOSPC`. This fault hits only operations that need space. A write
-    /// appends half of its bytes first.
+    /// The operation fails with `StorageFull`, the kind of `ENOSPC`. This fault hits only
+    /// operations that need space. A write appends half of its bytes first.
     NoSpace,
-    /// The operation fails with `EINTR`. This fault can hit any operation.
+    /// The operation fails with `Interrupted`, the kind of `EINTR`. This fault can hit any
+    /// operation.
     Interrupted,
     /// The operation makes its change and then returns an error. This fault does not hit locks, nor
     /// operations that only read.
