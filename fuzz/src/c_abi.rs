@@ -46,7 +46,7 @@ struct World {
     builder: Option<Box<Builder>>,
     model: Model,
     blobs: Vec<Rc<Blob>>,
-    /// Filters are freed before the bytes that they borrow.
+    /// The open filters, which must be freed before the bytes that they borrow.
     filters: Vec<Open>,
     /// The number of filters that were opened so far.
     opened: usize,
@@ -58,7 +58,7 @@ impl World {
     fn new(input: &mut Input<'_>) -> Self {
         let seed = input.number(2);
         let secret = [7; 32];
-        // SAFETY: the pointers are valid.
+        // SAFETY: the pointers are NULL or valid.
         let sip = unsafe { filterblock_hasher_new_sip13(seed, pointer(&secret), 32, ptr::null_mut()) };
         let hashers = [filterblock_hasher_new_xxh3(seed), sip];
         let set = filterblock_set_new(hashers[0].as_deref());
@@ -95,19 +95,19 @@ impl World {
         };
         let spec = CString::new(text).unwrap();
         let hasher = self.hashers[0].as_deref();
-        // SAFETY: the pointers are valid.
+        // SAFETY: the pointers are NULL or valid.
         let new = |error| unsafe { filterblock_builder_new(spec.as_ptr(), hasher, error) };
         let (builder, code) = with_error(input, new);
         assert!(code.is_none_or(|code| (code == Code::Ok) == builder.is_some()));
         self.builder = builder;
         if self.model.has_table_id {
             let builder = self.builder.as_deref_mut();
-            // SAFETY: the pointers are valid.
+            // SAFETY: the pointers are NULL or valid.
             unsafe { filterblock_builder_set_table_id(builder, pointer(&TABLE), ptr::null_mut()) };
         }
         if choice % 8 == 7 {
             let builder = self.builder.as_deref_mut();
-            // SAFETY: the pointers are valid.
+            // SAFETY: the pointers are NULL or valid.
             let code = unsafe { filterblock_builder_set_ranges(builder, c"grafite:9".as_ptr(), ptr::null_mut()) };
             self.model.has_ranges = code == Code::Ok;
         }
@@ -157,7 +157,8 @@ impl World {
         let null = input.byte();
         let lens_at = if null == 1 { ptr::null() } else { lens.as_ptr() };
         let mut hashes = vec![7; count];
-        // SAFETY: each array is NULL or has the length that the call passes.
+        // SAFETY: each array is NULL or has the length that the call passes. Each key is NULL or
+        // valid, or its length is impossible.
         unsafe {
             filterblock_hasher_hash_keys(self.hasher(), pointers.as_ptr(), lens_at, count, hashes.as_mut_ptr());
             let Some(builder) = self.builder.as_deref_mut() else { return };
@@ -219,7 +220,8 @@ impl World {
         let (bytes, code) = with_error(input, finish);
         assert!(code.is_none_or(|code| (code == Code::Ok) == bytes.is_some()));
         assert!(!(bytes.is_some() && (self.model.must_fail || !is_there)), "a filter was built although a key is lost");
-        // Finishing has emptied the builder, so finishing again must fail.
+        // Finishing takes the keys out of the builder, so finishing again must fail until
+        // `filterblock_builder_clear`.
         let emptied = Model { must_fail: true, ..self.model.without_keys() };
         let model = std::mem::replace(&mut self.model, emptied);
         let has_whole_keys = form == Form::Compact || !model.is_of_prefixes_only;
@@ -229,7 +231,7 @@ impl World {
     fn keep(&mut self, bytes: Option<Box<Bytes>>, model: Model, form: Form, has_whole_keys: bool) {
         let Some(bytes) = bytes else { return };
         let (data, len) = (filterblock_bytes_data(Some(&bytes)), filterblock_bytes_len(Some(&bytes)));
-        // SAFETY: the handle has the length that its function returns.
+        // SAFETY: `data` has the length that `filterblock_bytes_len` returns.
         let copy = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) }.to_vec();
         filterblock_bytes_free(Some(bytes));
         self.blobs.push(Rc::new(Blob {
@@ -279,7 +281,7 @@ impl World {
         }
         if !blob.has_table_id {
             expected.table_id = [0; 16];
-            // Zeros name no table, so the host must accept any table, or expect the checksum.
+            // Zeros name no SST, so the host must accept any SST, or expect the checksum.
             expected.flags |= if choice & 5 == 0 { FILTERBLOCK_EXPECT_ANY_TABLE } else { 0 };
         }
         match choice >> 4 {
@@ -298,7 +300,8 @@ impl World {
         let (expected, is_right) = self.expected(&blob, input);
         let (way, verify) = (input.byte(), u32::from(input.byte() % 3));
         let (data, len) = (pointer(&blob.bytes), blob.bytes.len());
-        // SAFETY: the pointers are NULL or valid. `World` keeps the bytes while the filter is open.
+        // SAFETY: the pointers are NULL or valid, or the length is impossible. `World` keeps the
+        // bytes while the filter is open.
         let open = |error| unsafe {
             match way % 8 {
                 0 => filterblock_filter_open_borrowed(ptr::null(), len + 1, Some(&expected), verify, error),
@@ -547,7 +550,7 @@ impl World {
         let bytes = input.take(len);
         let text: Vec<u8> = bytes.iter().copied().take_while(|&byte| byte != 0).take(200).chain([0]).collect();
         let num_keys = input.number(8);
-        // SAFETY: the pointers are valid.
+        // SAFETY: the pointers are NULL or valid.
         unsafe {
             let mut plan = MaybeUninit::<PlanInfo>::uninit();
             let planned = |error| filterblock_plan(text.as_ptr().cast(), num_keys, plan.as_mut_ptr(), error);
@@ -577,7 +580,7 @@ impl World {
     }
 
     fn free(mut self) {
-        // The set and the handles share the filters, so each of the two orders must work.
+        // The set and the handles share the filters, so either may be freed first.
         let (set, filters) = (self.set.take(), std::mem::take(&mut self.filters));
         let free_filters = |filters: Vec<Open>| {
             // SAFETY: each filter is freed once.

@@ -56,7 +56,7 @@ impl<'a> Input<'a> {
     fn budget(&mut self, kind: FilterKind) -> FilterSpec {
         let budget = self.number(2);
         if budget.is_multiple_of(16) {
-            // If the kind cannot reach the FPR, the default specification replaces it.
+            // If the kind cannot reach the FPR, the result is the default specification.
             let rate = 0.5f64.powi((budget / 16 % 64) as i32 + 1);
             return FilterSpec::false_positive_rate(kind, rate).unwrap_or_default();
         }

@@ -65,8 +65,8 @@ pub fn open_block(data: &[u8]) {
 /// The seed of the golden files.
 const GOLDEN_SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
 
-/// Asks any bytes as a filter in compact form. Asserts that they answer only if they pass the
-/// check.
+/// Asks any bytes as a filter in compact form. Asserts that they answer if they pass the check, and
+/// only then.
 fn query_compact(bytes: &[u8]) {
     let hasher = KeyHasher::xxh3(GOLDEN_SEED);
     let usable = compact::check(bytes, &hasher).is_ok();
@@ -97,7 +97,7 @@ pub fn query_block(data: &[u8]) {
     let lazy = open(data, Verify::OnFirstTouch);
     let checked = match open(data, Verify::AtOpen) {
         Ok(checked) => checked,
-        // The lazy reader may not have verified the damaged pages yet. It must detect them later.
+        // The lazy reader has perhaps not read the damaged pages yet. It must detect them later.
         Err(_) => {
             if let Ok(lazy) = lazy {
                 query(&lazy);

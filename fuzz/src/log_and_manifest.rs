@@ -196,7 +196,7 @@ fn edit(files: &mut Files, input: &mut Input<'_>, marks: &mut Marks) {
             Edit::take(input).apply(bytes);
             repair_log(bytes);
         }
-        // Appends a record with any content, to test the decoders of batches and edits.
+        // Appends a record with any content, to test the decoders of batches and version edits.
         4 if is_log => {
             marks.is_forged = true;
             let (sequence, len) = (input.number(2), usize::from(input.byte()));
@@ -272,7 +272,6 @@ fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
             );
         }
         assert!(is_damaged || found.len() == sound.history.len() && db.stats().reports.is_empty());
-        // A scan must agree with `get`.
         let scan: Result<State, _> = db.scan(..).collect();
         if let Ok(scan) = scan {
             assert!(found.iter().all(|(key, value)| scan.get(*key) == value.as_ref()), "get and scan differ");
@@ -281,8 +280,8 @@ fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
 }
 
 /// Checks a store with any files. If the open fails, the error must be about the files. Otherwise
-/// the store must take a write, unless its sequence numbers are exhausted, and must still have the
-/// write after the next open.
+/// the store must take a write, unless its sequence numbers or file numbers are exhausted. The
+/// store must still have the write after the next open.
 fn check_any(files: &Files, compacts: bool) {
     for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
         let storage = storage_of(files, DIR);
@@ -302,7 +301,8 @@ fn check_any(files: &Files, compacts: bool) {
         // write.
         let takes_writes = match db.put(b"key01", b"new") {
             Ok(()) => true,
-            // The sequence numbers are exhausted. The store does not change, and it opens again.
+            // The sequence numbers or file numbers are exhausted. The store does not change, and it
+            // opens again.
             Err(error) => {
                 assert!(matches!(error.root(), Error::OutOfNumbers { .. }), "{error}");
                 false

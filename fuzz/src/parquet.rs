@@ -17,8 +17,8 @@ const MAX_VALUES: u64 = 100_000;
 /// The offset of the metadata in a file. Chunks lie before it.
 const METADATA_OFFSET: u64 = 1 << 20;
 
-/// Parses any bytes as the metadata of a file. A rewrite must give the same bytes, and a changed
-/// location of a filter must change nothing else.
+/// Parses any bytes as the metadata of a file. A rewrite without changes must give the same bytes,
+/// and a changed location of a filter must change nothing else.
 pub fn parquet_footer(data: &[u8]) {
     let Ok(footer) = Footer::parse(data.to_vec(), METADATA_OFFSET) else { return };
     let again = footer.rewrite(|_, _, filter| filter).unwrap();
@@ -38,7 +38,7 @@ pub fn parquet_footer(data: &[u8]) {
         }
     }
     let back = changed.rewrite(|row_group, leaf, found| found.filter(|_| new(row_group, leaf).is_none()));
-    // A location can be replaced, but not removed: `None` keeps the old location.
+    // A location can be replaced, but not removed: `None` keeps the location in `changed`.
     assert_eq!(&back.unwrap()[..changed.metadata().len()], changed.metadata());
 }
 

@@ -25,7 +25,7 @@ pub type Write = (Vec<u8>, Option<Vec<u8>>);
 
 /// A log or manifest under construction.
 pub struct Log {
-    /// The file so far.
+    /// The bytes of the file so far.
     pub bytes: Vec<u8>,
     /// Whether each record states that all records before it were durable.
     pub is_synced: bool,
@@ -51,7 +51,8 @@ impl Log {
     }
 }
 
-/// Appends a record to a log with a complete header.
+/// Appends a record to a log or manifest. The record is valid only if the file has a complete
+/// header.
 pub fn append_record(log: &mut Vec<u8>, sequence: u64, synced: u64, payload: &[u8]) {
     let mut header = (payload.len() as u32).to_le_bytes().to_vec();
     header.extend_from_slice(&sequence.to_le_bytes());
@@ -63,7 +64,8 @@ pub fn append_record(log: &mut Vec<u8>, sequence: u64, synced: u64, payload: &[u
     log.extend_from_slice(payload);
 }
 
-/// Repairs the checksum of the header, and the checksums of all records that the lengths lead to.
+/// Repairs the checksum of the header, and the checksums of all records that the record lengths
+/// lead to.
 pub fn repair_log(log: &mut [u8]) {
     if log.len() < HEADER_LEN {
         return;
@@ -114,7 +116,7 @@ pub fn put_numbers(edit: &mut Vec<u8>, log_number: u64, next_file_number: u64, l
     }
 }
 
-/// Appends to an edit the SST file that it adds to the store.
+/// Appends a field to an edit. The field adds an SST file to the store.
 pub fn put_added_table(edit: &mut Vec<u8>, level: u8, number: u64, table: &TableSummary, sequences: (u64, u64)) {
     put_varint(edit, 6);
     edit.push(level);

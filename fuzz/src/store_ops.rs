@@ -42,7 +42,7 @@ struct Run {
     snapshots: Vec<(Snapshot, State)>,
     /// The directory and the state of each checkpoint, and whether the checkpoint was acknowledged.
     checkpoints: Vec<(String, State, bool)>,
-    /// The number of faults that had struck before the store was opened.
+    /// The number of operations that faults had hit before the store was opened.
     struck_before: usize,
     /// Whether reads may have returned wrong bytes since the store was opened.
     is_silent: bool,
@@ -69,8 +69,8 @@ impl Run {
 
     fn options(&self) -> Options {
         let [first, second, third] = self.config;
-        // The extractor and the range filter follow from bytes with other uses, so that stored
-        // inputs keep their meaning.
+        // The bytes that choose the extractor and the range filter also choose other options. With
+        // an additional byte, stored inputs would change their meaning.
         let extractors = ["none", "fixed:3", "fixed:5", "capped:4", "delimiter: ", "row-column:0x20", "delimiter:0"];
         let extractor = extractors[(usize::from(first) + usize::from(third)) % extractors.len()];
         let ranges = ["", "", "grafite:fpr=0.01", "grafite:L=16:9"][usize::from(third ^ second >> 1) % 4];

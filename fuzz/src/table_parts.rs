@@ -93,8 +93,8 @@ impl Parts {
                 Edit::take(input).apply(&mut self.properties);
             }
             6 => self.forge_filter(input),
-            // Changes any footer field except version, checksum and magic, because other values of
-            // these only fail the open.
+            // Changes any footer field except format version, footer checksum and magic. With other
+            // values of these three fields, the file only fails to open.
             _ => {
                 let field = usize::from(input.byte()) % 13;
                 let name = FOOTER_FIELDS[field].0;

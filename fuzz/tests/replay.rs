@@ -178,8 +178,8 @@ fn digest_of_answers(target: &str, function: fn(&[u8]) -> Vec<bool>) -> String {
 
 #[test]
 fn every_instruction_set_answers_alike_from_any_bytes() {
-    // A process chooses its kernels once, so each instruction set runs this test in a child
-    // process.
+    // A process chooses its kernels once, so this test runs itself in a child process for each
+    // instruction set.
     const CHILD: &str = "FILTERBLOCK_FUZZ_CHILD";
     if std::env::var_os(CHILD).is_some() {
         let foreign = digest_of_answers("foreign_filter", foreign_filter);
@@ -197,7 +197,7 @@ fn every_instruction_set_answers_alike_from_any_bytes() {
             .unwrap_or_else(|| panic!("{isa}: {printed}"))
             .to_owned()
     });
-    // If the processor lacks an instruction set, the process uses the best one that it has.
+    // If the processor lacks an instruction set, the child process uses the processor's best one.
     assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
 }
 

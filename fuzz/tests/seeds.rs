@@ -305,7 +305,8 @@ fn seeds_of_foreign_table() {
     }
     let filter = std::fs::read(golden.join("parquet/raw-n1-fpp0.01.sbbf")).unwrap();
     write("foreign_table", "any-parquet", &[&[0], &parquet_of(&filter)]);
-    // A seed has 50 keys with 4 keys per block, one filter or one partition per block, and edits.
+    // A seed has 50 keys with 4 keys per block, edits, and either one whole filter or a filter
+    // partition for each block.
     let edits: [(&str, &[u8]); 9] = [
         ("sound", &[]),
         ("data-xor", &[0, 3, 0, 0, 9, 0, 7]),

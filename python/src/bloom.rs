@@ -164,8 +164,8 @@ impl Bloom {
     /// Estimate how many keys two filters share. Returns a dict. Raises ValueError if size, number
     /// of hashes or seed differ.
     fn compare<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyDict>> {
-        // Only one lock is held at a time. Two read locks could wait for each other because of a
-        // waiting writer.
+        // Only one lock is held at a time. Otherwise two threads that each hold a read lock could
+        // deadlock while writers wait.
         let (left, right) = py.detach(|| {
             let left = self.read().clone();
             (left, other.read().clone())

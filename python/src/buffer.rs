@@ -43,7 +43,7 @@ pub struct BufferKeys {
 impl BufferKeys {
     /// Takes a buffer whose items are keys. Returns `None` if its items are Python objects.
     ///
-    /// `is_array` says whether the owner is a NumPy array or an `array.array`: then items of the
+    /// `is_array` says whether the owner is a NumPy array or an `array.array`. If so, items of the
     /// formats "b" and "B" are integers. For other owners, such as `memoryview`, these items are
     /// bytes and raise `TypeError`, because they need a width.
     pub fn of_items(buffer: PyUntypedBuffer, is_array: bool) -> PyResult<Option<Self>> {

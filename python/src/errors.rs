@@ -43,8 +43,8 @@ pub fn of_io(error: &io::Error, path: Option<&Path>) -> PyErr {
 }
 
 /// Returns the error number of the operating system. If Rust code made the error, returns the first
-/// number that has the same `ErrorKind`. Returns `None` if there is none, or if the text of the
-/// error says more than a number.
+/// number that has the same `ErrorKind`. Returns `None` if there is no such number, or if the text
+/// of the error says more than a number.
 fn number_of(error: &io::Error) -> Option<i32> {
     error.raw_os_error().or_else(|| {
         let by_kind = |number: &i32| io::Error::from_raw_os_error(*number).kind() == error.kind();

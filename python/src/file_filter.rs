@@ -35,8 +35,8 @@ pub struct FileFilter {
     filter: RwLock<Option<variants::FileFilter>>,
     hasher: KeyHasher,
     path: PathBuf,
-    /// The id of the process that opened the file, and the value of [`FORKS`] in this process. A
-    /// forked child shares the file lock of its parent.
+    /// The id of the process that opened the file, and its value of [`FORKS`]. A forked child
+    /// shares the file lock of its parent.
     process: (u32, u32),
 }
 
@@ -118,9 +118,9 @@ impl FileFilter {
         ))
     }
 
-    /// Checks like [`check_process`](Self::check_process), but without a system call. The check
-    /// misses a fork that Python did not make. Such a fork is harmless, because every method that
-    /// writes to the file compares the process id, too.
+    /// Checks like [`check_process`](Self::check_process), but usually without a system call. The
+    /// check misses a fork that Python did not make. Such a fork is harmless, because every method
+    /// that writes to the file compares the process id, too.
     fn check_forks(&self) -> PyResult<()> {
         if self.process.1 == FORKS.load(Ordering::Relaxed) { Ok(()) } else { self.check_process() }
     }
@@ -250,7 +250,7 @@ impl FileFilter {
         self.read(py, variants::FileFilter::sync)?.map_err(of_variant)
     }
 
-    /// Sync and close the filter. With mode "r" and in a forked child, `close` does not sync. If
+    /// Sync and close the filter. With mode "r" or in a forked child, `close` does not sync. If
     /// the sync fails, `close` closes the filter and raises the exception of the sync. Later
     /// queries and changes raise ValueError. A second `close` does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {

@@ -73,7 +73,7 @@ fn of_int(number: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
     })
 }
 
-/// Returns the bytes of a key of a rarer type, or the exception for a value that is not accepted.
+/// Returns the bytes of a key of a rare type, or the exception for a value that is not accepted.
 #[cold]
 fn of_other(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyResult<Vec<u8>> {
     if let Ok(bytes) = key.cast::<PyByteArray>() {

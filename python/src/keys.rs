@@ -158,8 +158,8 @@ fn kind_of_numpy(object: &Bound<'_, PyAny>) -> PyResult<String> {
     object.getattr("dtype")?.getattr("kind")?.extract()
 }
 
-/// The maximum number of keys that are hashed and then asked together. Their hashes stay in the
-/// cache.
+/// The maximum number of keys that are hashed and then looked up together. Their hashes stay in the
+/// CPU cache.
 const BATCH: usize = 1024;
 
 /// Returns the hashes of all keys.

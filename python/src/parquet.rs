@@ -85,8 +85,9 @@ impl ParquetFile {
     }
 
     /// Read the header of every filter, and return the number of filters. Raises DamagedError if a
-    /// header is damaged, or UnsupportedError for another algorithm, hash or compression. Filters
-    /// of Parquet have no checksums. `parquet.check` with values=True finds bits that were cleared.
+    /// header is damaged, or UnsupportedError for an unknown algorithm, hash or compression.
+    /// Filters of Parquet have no checksums. `parquet.check` with values=True finds bits that were
+    /// cleared.
     fn verify(&self, py: Python<'_>) -> PyResult<u64> {
         py.detach(|| self.file.verify()).map_err(|error| of_foreign(error.in_file(&self.path)))
     }
@@ -215,8 +216,8 @@ fn leaves_of(footer: &Footer, names: &[String]) -> PyResult<Vec<usize>> {
     Ok(found)
 }
 
-/// Returns the length and the modification time of a file. If one of them changes, the file
-/// changed.
+/// Returns the length and the modification time of a file. If one of them changes, the file counts
+/// as changed.
 fn version(found: &Metadata) -> (u64, Option<std::time::SystemTime>) {
     (found.len(), found.modified().ok())
 }
@@ -228,7 +229,7 @@ fn version(found: &Metadata) -> (u64, Option<std::time::SystemTime>) {
 /// each new filter.
 ///
 /// `fpr` is the maximum error rate of each filter. `bits_per_value` sets the size of each filter
-/// instead. A filter takes at most 128 MiB, even if its error rate is then higher. Without
+/// instead. A filter takes at most 128 MiB, even if its error rate is then above `fpr`. Without
 /// `exact_size`, the size is rounded up to a power of two; some readers do not accept other sizes.
 /// `replace` replaces filters that exist. `overwrite` replaces `out` if it exists.
 #[pyfunction]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 /// A temporary file in the directory of `path`. [`publish`](Self::publish) renames it to `path`. If
-/// it is dropped before, it is removed.
+/// it is dropped before the rename, it is removed.
 #[derive(Debug)]
 pub struct NewFile {
     file: NamedTempFile,

@@ -1,4 +1,4 @@
-//! Looks up the keys that a person has typed in the opened file, as `filterblock query` does.
+//! Looks up keys in the opened file, as `filterblock query` does. A person has typed the keys.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -97,7 +97,8 @@ const NO_FILTER: &str = "the table has no filter that the page knows, so every a
 const NO_LEVELDB_FILTER: &str =
     "the table has no filter that the page knows, so only a key after its last data block can be absent";
 
-/// Returns a function that asks the file for a key, and a remark for the user.
+/// Returns a function that looks up a key in the file. Also returns a remark about all answers, or
+/// `None`.
 fn asker<'a>(opened: &'a Opened, question: &Question) -> Result<(Ask<'a>, Option<String>), String> {
     let prefixes = question.prefixes;
     let value_type = question.value_type.as_deref().map(|name| {
@@ -240,14 +241,14 @@ fn of_column<'a>(
         encoding.ask(key, |value| {
             for (row_group, filter) in &filters {
                 let bytes = filter.as_ref().ok().and_then(Option::as_deref);
-                // A filter that cannot be read denies no value.
+                // A missing or unreadable filter denies no value.
                 let parsed = bytes.and_then(|bytes| ParquetBloom::parse(bytes).ok());
                 if parsed.is_none_or(|filter| filter.may_contain(value)) {
                     places.borrow_mut().push(*row_group);
                 }
             }
-            // Zero has two encodings. The answer false makes `ask` look up both, so that no row
-            // group with zeros is missing.
+            // A zero of type float or double has two encodings. The answer false makes
+            // `Encoding::ask` look up both, so that no row group with zeros is missing.
             false
         })?;
         let mut places = places.into_inner();
@@ -299,7 +300,7 @@ fn chunks_of<'a>(file: &'a Parquet, question: &Question) -> Result<Vec<&'a Parqu
     Ok(chunks)
 }
 
-/// Returns the length and the logical type of a column of FIXED_LEN_BYTE_ARRAY.
+/// Returns the length of the values of a FIXED_LEN_BYTE_ARRAY column, and its logical type.
 fn fixed_type(file: &Parquet, column: &str) -> Result<(Option<usize>, &'static str), String> {
     let unknown = |why: &str| {
         format!(
@@ -350,7 +351,7 @@ fn of_index<'a, R: ReadAt>(
                 *doubt.borrow_mut() = Some(why.to_owned());
             }
             all.borrow_mut().extend(files);
-            // The answer false makes `ask` look up every encoding of the value.
+            // The answer false makes `Encoding::ask` look up every encoding of the value.
             false
         })?;
         let mut files = all.into_inner();

@@ -32,7 +32,7 @@ unsafe extern "C" {
     fn read_file(offset: f64, to: *mut u8, len: usize) -> u32;
 }
 
-/// The file that the user has chosen, by its length in bytes.
+/// The file that the user has chosen, with its length in bytes.
 #[derive(Debug)]
 struct Chosen(u64);
 

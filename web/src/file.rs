@@ -1,5 +1,5 @@
-//! Opens the chosen file. The page reads filter blocks, bare filters and tables whole. Of Parquet
-//! files and indexes, it reads only the parts that it needs.
+//! Opens the chosen file. The page reads filter blocks, bare filters and SST files whole. Of
+//! Parquet files and indexes, it reads only the parts that it needs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,8 +26,8 @@ const END_LEN_BYTES: u64 = 8;
 /// The maximum number of bytes that are read from the start of a filter to find the filter's
 /// length.
 const HEADER_LEN_BYTES: u64 = 256;
-/// The maximum number of bytes of Parquet filters that are kept for further questions. A longer
-/// filter is kept alone.
+/// The maximum number of bytes of Parquet filters that are kept for further questions. A filter
+/// that is longer than this maximum is kept alone.
 const KEPT_LEN_BYTES: usize = 256 << 20;
 
 /// The facts that the file does not record.
@@ -100,7 +100,7 @@ pub(crate) struct Block {
     pub(crate) asked: Result<FilterBlock<Rc<[u8]>>, String>,
 }
 
-/// The footer of a Parquet file, and the filters that were read.
+/// The footer of a Parquet file, and the kept filters.
 #[derive(Debug)]
 pub(crate) struct Parquet {
     source: Source,
@@ -113,7 +113,7 @@ pub(crate) struct Parquet {
     kept: RefCell<Kept>,
 }
 
-/// The filters that were read, by offset.
+/// The filters that are kept for further questions, by offset.
 #[derive(Debug, Default)]
 struct Kept {
     filters: BTreeMap<u64, Rc<[u8]>>,
@@ -179,7 +179,8 @@ impl Opened {
         }
     }
 
-    /// Returns the name of the file's type, as the command prints it.
+    /// Returns the name of the file's type. For a file of another engine, it is the name that the
+    /// command prints.
     pub(crate) fn kind(&self) -> &'static str {
         match self.content {
             Content::Block(_) => "filter-block",
@@ -214,7 +215,8 @@ impl Raw {
         match self {
             Self::LevelDb => LevelDbBloom::new(bytes).info(),
             Self::RocksDb => RocksDbFilter::new(bytes).info(),
-            // The header was parsed at open. Without it, the filter answers "maybe".
+            // The header was parsed at open, so the parsing cannot fail here. The empty filter
+            // answers "maybe".
             Self::Parquet => ParquetBloom::parse(bytes).unwrap_or(ParquetBloom::new(&[])).info(),
         }
     }

@@ -21,8 +21,8 @@ impl Map {
     }
 }
 
-/// Returns the known regions: `role` (data, filter, index, meta), offset, length and label. The use
-/// of bytes outside all regions is unknown, or their region is beyond [`REGIONS_MAX`].
+/// Returns the known regions, each with `role` (data, filter, index or meta), offset, length and
+/// label. Bytes of unknown use have no region. Only the first [`REGIONS_MAX`] regions are returned.
 pub(crate) fn of(opened: &Opened) -> Value {
     let (mut map, len) = (Map::default(), opened.len_bytes);
     match &opened.content {

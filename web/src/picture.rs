@@ -42,12 +42,12 @@ pub(crate) struct Question {
     kind: Kind,
     /// The keys that are added.
     keys: Vec<String>,
-    /// The key that is asked.
+    /// The key to ask for.
     ask: String,
-    /// The number of bits of the filter. It is a multiple of 512 for a blocked Bloom filter, and of
-    /// 64 for the other kinds.
+    /// The number of bits of a Bloom filter. It is a multiple of 512 for a blocked Bloom filter,
+    /// and of 64 for the other kinds. The size of a ribbon does not depend on it.
     bits: u32,
-    /// The probes of a Bloom filter, or the columns of a ribbon.
+    /// The number of probes of a Bloom filter, or of columns of a ribbon.
     probes: u32,
 }
 
@@ -86,8 +86,8 @@ pub(crate) fn answer(question: &Question) -> Result<Value, String> {
     }))
 }
 
-/// Returns the key with its hash, its line and its probes. Sets the bits of the key if `is_added` is
-/// true.
+/// Returns the key with its hash, its line and its probes. Sets the bits of the key if `is_added`
+/// is true.
 fn step(question: &Question, key: &str, set: &mut [bool], is_added: bool) -> Value {
     let hash = KeyHasher::xxh3(HashSeed(0)).of(key.as_bytes()).raw();
     let positions = positions(question.kind, hash, question.bits, question.probes);

@@ -14,8 +14,9 @@ use crate::text::{count, hex, thousands};
 const NAMED_MAX: usize = 10;
 
 /// Returns what `inspect --json` prints, with additional fields. `columns` lists the columns of a
-/// Parquet file that have filters. `doubt` says why a filter block cannot be queried, so that every
-/// key may be present.
+/// Parquet file that have filters. `doubt` says why a filter block cannot be queried. Every key may
+/// be present in such a block. For an index, which `inspect` does not read, the fields are the
+/// settings and the files.
 pub(crate) fn inspect(opened: &Opened) -> Value {
     let name = &opened.name;
     let mut report = match &opened.content {
@@ -122,8 +123,8 @@ fn unusable_filters(table: &LevelDbTable<Vec<u8>>) -> Option<String> {
     ))
 }
 
-/// Adds the filters of all chunks, or stops if filters overlap. A filter that cannot be read
-/// becomes a note, because the others still answer.
+/// Adds the filters of all chunks, but stops if the filters together are longer than the file. A
+/// filter that cannot be read becomes a note, because the other filters still answer.
 fn add_parquet(report: &mut FileReport, file: &Parquet) {
     let chunks = file.metadata.column_chunks();
     let mut notes = Vec::new();
@@ -156,7 +157,8 @@ fn columns_of(file: &Parquet) -> Value {
     json!(columns)
 }
 
-/// Verifies the file, as `verify --json` does. Of a Parquet file, only the filters are read.
+/// Verifies the file, as `verify --json` does, or an index as `index verify` does. Of a Parquet
+/// file, only the filters are read.
 pub(crate) fn verify(opened: &Opened) -> Value {
     let sound = |walked: Value| json!({ "sound": true, "damage": null, "walked": walked });
     let damaged = |why: String| json!({ "sound": false, "damage": why });
@@ -165,7 +167,7 @@ pub(crate) fn verify(opened: &Opened) -> Value {
         Err(error) => damaged(error.to_string()),
     };
     match &opened.content {
-        // An open accepts a block whose range filter is damaged, because the other filter is
+        // Opening accepts a block whose range filter is damaged, because the other filter is
         // usable.
         Content::Block(block) => match block.locked.ranges_error() {
             None => sound(json!({})),

@@ -48,7 +48,7 @@ struct Placed {
     slot: Option<u32>,
 }
 
-/// Inserts an equation. Returns `None` if it contradicts the others.
+/// Inserts an equation. Returns `None` if it contradicts the stored equations.
 fn insert(rows: &mut [Option<Equation>], mut equation: Equation) -> Option<Placed> {
     let mut added = 0;
     while equation.coefficients != 0 {
@@ -71,7 +71,7 @@ fn insert(rows: &mut [Option<Equation>], mut equation: Equation) -> Option<Place
     (equation.fingerprint == 0).then_some(Placed { added, slot: None })
 }
 
-/// Solves the rows from the last one. Slots without a row get 0.
+/// Returns the solution of the rows. The last row is solved first. Slots without a row get 0.
 fn solve(rows: &[Option<Equation>]) -> Vec<u32> {
     let mut solution = vec![0; rows.len()];
     for slot in (0..rows.len()).rev() {

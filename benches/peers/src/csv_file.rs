@@ -15,8 +15,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Replaces the file at `path` by a CSV that has only a comment. If `path` is `None`, rows are
-    /// dropped.
+    /// Creates or replaces the CSV at `path`, with only a comment in it. If `path` is `None`, rows
+    /// are dropped.
     ///
     /// # Errors
     /// Returns the error of the operating system.

@@ -59,7 +59,7 @@ pub enum Mix {
     Negative,
     /// Present keys.
     Positive,
-    /// Half absent and half present keys, in random order.
+    /// Absent and present keys, each with a probability of one half.
     Mixed,
 }
 

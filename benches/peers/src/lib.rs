@@ -2,9 +2,9 @@
 //! Queries are timed in CPU time of the thread, and builds in CPU time of the process, because some
 //! builders start threads.
 //!
-//! `measure` measures filters that are built once. `variants` measures filters that take keys one by
-//! one. `ranges` measures range filters. Each of the three writes a CSV file. `report` makes tables
-//! and pictures for docs/ from a CSV file.
+//! `measure` measures filters that are built once. `variants` measures filters that take keys one
+//! by one. `ranges` measures range filters. Each of the three can write a CSV file. `report` makes
+//! tables and pictures for docs/ from a CSV file.
 
 pub mod args;
 pub mod clock;

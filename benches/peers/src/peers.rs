@@ -1,9 +1,9 @@
 //! Builds the filters of other crates. A filter gets hashes if its interface takes hashes, and keys
 //! otherwise. One fastbloom is also measured with its own hash.
 //!
-//! Some filters hash each integer once more. These filters get the hash as an integer, and their
-//! times include their own hash function. The size of a filter is its memory on the heap. For some
-//! crates, it includes a descriptor of a few words.
+//! Some filters take integers and hash them. These filters get the hash of a key as the integer,
+//! and their times include their own hash function. The size of a filter is its memory on the heap.
+//! For some crates, the size includes a descriptor of a few words.
 
 use std::hash::{BuildHasherDefault, Hasher};
 

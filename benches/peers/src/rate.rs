@@ -39,13 +39,13 @@ impl Rate {
     }
 }
 
-/// Measures the FPR of every contender with `count` absent keys, spread over its filters. Slow
-/// contenders, which hash keys themselves, get only one chunk in eight.
+/// Measures the FPR of every contender with `count` absent keys, spread over its filters.
+/// Contenders that hash keys themselves are slow, so they get only every eighth chunk of the keys.
 #[must_use]
 pub fn measure(contenders: &[Contender], ranges: &Ranges, count: usize) -> Vec<Rate> {
     let mut counted = vec![(0u64, 0u64); contenders.len()];
     for (chunk, start) in (0..count).step_by(CHUNK).enumerate() {
-        // The timed loops ask for keys with lower numbers.
+        // The timed loops ask for absent keys with lower numbers than these keys have.
         let first = (1 << 40) + start as u64;
         let numbers = ranges.questions(Mix::Negative, CHUNK.min(count - start), first);
         let keys: Vec<_> = numbers.iter().map(|&(filter, number)| (filter, key(number))).collect();

@@ -130,7 +130,7 @@ fn range_filters_are_asked_and_keep_their_bounds() {
     let args =
         ["peers", "ranges", "--sizes", "2k", "--passes", "2", "--queries", "5k", "--out", path.to_str().unwrap()];
     let Command::Ranges(args) = Cli::parse_from(args).command else { unreachable!("the command is ranges") };
-    // The measurement fails if a filter that must not deny a range with a key denies one.
+    // The measurement fails if a filter other than DIVA and SuRF denies a range that holds a key.
     ranges::measure(&args).unwrap();
     let rows: Vec<ranges::Row> = csv_file::read(&path).unwrap().1;
     assert_eq!(rows.len(), 8, "four filters for two lengths");

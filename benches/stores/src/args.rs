@@ -43,8 +43,8 @@ pub struct Measure {
     /// Length of a value in bytes, at least 8.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(8..))]
     pub value_len: u16,
-    /// Measures only stores with these names. A part of a name selects all names that contain the
-    /// part.
+    /// Measures only stores with these names. Any other text selects all stores whose names contain
+    /// the text.
     #[arg(long, value_delimiter = ',')]
     pub stores: Vec<String>,
     /// The layouts: as-fallen, compacted, and runs-N with N overlapping runs.

@@ -17,7 +17,7 @@ pub struct Settings {
 
 /// The size of a data block.
 pub const BLOCK_BYTES: usize = 4096;
-/// The setting of bits per key for the filters of other stores.
+/// The setting of bits per key for the filters of all stores except filterblock-store.
 pub const BITS_PER_KEY: u8 = 10;
 
 /// A result whose error is a text, because engines have different types of errors.
@@ -32,7 +32,7 @@ pub trait Engine {
     fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Outcome<()>;
 
     /// Writes the memtable to a file. Does nothing in an engine that writes its memtable when it is
-    /// reopened. An engine without a memtable may only make earlier writes durable.
+    /// reopened. An engine without a memtable only makes earlier writes durable.
     fn flush(&mut self) -> Outcome<()>;
 
     /// Compacts the whole store. An engine with runs then has one run.

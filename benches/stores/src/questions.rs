@@ -1,5 +1,5 @@
-//! Makes values and questions. A key and its value are functions of a number, so the benchmark does
-//! not store the contents of a store.
+//! Makes values and questions. A key and its value are functions of a number, so the benchmark
+//! keeps no copy of the contents of a store.
 
 use crate::keys::{ABSENT, Key, Mix, Random, key, mix};
 
@@ -107,7 +107,7 @@ impl Zipf {
         Self { n, zeta: zeta_n, eta }
     }
 
-    /// Returns the rank, from 0, for a uniform number from 0 to 1.
+    /// Returns the rank, counted from 0, for a uniform number in [0, 1).
     fn rank(&self, uniform: f64) -> u64 {
         let place = uniform * self.zeta;
         if place < 1.0 {

@@ -80,7 +80,7 @@ fn machine_line(machine: &str, rows: &[Row]) -> String {
     ))
 }
 
-/// Returns the distinct names of stores, or of layouts, with `n` keys in the order of the record.
+/// Returns the distinct names of stores, or of layouts, with `n` keys, in the order of the record.
 fn names<'a>(rows: &'a [Row], n: usize, name: impl Fn(&'a Row) -> &'a str) -> Vec<&'a str> {
     let mut names = Vec::new();
     for row in rows.iter().filter(|row| row.n == n) {

@@ -78,7 +78,7 @@ struct Place<'a> {
     open: Option<Box<dyn Store>>,
 }
 
-/// All stores that support a layout.
+/// All selected stores that support a layout.
 struct Session<'a> {
     args: &'a Measure,
     cpu: usize,
@@ -223,7 +223,7 @@ impl<'a> Session<'a> {
         recorder.flush()
     }
 
-    /// Calls `ask` with every store in each round. Each round begins with another store. Returns
+    /// Calls `ask` with every store in each round. Each round begins with the next store. Returns
     /// the results of each store.
     fn rounds(
         &mut self,
@@ -249,8 +249,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Measures the time to open every store and to answer the first get after a clean close. Then
-    /// waits until the process is idle.
+    /// Measures, for each store, the time to open it after a clean close and to answer the first
+    /// get. Then waits until the process is idle.
     fn reopen(&mut self) -> Outcome<()> {
         let times = self.rounds("reopening", |session, i| {
             session.close(i)?;
@@ -347,7 +347,7 @@ impl<'a> Session<'a> {
         });
     }
 
-    /// Prints a line for each setting, with a column for each store.
+    /// Prints a line for each measure and setting, with a column for each store.
     fn print(&self) {
         println!("\n{} keys, {}", self.args.keys, self.layout);
         println!(

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p filterblock-ffi --bench abi` prints nanoseconds per query: the median of the
 //! rounds and the fastest round. The loop in C calls a function through a pointer, so each query
-//! has one more call. The column "C, ABI, batch" has one call for all queries.
+//! has one more call than in Rust. The column "C, ABI, batch" has one call for all queries.
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 #![allow(unsafe_code, reason = "loads the loop in C, and calls the ABI")]
 
@@ -32,7 +32,8 @@ unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Compiles and loads benches/loop.c, and returns its function `ask_each`.
+/// Compiles and loads benches/loop.c, and returns its function `ask_each`. Returns `None` if
+/// compiling fails.
 fn loop_in_c(folder: &Path) -> Option<AskEach> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/loop.c");
     let library = folder.join("loop.so");

@@ -1168,7 +1168,8 @@ bool filterblock_set_counts(const struct filterblock_set *set,
  * Pass `FILTERBLOCK_EXPECT_ANY_TABLE` if the caller does not know which SST the bytes belong to.
  *
  * Returns `FILTERBLOCK_ANSWER_UNFILTERED` after an error, and if the filter has partitions or its
- * trailer is not as expected. `filterblock_verified_check` returns the reason.
+ * trailer is not as expected. `filterblock_verified_check` returns the reason, unless the key is
+ * the cause.
  */
 filterblock_answer filterblock_verified_ask(const void *data,
                                             size_t data_len,
@@ -1243,7 +1244,8 @@ filterblock_code filterblock_verified_check(const void *data,
  * checksum of the whole filter first. The bytes may have any alignment.
  *
  * Returns `FILTERBLOCK_ANSWER_UNFILTERED` after an error, for example if the bytes are damaged or
- * have keys of another hasher. `filterblock_compact_check` returns the reason.
+ * have keys of another hasher. `filterblock_compact_check` returns the reason, unless the key is
+ * the cause.
  */
 filterblock_answer filterblock_compact_ask(const void *data,
                                            size_t data_len,

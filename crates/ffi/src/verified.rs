@@ -33,6 +33,8 @@ unsafe fn ask(
     })
 }
 
+/// Opens a filter of verified bytes.
+///
 /// # Safety
 /// The pointers are NULL or valid during `'a`.
 #[inline(always)]
@@ -56,7 +58,8 @@ unsafe fn open<'a>(
 /// Pass `FILTERBLOCK_EXPECT_ANY_TABLE` if the caller does not know which SST the bytes belong to.
 ///
 /// Returns `FILTERBLOCK_ANSWER_UNFILTERED` after an error, and if the filter has partitions or its
-/// trailer is not as expected. `filterblock_verified_check` returns the reason.
+/// trailer is not as expected. `filterblock_verified_check` returns the reason, unless the key is
+/// the cause.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_verified_ask(
     data: *const c_void,
@@ -173,7 +176,8 @@ pub unsafe extern "C" fn filterblock_verified_check(
 /// checksum of the whole filter first. The bytes may have any alignment.
 ///
 /// Returns `FILTERBLOCK_ANSWER_UNFILTERED` after an error, for example if the bytes are damaged or
-/// have keys of another hasher. `filterblock_compact_check` returns the reason.
+/// have keys of another hasher. `filterblock_compact_check` returns the reason, unless the key is
+/// the cause.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_compact_ask(
     data: *const c_void,

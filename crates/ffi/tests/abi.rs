@@ -124,7 +124,7 @@ const WITHOUT_CATCH: [&str; 8] = [
 
 #[test]
 fn every_exported_function_stops_panics() {
-    // Each other function calls the module `border`, or a helper that calls `border`.
+    // Every function that can panic calls the module `border`, or a helper that calls `border`.
     let catches = [
         "border::",
         " answer(",

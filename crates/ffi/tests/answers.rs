@@ -128,7 +128,7 @@ type Loss = (fn(&mut Builder), Code);
 #[test]
 fn builders_that_lost_a_key_do_not_finish() {
     let hasher = hasher();
-    // SAFETY: pointers are NULL or valid.
+    // SAFETY: the pointers are NULL or valid, or the length is impossible.
     let losses: [Loss; 7] = unsafe {
         [
             (|builder| filterblock_builder_add(Some(builder), ptr::null(), 3), Code::NullArgument),
@@ -188,7 +188,7 @@ fn settings_that_fail_keep_the_keys() {
     assert!(filter.may_contain(b"apple") && !filter.may_contain(b"pear"));
     assert!(filter.may_contain_prefix("first-2", b"ap") && !filter.may_contain_prefix("first-2", b"pe"));
     assert!(filter.may_contain_prefix("first-3", b"pe"));
-    // SAFETY: the pointers are NULL or valid, and the name is not UTF-8.
+    // SAFETY: the pointers are NULL or valid, and the library checks that the name is UTF-8.
     unsafe {
         assert!(filterblock_filter_may_contain_prefix(filter.get(), c"\xff".as_ptr(), pointer(b"pe"), 2));
         assert!(filterblock_filter_may_contain_prefix(filter.get(), ptr::null(), pointer(b"pe"), 2));
@@ -199,13 +199,13 @@ fn settings_that_fail_keep_the_keys() {
 #[test]
 fn builders_with_late_prefixes_do_not_finish() {
     let hasher = hasher();
-    // The filter would deny the prefixes of the key that was added before.
+    // The filter would deny the prefixes of the key that was added before `set_prefixes`.
     let mut builder = builder_of_table("bloom:10", &hasher);
     add(&mut builder, b"apple");
     assert_eq!(set_prefixes(&mut builder, "first-2", true).unwrap_err().code, Code::Invalid);
     assert_eq!(finish(&mut builder).unwrap_err().code, Code::Invalid);
-    // Of the first key, only the prefix "ap" is added. With ("first-3", true), the filter would
-    // deny the longer prefix and the key itself. With ("first-2", true), it would deny the key.
+    // Only the prefix "ap" of the first key is added. With ("first-3", true), the filter would deny
+    // the longer prefix and the key itself. With ("first-2", true), it would deny the key.
     for (extractor, whole_keys_too) in [("first-3", true), ("first-2", true)] {
         let mut builder = builder_of_table("bloom:10", &hasher);
         set_prefixes(&mut builder, "first-1", true).unwrap();
@@ -271,7 +271,7 @@ fn misused_queries_answer_maybe() {
     assert!(filter.may_contain_hashed_key(b"absent", FILTERBLOCK_NO_HASH));
     let absent = hash(&hasher, b"absent");
     assert_eq!(filter.may_contain_hashes(&[absent, FILTERBLOCK_NO_HASH, absent]), [false, true, false]);
-    // SAFETY: the pointers are NULL or valid.
+    // SAFETY: the pointers are NULL or valid, or the lengths are impossible.
     unsafe {
         assert!(filterblock_filter_may_contain(filter.get(), ptr::null(), 1));
         assert!(filterblock_filter_may_contain(filter.get(), pointer(b"absent"), usize::MAX));

@@ -15,7 +15,7 @@ use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Ver
 use filterblock_ffi::*;
 
 const N: u32 = 500;
-/// The specifications of a builder and of the range filter that is added to it.
+/// The specification of each builder, and of the range filter that is added to the builder, if any.
 const SPECS: [(&str, Option<&str>); 2] = [("grafite:L=64:fpr=0.01", None), ("bloom:10", Some("grafite:L=64:fpr=0.01"))];
 
 fn key(number: u32) -> Vec<u8> {
@@ -185,7 +185,7 @@ fn misused_ranges_answer_maybe() {
             let (data, len, wanted) = (data.0, data.1, Some(&wanted));
             assert!(filterblock_verified_may_contain_range(data, len, wanted, lower, lower_len, upper, upper_len));
         }
-        // An empty key has no bytes, so its pointer may be NULL.
+        // An empty bound has no bytes, so its pointer may be NULL.
         assert!(filterblock_filter_may_contain_range(filter.get(), none, 0, none, 0));
         assert!(!filterblock_filter_may_contain_range(filter.get(), l, 1, none, 0));
         assert!(filterblock_filter_may_contain_range(None, l, 1, m, 1));
@@ -262,8 +262,8 @@ fn range_filters_work_beside_whole_keys_and_prefixes() {
     }
     assert!(!filter.may_contain_prefix("first-5", b"other"));
     assert!(!ask(&filter, &bytes, &hasher, b"", b"key 0", true), "the range filter has the prefix as a key");
-    // Finishing refuses a prefix without a key that begins with it. The range filter holds only the
-    // keys of `add`, so it would deny the keys of this prefix.
+    // With a range filter, finishing fails if the last added key does not begin with the prefix.
+    // The range filter holds only added keys, so it would deny other keys with this prefix.
     let mut misused = builder();
     add(&mut misused, b"apple");
     add_prefix(&mut misused, b"pear");

@@ -56,8 +56,8 @@ fn partitioned(spec: &str, hasher: &Hasher, step: fn(&mut Partitioned)) -> Resul
     }
 }
 
-/// Asks the filter at `slots[i]` for `hashes[i]` in three ways: one by one, in pairs, and by
-/// `filterblock_set_ask_all`. Returns the answers of each way.
+/// Asks the filter at `slots[i]` for `hashes[i]` in three ways: by `filterblock_set_ask`,
+/// `filterblock_set_ask_pairs` and `filterblock_set_ask_all`. Returns the answers of each way.
 fn answers(set: &Set, slots: &[Slot], hashes: &[u64]) -> Vec<Vec<AnswerCode>> {
     let count = slots.len();
     assert_eq!(count, hashes.len());
@@ -157,7 +157,7 @@ fn sets_count_the_filters_that_they_cannot_ask() {
     assert_eq!((counts.damaged_pages, filterblock_set_len(Some(&set))), (0, 3));
     // `FILTERBLOCK_NO_HASH` stands for no key, so no filter is asked.
     assert!(answers(&another, &[of_another], &[FILTERBLOCK_NO_HASH]).concat() == [AnswerCode::Unfiltered; 3]);
-    // SAFETY: the pointers are NULL or valid.
+    // SAFETY: the pointers are NULL or valid, or the length is impossible.
     unsafe {
         let absent = (pointer(b"x"), usize::MAX);
         let asked = filterblock_set_ask_hashed_key(Some(&another), of_another, absent.0, absent.1, 7);

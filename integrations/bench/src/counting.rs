@@ -10,7 +10,7 @@ pub struct Counting {
     built: Mutex<Vec<(u64, u64)>>,
     /// The number of queries since the last [`take_answers`](Self::take_answers).
     asked: AtomicU64,
-    /// The number of answers "maybe" to these queries.
+    /// The number of answers "maybe" since the last [`take_answers`](Self::take_answers).
     passed: AtomicU64,
 }
 

@@ -23,24 +23,23 @@ pub struct Row {
     pub filter_bytes: u64,
     /// `filter_bytes` in bits, divided by `keys`.
     pub bits_per_key: f64,
-    /// The false positives per filter query of an absent key. `None` without a filter, or if the
-    /// engine does not tell.
+    /// The false positives per filter query of an absent key. `None` without a filter.
     pub false_positive_rate: Option<f64>,
     /// The mean time of a get of an absent key, in nanoseconds. It is the median over the rounds.
-    /// The programs in C and C++ measure the processor time of the thread, and the others the wall
-    /// time.
+    /// The programs in C and C++ measure the processor time of the thread. This crate measures the
+    /// wall time of the engines in Rust.
     pub miss_mean_ns: f64,
     /// The 99th percentile of the time of a get of an absent key, in nanoseconds. It is the median
     /// over the rounds.
     pub miss_p99_ns: f64,
-    /// The mean number of data blocks or objects that a get of an absent key reads. Reads that a
-    /// cache serves count. `None` if the engine does not tell.
+    /// The mean number of data blocks that a get of an absent key reads. Reads that a cache serves
+    /// count. `None` if it was not measured.
     pub reads_per_miss: Option<f64>,
     /// The time to load all keys and build their filters, in nanoseconds per key.
     pub build_ns_per_key: f64,
     /// The time to compact all runs into one, in milliseconds. `None` if it was not measured.
     pub compact_ms: Option<f64>,
     /// The number of present keys that a get did not find. It must be 0. Every present key is
-    /// asked, except for the SurrealKV filter that denies every key.
+    /// looked up, except with the SurrealKV filter that denies every key.
     pub false_negatives: u64,
 }

@@ -143,7 +143,7 @@ struct Checked {
     lost: u64,
     /// The number of filter queries for absent keys.
     asked: u64,
-    /// The number of answers "maybe" to these queries.
+    /// The number of answers "maybe" for absent keys.
     passed: u64,
 }
 

@@ -36,7 +36,7 @@ const RUNS: usize = 5;
 /// second has about the FPR of SlateDB's own filter.
 const OURS: [&str; 3] = ["bumped-ribbon:9.95", "bumped-ribbon:7", "blocked-bloom:12"];
 
-/// A database whose SSTs all have filters of one specification.
+/// A database whose SSTs all have filters of one policy.
 struct Loaded {
     filter: String,
     policies: Vec<Arc<dyn FilterPolicy>>,

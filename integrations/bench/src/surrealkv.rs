@@ -16,10 +16,10 @@ use crate::workload::{absent_keys, present_keys};
 
 /// The number of runs in the first layout.
 const RUNS: usize = 5;
-/// A limit for the SSTs of level 0 that no layout reaches.
+/// A limit for the number of SSTs in level 0 that no layout reaches.
 const NO_COMPACTION: usize = 10_000;
-/// A maximum size of a level in bytes that no layout reaches. SurrealKV also compacts level 0 if it
-/// exceeds this size.
+/// A maximum size of a level in bytes that no layout reaches. SurrealKV compacts level 0 if level 0
+/// exceeds this size, even if it has few SSTs.
 const NO_LIMIT: u64 = 1 << 50;
 const VALUE: &[u8] = &[7; 100];
 
@@ -161,12 +161,12 @@ fn compact(runtime: &Runtime, contender: &Contender) -> f64 {
 
 /// The counts of gets of all present and absent keys.
 struct Checked {
-    /// The number of present keys that were not found. It is 0 for [`DenyAll`], which is not
-    /// checked.
+    /// The number of present keys that were not found. It is 0 for [`DenyAll`], because its present
+    /// keys are not looked up.
     lost: u64,
     /// The number of filter queries for absent keys.
     asked: u64,
-    /// The number of answers "maybe" to these queries.
+    /// The number of answers "maybe" for absent keys.
     passed: u64,
 }
 

@@ -27,10 +27,10 @@ struct Cells {
 pub struct Counts {
     /// The number of filters that were built.
     pub built_filters: u64,
-    /// The number of keys in these filters. A key with several versions counts once for each
+    /// The number of keys in the built filters. A key with several versions counts once for each
     /// version.
     pub built_keys: u64,
-    /// The total length of these filters in bytes.
+    /// The total length of the built filters in bytes.
     pub built_bytes: u64,
     /// The number of filters that could not be built. An always-maybe filter replaces each one.
     pub failed_builds: u64,

@@ -45,7 +45,7 @@ pub use counters::{Counters, Counts};
 /// The name must sort before `leveldb.BuiltinBloomFilter2`. If a file has no filter with the name
 /// of the policy, rusty-leveldb and `sstable` use the filter **with the next name**. So this policy
 /// may get the bytes of an engine's Bloom filter, and answers "maybe" because their checksum is
-/// wrong. If the name sorted later, the engine's Bloom filter could get our bytes and deny present
+/// wrong. If the name sorted later, the engine's Bloom policy could get our bytes and deny present
 /// keys.
 pub const NAME: &str = "filterblock.compact.v1";
 
@@ -88,8 +88,8 @@ impl Policy {
     }
 
     /// Builds a filter. Key `i` begins at `offsets[i]` in `keys` and ends where the next key
-    /// begins. The last key ends at the end of `keys`. The filter is never empty, because
-    /// rusty-leveldb would panic when it reads an empty filter. If the build fails, returns the
+    /// begins. The last key ends at the end of `keys`. The filter is never 0 bytes long, because
+    /// rusty-leveldb would panic when it reads such a filter. If the build fails, returns the
     /// always-maybe filter.
     fn build(&self, keys: &[u8], offsets: &[usize]) -> Vec<u8> {
         let mut builder = FilterBuilder::new(self.spec, &self.hasher);
@@ -98,8 +98,8 @@ impl Policy {
         let mut ranges = offsets.iter().zip(ends).map(|(&start, end)| keys.get(start..end));
         let built = match ranges.all(|key| key.map(|key| builder.add(key)).is_some()) {
             true => builder.finish_compact().ok(),
-            // An offset is out of range, or below the offset before it. A filter without that key
-            // would deny it.
+            // An offset is out of range, or below the offset before it. A filter without the key
+            // at this offset would deny the key.
             false => None,
         };
         match built {

@@ -105,8 +105,8 @@ fn bloom_filters_of_the_engines_answer_maybe() {
         assert!(keys.iter().all(|key| may_match(&policy, key, &own)), "{bits} bits");
     }
     assert_eq!(policy.counters().counts().damaged, 4 * 66);
-    // The engines use the filter with the policy's name. If it is missing, they use the filter with
-    // the next name.
+    // If a file has no filter with the policy's name, the engines use the filter with the next
+    // name. Our name sorts first, so the engines' own policies never get our filters.
     assert!(NAME < rusty_leveldb::BloomPolicy::new(10).name());
     assert!(NAME < sstable::filter::FilterPolicy::name(&sstable::filter::BloomPolicy::new(10)));
 }

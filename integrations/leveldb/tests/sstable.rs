@@ -140,7 +140,8 @@ fn tables_of_another_policy_open_both_ways() {
     let counters = policy.counters();
     let (ours, seen) = recording(policy);
     assert_eq!(lost(&ours, &old), 0);
-    // `sstable` uses the filter with the next name, and the policy answers "maybe" for its bytes.
+    // No filter has the policy's name, so `sstable` uses the filter with the next name. The policy
+    // answers "maybe" for its bytes.
     assert_eq!((seen.lock().unwrap().1, counters.counts().damaged), (KEYS as u64, KEYS as u64));
     let new = table_of_keys(&ours);
     let (own, seen) = own();

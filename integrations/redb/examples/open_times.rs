@@ -1,4 +1,5 @@
-//! Measures the time to open redb with filters, and the time of a get with and without filters.
+//! Measures the time to open redb with filters, and the time of a get of an absent key with and
+//! without filters.
 //!
 //! Run `cargo run --release -p filterblock-redb --example open_times -- 1000000`.
 

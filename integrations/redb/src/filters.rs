@@ -12,8 +12,8 @@ use filterblock::{
     KeyHasher, SharedBytes, TableFilter, Verify,
 };
 
-/// The number of new hashes from which a further filter is built. 65,536 hashes take about 1 MiB as
-/// a set, and 66 kB as a filter.
+/// The number of new hashes at which a further filter is built. 65,536 hashes take about 1 MiB as a
+/// set, and 66 kB as a filter.
 const SEAL_AT: usize = 1 << 16;
 /// The seed of the hasher. Any fixed number works. Filters record the seed.
 const SEED: HashSeed = HashSeed(0x7265_6462);
@@ -81,8 +81,8 @@ impl Filters {
         state.slots.iter().any(may_contain) || state.fresh.contains(&hash.raw())
     }
 
-    /// Adds keys, and turns the new hashes into a filter if there are enough. The caller must be
-    /// the only writer, and commits the keys after this call.
+    /// Adds keys, and turns the new hashes into a filter if there are at least `SEAL_AT`. The
+    /// caller must be the only writer, and commits the keys after this call.
     pub(crate) fn add(&self, hashes: Vec<KeyHash>) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.fresh.extend(hashes.iter().map(|hash| hash.raw()));

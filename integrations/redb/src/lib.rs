@@ -1,7 +1,8 @@
 //! Shows how to keep a [`FilterSet`] beside redb, an engine that has no place for a filter.
 //!
 //! redb is a B-tree, so a get of an absent key reads a path of pages. [`FilteredDb`] keeps a filter
-//! of all keys in memory and asks it before each get. Copy this crate and adapt the table to yours.
+//! of all keys in memory and asks it before each get. Copy this crate, and adapt its redb table to
+//! yours.
 //!
 //! ```
 //! use filterblock_redb::FilteredDb;
@@ -28,8 +29,8 @@
 //! * [`FilteredDb::open`] reads all keys and uses no saved filter, which could be stale.
 //! * [`FilteredDb::open_saved`] uses the filter that [`FilteredDb::save`] wrote, but only if the
 //!   database has the same generation and number of keys. A generation is 16 random bytes that each
-//!   [`Writer::commit`] draws anew. The documentation of the function states the one rule that the
-//!   caller must follow.
+//!   [`Writer::commit`] draws anew. The documentation of [`FilteredDb::open_saved`] states the one
+//!   rule that the caller must follow.
 //! * A filter that cannot be built answers "maybe". A saved filter that cannot be opened is built
 //!   again.
 
@@ -77,9 +78,9 @@ impl FilteredDb {
     /// cannot be used, for example because it is damaged or stale, the function builds a new one
     /// from all keys. [`FilteredDb::opened`] tells which of the two happened.
     ///
-    /// **Every write to the file must have gone through [`FilteredDb`].** A program that writes the
-    /// file with redb alone does not change the generation, so the saved filter can deny its keys.
-    /// If such a program exists, use [`FilteredDb::open`]. This function detects writes of such a
+    /// **Every write to the database must have gone through [`FilteredDb`].** A program that writes
+    /// with redb alone does not change the generation, so the saved filter can deny its keys. If
+    /// such a program exists, use [`FilteredDb::open`]. This function detects writes of such a
     /// program only if they change the number of keys.
     ///
     /// # Errors
@@ -149,7 +150,7 @@ impl FilteredDb {
         Ok(Reader::new(self.db.begin_read()?.open_table(DATA)?, &self.filters))
     }
 
-    /// Begins a write. redb has one writer at a time, so the function waits for another writer.
+    /// Begins a write. redb has one writer at a time, so the function waits while there is another.
     ///
     /// # Errors
     /// Returns the errors of redb.

@@ -75,8 +75,8 @@ impl<'db> Writer<'db> {
         let mut generation = [0; 16];
         getrandom::fill(&mut generation).map_err(|error| Error::Io(std::io::Error::other(error)))?;
         self.transaction.open_table(GENERATION)?.insert((), generation)?;
-        // The filters must have the keys before readers can see them, so this call comes before the
-        // commit.
+        // The filters must have the keys before readers can see the keys, so this call comes before
+        // the commit.
         self.filters.add(self.added);
         self.transaction.commit()?;
         Ok(())

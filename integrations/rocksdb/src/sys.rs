@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
 
 use filterblock::HashKind;
-// The shim calls the C functions of this crate.
+// The shim calls the C functions of `filterblock_ffi`.
 use filterblock_ffi as _;
 use librocksdb_sys::rocksdb_block_based_table_options_t;
 
@@ -19,7 +19,7 @@ const MESSAGE_LEN: usize = 1024;
 pub struct Settings {
     /// The spec for flushed SSTs, and for SSTs of the levels 0 to `lower_from_level - 1`.
     pub upper: String,
-    /// The spec for all other SSTs.
+    /// The spec for all SSTs that get neither `upper` nor `bottommost`.
     pub lower: String,
     /// The spec for bottommost SSTs. It takes precedence over `upper` and `lower`. If it is empty,
     /// bottommost SSTs get `upper` or `lower` like other SSTs.

@@ -23,7 +23,7 @@ const MIN_FILTER_KEYS: u32 = 1_000;
 struct Customer;
 
 impl PrefixExtractor for Customer {
-    // Rename the extractor whenever the function changes.
+    // Change the name whenever `prefix_len` changes.
     fn name(&self) -> &'static str {
         "customer"
     }

@@ -101,8 +101,8 @@ impl Config {
 }
 
 impl Prefixes {
-    /// Returns the prefix of a key or of the prefix of a scan. Returns `None` if the extractor
-    /// takes no prefix.
+    /// Returns the prefix that the extractor takes from `bytes`: a key, or the prefix of a scan.
+    /// Returns `None` if the extractor takes no prefix.
     ///
     /// # Errors
     /// Returns [`filterblock::Error::Invalid`] if the extractor returns a length above that of

@@ -49,7 +49,7 @@ impl Counts {
     }
 }
 
-/// The counters behind [`Counts`]. They order no other memory, so relaxed operations suffice.
+/// The counters behind [`Counts`]. No other data depends on them, so relaxed operations suffice.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     built: AtomicU64,

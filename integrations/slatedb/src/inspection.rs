@@ -16,11 +16,11 @@ use crate::error::{Error, Result};
 use crate::filters::Filters;
 use crate::report::{SstFilter, SstReport};
 
-/// The filters of all SSTs of one manifest: see [`Filters::inspect`].
+/// The reports about the filters of all SSTs of one manifest: see [`Filters::inspect`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// The name of the policy whose filters were inspected.
+    /// The name of the policy for keys and prefixes.
     pub policy: String,
     /// The SSTs of level 0 and of all sorted runs.
     pub ssts: Vec<SstReport>,

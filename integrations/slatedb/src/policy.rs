@@ -36,8 +36,9 @@ impl Policy {
     }
 }
 
-/// The number of steps between two powers of two, from 16 keys on. Each of these steps begins at
-/// most a sixteenth above the step before it. Below 16 keys, each number is a step of its own.
+/// The number of steps between two consecutive powers of two, from 16 keys on. Each of these steps
+/// begins at most a sixteenth above the step before it. Below 16 keys, each number is a step of its
+/// own.
 const STEPS_PER_OCTAVE: u32 = 16;
 const STEPS: usize = (u64::BITS * STEPS_PER_OCTAVE) as usize;
 
@@ -68,8 +69,8 @@ impl FilterPolicy for Policy {
         Arc::new(Opened::decode(data, &self.config))
     }
 
-    /// Estimates the length in bytes from the plan for the smallest number of keys in the same
-    /// step. Does not count prefixes, because their number is unknown.
+    /// Estimates the length in bytes from the plan for the smallest number of keys in the step of
+    /// `num_keys`. Does not count prefixes, because their number is unknown.
     ///
     /// SlateDB calls this method for every write, and a new plan for each call would be slow.
     fn estimate_size(&self, num_keys: usize) -> usize {

@@ -20,8 +20,8 @@ pub(crate) struct RangeBuilder {
 impl RangeBuilder {
     pub(crate) fn new(config: Arc<Config>, spec: FilterSpec) -> Self {
         let builder = |spec| FilterBuilder::new(spec, &config.hasher).with_table_id(RANGES_TABLE_ID);
-        // If even this filter cannot be built, the bytes are empty. They are not a filter block, so
-        // the filter answers "maybe".
+        // If even the always-maybe filter cannot be built, the bytes are empty. They are not a
+        // filter block, so the filter answers "maybe".
         let always_maybe = builder(FilterSpec::ALWAYS_MAYBE).finish_with(&[KeyHash::from_raw(0)]).unwrap_or_default();
         let built = Opened::open(&always_maybe, &config).1;
         Self { keys: Some(builder(spec)), built, config }

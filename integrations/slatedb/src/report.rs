@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The filter of one SST.
+/// The state of the filters of one SST.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SstReport {

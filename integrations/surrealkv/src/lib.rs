@@ -57,7 +57,7 @@ pub struct Policy {
     hasher: KeyHasher,
     /// The block of the always-maybe filter, which replaces a filter that could not be built.
     always_maybe: Vec<u8>,
-    /// The planned length of a filter of [`USUAL_KEYS`] keys in bytes, with checksums and trailer.
+    /// The planned length in bytes of a filter of [`USUAL_KEYS`] keys, with checksums and trailer.
     usual_len_bytes: u64,
     counters: Counters,
     /// The number of the policy and of its clones. Two policies that were made by [`Policy::new`]

@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use filterblock::{Error, Expected, KeyHash, Result, VerifiedFilter, VerifiedTrailer, layout};
 
 /// The maximum number of trailers that a thread keeps. With partitions of 16 KiB and 7 bits per
-/// key, their filters have more than 18 million keys.
+/// key, their filters together have more than 18 million keys.
 const MOST: usize = 1024;
 
 /// A map from the checksum of a trailer to the trailer and the number of the policy that accepted
@@ -40,8 +40,8 @@ impl Hasher for Spread {
     }
 }
 
-/// Asks the filter in `bytes` for a key with this hash. `policy` is the number of the policy that
-/// has the expectations.
+/// Asks the filter in `bytes` for a key with this hash. `policy` is the number of the policy whose
+/// expectations are `expected`.
 #[inline]
 pub(crate) fn ask(bytes: &[u8], policy: u64, expected: &Expected<'_>, hash: KeyHash) -> Result<bool> {
     let Some(checksum) = layout::checksum_of(bytes) else {

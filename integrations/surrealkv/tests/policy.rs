@@ -80,7 +80,8 @@ fn damaged_trailers_are_counted_and_never_deny_a_key() {
         let policy = policy(spec);
         let (counters, keys) = (policy.counters(), keys(500));
         let sound = policy.create_filter(&keys);
-        // The thread now keeps the sound trailer. Queries must still detect the damage.
+        // After this query, the thread keeps the sound trailer. Queries of damaged filters must
+        // still detect the damage.
         assert!(policy.may_contain(&sound, &keys[0]));
         let mut queries = 0;
         let mut expect_maybe = |filter: &[u8], what: &str| {
@@ -103,8 +104,8 @@ fn damaged_trailers_are_counted_and_never_deny_a_key() {
         let at = sound.len() - TRAILER_LEN_BYTES + 51;
         let mut newer = sound.clone();
         newer[at] = 2;
-        // Only the version changes. The checksum is still that of this version, so the trailer
-        // counts as damaged.
+        // Only the version changes. The checksum is still that of version 1, so the trailer counts
+        // as damaged.
         expect_maybe(&newer, "version 2");
         assert_eq!(counters.counts().damaged, counters.counts().unfiltered());
     }

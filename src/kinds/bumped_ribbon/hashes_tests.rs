@@ -13,9 +13,9 @@ fn equation(hash: u64) -> u128 {
     u128::from(coefficients(hash)) | u128::from(fingerprint(hash)) << 64
 }
 
-/// Returns five statistics of hashes and their equations: balance of bits, correlation of two bits,
-/// dependence between start, coefficients and fingerprint, rank of the coefficients of 64
-/// neighbours, rank of the equations of 96 neighbours.
+/// Returns five statistics of hashes and their equations: balance of bits; correlation of two bits;
+/// dependence between start, coefficients and fingerprint; rank of the coefficients of 64
+/// neighbours; rank of the equations of 96 neighbours.
 fn statistics(hashes: &[u64], equation: impl Fn(u64) -> u128) -> [f64; 5] {
     let equations = || hashes.iter().map(|&hash| equation(hash));
     let (balance, correlation) = bits(equations().map(|equation| equation >> 1), 95);
@@ -94,8 +94,8 @@ fn every_bit_flips_each_remixed_bit_half_the_time() {
         let within = |(least, most): (f64, f64)| least > 0.5 - most_off && most < 0.5 + most_off;
         let of_equation = avalanche(sample, 0..64, 1..96, |hash| equation(remix(hash)));
         assert!(within(of_equation), "{name}, equations: {of_equation:?}");
-        // The highest bits change only a few bits of the remixed hash itself. So bits 32 to 63 are
-        // tested only with equations.
+        // The highest bits of a hash change only a few bits of the remixed hash itself. So bits 32
+        // to 63 are tested only with equations.
         let of_hash = avalanche(sample, 0..32, 0..64, |hash| remix(hash).into());
         assert!(within(of_hash), "{name}, hashes: {of_hash:?}");
         // In the first layer, two keys with the same start differ in low bits. Each such bit

@@ -20,7 +20,8 @@ use crate::rate::Rate;
 
 /// The upper bound on the FPR for which filters are built, if they take one.
 const FPR: f64 = 0.01;
-/// The lengths of ranges. A filter is built for one length and asked for ranges of this length.
+/// The lengths of ranges. Each filter is asked for ranges of one length. If its build takes a
+/// length, the filter is built for this length.
 const LENGTHS: [u64; 2] = [16, 1024];
 /// The number of bits of a key. Ranges at keys near 2^64 would overflow.
 const KEY_BITS: u32 = 60;
@@ -36,11 +37,11 @@ pub struct Row {
     pub version: String,
     /// Number of keys.
     pub keys: usize,
-    /// Length of the ranges that are asked and that the filter is built for.
+    /// Length of the ranges that are asked. A filter that takes a length is built for it.
     pub range_len: u64,
     /// Number of passes that were timed.
     pub passes: usize,
-    /// Number of uniform ranges in a pass. A slow filter is asked for fewer ranges.
+    /// Number of uniform ranges in a pass. A slow filter is asked for fewer than others.
     pub queries: usize,
     /// CPU time of a build in ns per key, of the fastest pass. The keys come sorted.
     pub build_ns: f64,
@@ -60,7 +61,7 @@ pub struct Row {
     pub correlated_rate: f64,
     /// The lower end of the 99 % interval of `correlated_rate`.
     pub correlated_rate_low: f64,
-    /// The share of ranges with a key that are denied, which is an error of the filter.
+    /// The number of wrongly denied ranges, divided by the number of asked ranges that hold a key.
     pub denied_rate: f64,
 }
 

@@ -115,8 +115,9 @@ impl Labels<'_> {
         let crossed = others().chain(strangers()).filter(|other| other.crossed_by((x, y), leader)).count();
         let outside = if place.within(&self.frame) { 0.0 } else { 1e6 };
         let far = |(x, y): (f64, f64)| place.distance((x, y));
-        // A reader may assign a label to another point if that point is almost as near. Points
-        // within 12 units of each other cannot be told apart.
+        // A reader may assign a label to another point if that point is almost as near as the
+        // label's own point. Points within 12 units of the label's own point do not count, because
+        // nobody can tell them apart.
         let apart = |other: (f64, f64)| (other.0 - x).hypot(other.1 - y) > 12.0;
         let mistaken = self.points.iter().filter(|&&other| apart(other) && far(other) < far((x, y)) + 4.0).count();
         let misread = crossed as f64 * 60.0 + mistaken as f64 * 150.0;

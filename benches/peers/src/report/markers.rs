@@ -1,4 +1,5 @@
-//! Replaces the lines between two markers of a page, and leaves the rest of the page as it is:
+//! Replaces the lines between two markers of a page, and leaves the rest of the page as it is. The
+//! markers look like this:
 //!
 //! ```text
 //! <!-- generated: queries 1000000 hash -->

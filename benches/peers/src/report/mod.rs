@@ -16,7 +16,7 @@ use std::fs;
 use crate::args::Report;
 use crate::csv_file;
 
-/// The start of a marker in a page.
+/// The start of a begin marker, except for the tables of range filters.
 const BEGIN: &str = "<!-- generated: ";
 
 /// Writes the tables of one record into its page: `peers measure` and `peers ranges` into

@@ -95,8 +95,8 @@ fn scattered(rows: &[Row]) -> Vec<&Row> {
         })
     };
     let found = filters(rows).into_iter().filter_map(|row| of(&row.filter, row.n));
-    // With too few questions, a filter can seem to lie below the lower bound. A logarithmic axis
-    // has no place for it.
+    // With too few questions, the measured FPR can be 0, or so low that the overhead is at most 0.
+    // A logarithmic axis has no place for such values.
     let is_drawn = |row: &&Row| {
         row.overhead_bare.is_some_and(|overhead| overhead > 0.0)
             && row.rate.is_some_and(|rate| rate > 0.0)

@@ -157,7 +157,7 @@ fn same_rate(rows: &[Row]) -> String {
             line.extend([row, other].map(|row| row.rate.map_or(none(), |rate| format!("{:.4}", rate * 100.0))));
             line.extend([row, other].map(|row| row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}"))));
             for (mix, mode) in SETTINGS {
-                // fastbloom has no batches, so batches are divided by its single queries.
+                // fastbloom has no batches, so batches are compared with its single queries.
                 let rival_mode = if mode == "batch" { "single" } else { mode };
                 let pair = find(rows, at, mix, mode).zip(find(rows, rival, mix, rival_mode));
                 line.push(pair.map_or(none(), |(a, b)| format!("{:.2}", a.ns_min / b.ns_min)));

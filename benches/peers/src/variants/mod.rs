@@ -114,7 +114,7 @@ struct Pass {
 
 impl Pass {
     /// Combines two passes. The result has the lower times, the higher numbers of denied keys, and
-    /// the other counts of the later pass.
+    /// the other values of the later pass.
     fn least(self, next: Self) -> Self {
         Self {
             insert_ns: self.insert_ns.min(next.insert_ns),

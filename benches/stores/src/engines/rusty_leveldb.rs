@@ -23,7 +23,7 @@ fn open(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
         block_cache_capacity_bytes: settings.cache_bytes,
         block_size: BLOCK_BYTES,
         filter_policy: Rc::new(Box::new(BloomPolicy::new(BITS_PER_KEY.into()))),
-        // The log becomes an SST when the store is reopened.
+        // The write-ahead log becomes an SST when the store is reopened.
         reuse_logs: false,
         ..Options::default()
     };

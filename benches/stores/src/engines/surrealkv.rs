@@ -10,7 +10,7 @@ use crate::engine::{BLOCK_BYTES, Contender, Engine, Outcome, Settings, text};
 use crate::keys::Key;
 use crate::machine::version_of;
 
-/// An upper limit for the SSTs in level 0 that no layout reaches.
+/// An upper limit for the number of SSTs in level 0. No layout reaches this limit.
 const NO_COMPACTION: usize = 10_000;
 
 /// Returns the contender. Its default filter, a Bloom filter of ten bits per key, stays.

@@ -38,7 +38,7 @@ fn a_merged_block_is_sound_and_has_the_keys_of_all_inputs() {
             let report = shell.run(&["verify", "all", "--against", keys, "--json"]).json(0);
             assert_eq!(report["false_negatives"], 0, "{spec}");
         }
-        // The merged block has the bits of all keys, so merging again changes nothing.
+        // The merged block has the bits of all keys, so merging again changes no bit.
         shell.run(&["merge", "-o", "again", "all", "a", "b"]).exits(0);
         assert!(shell.run(&["diff", "all", "again"]).exits(0).contains("have the same bits"));
     }

@@ -17,8 +17,8 @@ fn empty_ranges_are_measured_with_filters_and_without() {
     let run = small(&["--range-filter", "grafite:L=64:fpr=0.01", "--length", "64", "--json", "-"]);
     let report = shell.run(&run).json(0);
     let rows = report["rows"].as_array().unwrap();
-    // The rows are two kinds of ranges and two queries of absent rows, each with filters and
-    // without.
+    // The queries are scans of two kinds of ranges, and a get and a scan of absent table rows, each
+    // with filters and without.
     assert_eq!((rows.len(), report["stores"].as_array().unwrap().len(), &report["false_negatives"]), (8, 2, &0.into()));
     for row in rows {
         let number = |field: &str| row[field].as_f64().unwrap_or(-1.0);

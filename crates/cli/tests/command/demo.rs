@@ -72,7 +72,7 @@ fn the_commands_of_the_demo_work_when_typed() {
 }
 
 /// Returns the words of a text, with `#` instead of numbers and checksums. A store draws a random
-/// seed, so its checksums and its few false positives differ.
+/// seed, so its checksums and its few false positives differ from run to run.
 fn stable(text: &str) -> Vec<&str> {
     let is_number = |word: &str| {
         let bare = word.trim_end_matches([',', ')', ';']);

@@ -244,7 +244,7 @@ fn a_damaged_range_filter_beside_a_sound_filter_is_found() {
     let said = shell.run(&["verify", "both"]).exits(1);
     assert!(said.starts_with("both: the range filter cannot be used: damaged: "), "{said}");
     assert_eq!(shell.run(&["verify", "both", "--json"]).json(1)["sound"], false);
-    // The other filter is usable, so `inspect` explains the block before it reports the damage.
+    // The Bloom filter is usable, so `inspect` explains the block before it reports the damage.
     let damage = said.trim_end();
     let run = shell.run(&["inspect", "both"]);
     assert_eq!(run.stderr, format!("filterblock: {damage}\n"));

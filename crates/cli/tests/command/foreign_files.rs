@@ -54,7 +54,7 @@ fn answers_agree(case: &Case, shell: &Shell, more: &[&str], present: &[Vec<u8>],
     let answers = query(shell, more, absent);
     assert_eq!(answers.len(), absent.len());
     for ((key, found), expected) in absent.iter().zip(answers).zip(case.answers()) {
-        // The answer is `-` for keys that the engine did not look up in a filter.
+        // The expected answer is `-` for keys that the engine did not look up in a filter.
         assert!(expected == b'-' || found == expected, "{}: {key:?} is {}", case.name(), found as char);
     }
     assert!(query(shell, more, present).iter().all(|&answer| answer == b'1'), "{} denies a key", case.name());
@@ -508,7 +508,7 @@ fn time_of_children() -> f64 {
 }
 
 /// Looks up a million keys, half of them present, in `file`, and prints the time. Asserts that at
-/// least `present_at_least` keys may be present.
+/// least `present_at_least` keys get the answer "maybe".
 fn measure(shell: &Shell, what: &str, arguments: &[&str], present_at_least: u64) {
     let keys = fs::read(shell.path("keys")).unwrap();
     let (wall, cpu) = (std::time::Instant::now(), time_of_children());

@@ -71,7 +71,7 @@ fn a_page_holds_the_values_of_the_json() {
     for row in printed["rows"].as_array().unwrap() {
         assert!(bench.contains(&format!("data-sort=\"{}\"", row["mean_ns"])), "{row}");
     }
-    // A record gives the same plots.
+    // The record gives the same plots as the benchmark itself.
     shell.write("record.json", printed.to_string());
     shell.run(&["bench", "report", "record.json", "--html", "record"]).exits(0);
     let record = page(&shell, "record");
@@ -119,7 +119,7 @@ fn a_page_replaces_a_file_only_if_forced() {
     shell.run(&[&BENCH[..], &["--svg", "x", "--html", "./x"]].concat()).fails_with(&["--svg", "--html"]);
     shell.run(&["inspect", "keys.filter", "--html", "mine", "--force"]).exits(0);
     assert!(fs::read_to_string(shell.path("mine")).unwrap().starts_with("<!doctype html>"));
-    // An unreadable input writes no page.
+    // A failed command writes no page.
     shell.run(&["inspect", "nothing", "--html", "new"]).fails_with(&["nothing"]);
     shell.run(&["plan", "--keys", "0", "--fpr", "0.1", "--html", "new"]).fails_with(&["--keys 0"]);
     assert!(!shell.path("new").exists());

@@ -108,7 +108,7 @@ fn a_signal_while_keys_are_read_ends_the_command() {
         build.args(["build", "--force", "-o", "a.filter"]).current_dir(shell.dir.path());
         let mut child = build.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // A pipe holds less than this, so the command is reading when the write returns.
+        // A pipe holds less than this input, so the command is reading when the write returns.
         stdin.write_all(&b"some key\n".repeat(20_000)).unwrap();
         let id = child.id().to_string();
         assert!(Command::new("kill").args([&format!("-{signal}"), &id]).status().unwrap().success());
@@ -127,7 +127,7 @@ fn a_script_stops_when_a_signal_ends_the_command() {
     let mut bash = with_default_signals("bash");
     bash.args(["-c", script, env!("CARGO_BIN_EXE_filterblock")]).current_dir(shell.dir.path()).process_group(0);
     let mut bash = bash.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    // A pipe holds less than this, so the command is reading when the write returns.
+    // A pipe holds less than this input, so the command is reading when the write returns.
     let mut stdin = bash.stdin.take().unwrap();
     stdin.write_all(&b"some key\n".repeat(20_000)).unwrap();
     let group = format!("-{}", bash.id());

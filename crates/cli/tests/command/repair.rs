@@ -41,7 +41,7 @@ fn verify_detects_a_change_anywhere_in_a_filter_file() {
         assert_ne!(bytes, sound);
         shell.write("bad", &bytes);
         let found = shell.run(&["verify", "bad", "--against", "keys", "--json"]);
-        // A newer format is a failure and not damage.
+        // A file of a newer format is a failure (exit status 2), not damage.
         if found.status != 2 {
             let report = found.json(1);
             assert!(report["damage"].as_str().unwrap().starts_with("bad: "), "{what}: {report}");

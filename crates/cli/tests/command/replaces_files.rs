@@ -221,7 +221,7 @@ fn a_link_that_the_kernel_refuses_is_not_followed() {
     symlink("a.filter", shell.path("planted")).unwrap();
     symlink("new", shell.path("dangling")).unwrap();
     for link in ["planted", "dangling"] {
-        // The kernel gives this error for protected symbolic links in a directory such as /tmp.
+        // The kernel gives EACCES for protected symbolic links in a directory such as /tmp.
         let mut strace = Command::new("strace");
         strace.args(["-f", "-o", "trace", "-P", link, "-e", "trace=statx", "-e", "inject=statx:error=EACCES"]);
         strace.arg(env!("CARGO_BIN_EXE_filterblock")).args(["build", "--force", "-o", link, "--seed", "7", "keys"]);

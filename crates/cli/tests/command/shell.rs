@@ -54,7 +54,7 @@ impl Shell {
             .unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let input = input.to_vec();
-        // A command that fails early does not read its input.
+        // The write fails if the command exits before it reads all its input.
         let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
         let output = child.wait_with_output().unwrap();
         feeder.join().unwrap();

@@ -230,8 +230,8 @@ fn a_damaged_manifest_is_an_error_without_the_advice_to_salvage() {
     let is_manifest = |path: &std::path::PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("MANIFEST");
     let manifest = files.into_iter().find(is_manifest).unwrap();
     let mut bytes = fs::read(&manifest).unwrap();
-    // This changes the first byte of the first edit. Later edits are sound, so the first edit is
-    // not a torn tail.
+    // The changed byte is the first byte of the first edit. Later edits are sound, so the first
+    // edit is not a torn tail.
     bytes[48 + 24] ^= 4;
     fs::write(&manifest, bytes).unwrap();
     for arguments in [&["db", "get", "store", "a"][..], &["db", "get", "store", "a", "--salvage"]] {
@@ -252,7 +252,7 @@ fn an_incomplete_log_record_is_damage_unless_bytes_are_missing() {
         db.put(key.as_bytes(), &[b'x'; 200]).unwrap();
     }
     // The second record begins after the log header and the first record. A record has a header, an
-    // operation, the lengths of key and value, the key and the value.
+    // operation, the length of the key, the key, the length of the value, and the value.
     let (begin, len) = (48 + 24 + 1 + 1 + 1 + 2 + 200, 24 + 1 + 1 + 1 + 2 + 200);
     type Edit = fn(&mut Vec<u8>);
     let cases: [(&str, Edit, u64, i32); 5] = [

@@ -287,7 +287,8 @@ fn a_torn_log_is_reported_even_if_stdout_fails() {
         }
         let found = run(&shell, &["db", "verify", "torn"], redirection);
         assert!(found.status == 2 && found.stderr.contains("standard output: "), "{found:?}");
-        // Opening the store replays the log, so only the first command sees the torn tail.
+        // Opening the store replays the log, so only the first command that opens the store sees
+        // the torn tail.
         assert_eq!(found.stderr.contains("not a sound record"), is_looked_at, "{redirection}: {found:?}");
         run(&shell, &["db", "verify", "torn"], "").exits(i32::from(!is_looked_at));
     }

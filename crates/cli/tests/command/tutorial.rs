@@ -1,4 +1,4 @@
-//! Runs the shell blocks of docs/TUTORIAL.md word for word, and compares what they print.
+//! Runs the shell blocks of docs/TUTORIAL.md word for word, and compares the output with the page.
 
 use std::path::Path;
 use std::process::Command;

@@ -133,7 +133,7 @@ impl Open {
     /// # Safety
     /// The bytes outlive the filter.
     pub unsafe fn borrowed(data: &[u8], expected: &ExpectedInfo, verify: u32) -> Result<Self, Failed> {
-        // SAFETY: the pointers are valid.
+        // SAFETY: the pointers are valid, and the caller keeps the bytes until the filter is freed.
         let call = |error| unsafe {
             filterblock_filter_open_borrowed(pointer(data), data.len(), Some(expected), verify, error)
         };

@@ -75,7 +75,7 @@ fn an_estimate_of_distinct_values_is_near_their_number() {
         }
         let (estimate, exact) = (chunk.distinct.unwrap() as f64, distinct(&sample, &chunk).len() as f64);
         assert!(chunk.is_estimate && sound(&chunk).false_negatives.is_none());
-        // Zeros and NaNs add at most four more hashes.
+        // For zeros and NaNs, a filter has at most four hashes more than distinct values.
         assert!((estimate - exact).abs() < 5.0 + exact * 0.1, "{}: {estimate} {exact}", PATHS[chunk.leaf]);
     }
 }

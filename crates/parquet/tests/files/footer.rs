@@ -74,7 +74,7 @@ fn unknown_fields_survive_a_rewrite() {
 #[test]
 fn an_empty_list_may_have_no_type() {
     let sample = write(&Layout::default());
-    // fastparquet writes such an empty list as the key-value metadata of each chunk.
+    // fastparquet writes an empty list without a type as the key-value metadata of each chunk.
     let untyped = Field { id: 77, kind: Kind::LIST, value: vec![0].into() };
     let bytes = set_in_file(&sample.bytes, untyped.clone());
     let footer = footer_of(&bytes).unwrap();

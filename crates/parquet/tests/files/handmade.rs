@@ -204,7 +204,7 @@ fn a_dictionary_offset_of_zero_means_no_dictionary() {
 
 #[test]
 fn wrong_dictionary_offsets_are_refused() {
-    // With these offsets, some readers begin at the data page, and others at the dictionary.
+    // Some readers begin at the data page, and others at the offset of the dictionary.
     for offset in [-1, 1, 3, 60] {
         assert_refused(file(&[plain_page(), plain_page()], 2, Some(offset)), &offset.to_string());
     }

@@ -28,7 +28,7 @@ fn asked_before_and_after(dir: &Path, policy: impl FilterPolicy + 'static) -> [u
         seen.asked.take()
     };
     let before = check(&mut db);
-    // New versions of all keys replace the old files.
+    // New versions of all keys make the compaction replace the old files.
     (0..KEYS).for_each(|i| db.put(&key(i), &[7; 100]).unwrap());
     compact(&mut db);
     let after = check(&mut db);

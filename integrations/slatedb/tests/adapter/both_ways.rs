@@ -84,7 +84,8 @@ async fn old_bloom_filters_are_used_until_a_compaction() {
 
     compact(&store, &filters.policies(), 32 << 10).await;
     assert!(found(&store, &filters).await.iter().all(|filter| *filter == SstFilter::Usable));
-    // SlateDB's own policy accepts the filters that are still stored under its name.
+    // SlateDB's own policy accepts the always-maybe filters that the compaction wrote under its
+    // name.
     for policies in [filters.policies(), ours().policies(), own(), Vec::new()] {
         read_all(&store, policies).await;
     }

@@ -38,8 +38,8 @@ async fn signalled(store: &Store, name: &str) -> u64 {
     }
 }
 
-/// Returns the number of key `i` of a round. Numbers of all rounds alternate, so each SST covers
-/// the whole key range.
+/// Returns the number of key `i` of a round. Numbers of all rounds alternate, so each flushed SST
+/// covers nearly the whole key range.
 fn key_of(round: u64, i: u64) -> u64 {
     i * ROUNDS + round
 }

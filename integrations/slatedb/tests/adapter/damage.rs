@@ -227,8 +227,8 @@ async fn a_swapped_filter_goes_unnoticed() {
     }
 }
 
-/// A cache without data blocks that passes filters through bytes, as a disk cache does. It damages
-/// them if `flip` is `true`.
+/// A cache without data blocks that serializes and deserializes filters, as a disk cache does. It
+/// damages the filters if `flip` is `true`.
 struct Disk {
     entries: Entries,
     flip: bool,

@@ -165,8 +165,8 @@ async fn prefix_scans_skip_ssts() {
         assert_eq!(collect(db.scan_prefix(&prefix, ..).await.unwrap()).await.len(), 100);
     }
     let (after, denied) = (filters.counts(), filters.counts().negatives - before.negatives);
-    // Three of four SSTs do not have the user. SlateDB does not ask a few of them, because the scan
-    // is outside of their key range.
+    // Three of four SSTs do not have the user. For a few of these SSTs, SlateDB does not ask the
+    // filter, because the scan is outside of the SST's key range.
     assert!((105..=120).contains(&denied), "{denied} of {}", after.probes - before.probes);
     db.close().await.unwrap();
 }

@@ -76,7 +76,8 @@ fn filters_of_every_kind_keep_their_keys() {
                 assert_eq!(lost(&**filter, keys), 0, "{spec}, {keys} keys");
                 assert!(encoded(&**filter) == bytes && filter.size() == bytes.len(), "{spec}, {keys} keys");
                 let passed = (0..10_000).filter(|&i| has(&**filter, &absent(i))).count();
-                // A small ribbon has a higher FPR, so filters of few keys are not checked.
+                // A small ribbon has a higher FPR than a large one, so the FPR of filters with few
+                // keys is not checked.
                 assert!(spec == "always-maybe" || keys < 1_000 || passed < 250, "{spec}, {keys} keys: {passed}");
             }
         }
@@ -97,7 +98,7 @@ fn estimated_sizes_are_close_to_built_sizes() {
             let (estimate, len) = (policy.estimate_size(keys as usize), built(&*policy, (0..keys).map(key)).size());
             assert!(estimate.abs_diff(len) <= len / 20 + 20, "{spec}, {keys} keys: {estimate} for {len}");
         }
-        // SlateDB may ask for 0 keys, and the estimate must not overflow for large numbers.
+        // SlateDB may pass 0 keys, and the estimate must not overflow for large numbers.
         assert!(policy.estimate_size(0) < 100, "{spec}");
         policy.estimate_size(usize::MAX);
     }

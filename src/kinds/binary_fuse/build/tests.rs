@@ -78,7 +78,7 @@ fn hashes_that_crowd_in_one_segment_get_the_fallback() {
         for bits in [8, 12, 16] {
             let spec = FilterSpec::bits_per_key(FilterKind::BinaryFuse, f64::from(bits)).unwrap();
             let (shape, payload) = spec.encode(&mut hashes.clone(), EFFORT).unwrap();
-            // A hundred hashes may fit into their segments, so their kind is not checked.
+            // A hundred hashes may fit into their segments, so the filter's kind is not checked.
             if n > 1_000 {
                 assert_eq!(shape.kind, FilterKind::BlockedBloom);
             }
