@@ -171,7 +171,7 @@ fn int<'py, T: FromPyObject<'py, 'py>>(value: &'py Bound<'py, PyAny>) -> PyResul
     })
 }
 
-/// Returns the bytes of a value that is bytes or a UUID, and `None` for other values.
+/// Returns the bytes of a `bytes`, `bytearray` or `uuid.UUID`, and `None` for other values.
 fn bytes_of_value(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     if let Ok(bytes) = value.cast::<PyBytes>() {
         return Ok(Some(bytes.as_bytes().to_vec()));

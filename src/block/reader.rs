@@ -391,8 +391,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self
     }
 
-    /// Returns the bytes that were opened: the whole block, including a range filter beside the
-    /// filter and columns that were dropped in place.
+    /// Returns the bytes that were opened: the whole block. They include the range filter, if there
+    /// is one, and columns that were dropped in place.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.data.as_ref()

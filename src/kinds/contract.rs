@@ -98,7 +98,7 @@ impl Planned {
 /// A built filter: its shape and its payload.
 pub(crate) type Built = (Shape, Vec<u8>);
 
-/// A kind of filter, as a type that the list of kinds names. Queries go through
+/// The contract of a kind of filter. Each kind is one type with this trait. Queries go through
 /// [`Query`](super::query::Query), not through this trait.
 pub(super) trait Kind {
     /// The parsed shape, after it was found to fit its payload.

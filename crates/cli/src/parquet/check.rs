@@ -150,7 +150,7 @@ impl Arguments {
         if self.json {
             output::print_json(report)?;
         } else if !self.quiet && !report.files.is_empty() {
-            output::print(&format!("Engines that were tried: {}.\n", engines::TRIED))?;
+            output::print(&format!("The column \"used by\" is from tests with these engines: {}.\n", engines::TRIED))?;
         }
         match (report.failed, report.findings) {
             (0, 0) => Ok(Exit::Success),

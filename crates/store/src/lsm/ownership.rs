@@ -184,7 +184,8 @@ pub(crate) fn reason_to_keep(
 }
 
 /// Returns whether a file is a log or manifest of another store than `store_id`. The checksum of
-/// the header, or of the manifest's first record, must prove this.
+/// the header, or of the manifest's first record, must prove this. A manifest that this version
+/// does not support counts as one of another store, so that it is kept.
 pub(crate) fn is_of_another_store(
     storage: &dyn Storage,
     path: &Path,

@@ -66,7 +66,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// The outcomes of one kind of filter queries on one level.
+    /// The outcomes of all point, prefix or range queries of filters on one level.
     ProbeTally, ProbeCounters {
         true_negatives,
         false_positives,

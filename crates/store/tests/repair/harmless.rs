@@ -317,3 +317,24 @@ fn a_damaged_log_header_is_reported_as_a_log_header() {
         assert!(report.losses[0].to_string().contains("has no sound header"), "{report}");
     }
 }
+
+#[test]
+fn manifests_of_a_newer_version_are_kept_and_reported_once() {
+    let storage = Memory::new();
+    make_store(&storage, 3, 10);
+    let mut newer = storage.read(&files(&storage, Path::new(DIR), "MANIFEST-").remove(0)).unwrap();
+    newer[8] += 1;
+    let checksum = crc32fast::hash(&newer[..44]);
+    newer[44..48].copy_from_slice(&checksum.to_le_bytes());
+    // An open removes stale manifests early if there are more than eight.
+    let names: Vec<PathBuf> = (500..510).map(|number| Path::new(DIR).join(format!("MANIFEST-{number:06}"))).collect();
+    names.iter().for_each(|path| replace(&storage, path, &newer));
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
+    assert_eq!(db.scan(..).count(), 30);
+    let reports = db.stats().reports;
+    for path in &names {
+        assert_eq!(storage.read(path).unwrap(), newer, "{}", path.display());
+        let of_path = |report: &&String| report.starts_with(path.to_str().unwrap());
+        assert_eq!(reports.iter().filter(of_path).count(), 1, "{reports:?}");
+    }
+}
