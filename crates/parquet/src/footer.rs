@@ -10,6 +10,7 @@
 //!                 14, 15 filter
 //! ```
 
+#[cfg(feature = "values")]
 mod pages;
 mod schema;
 mod stored;
@@ -22,6 +23,7 @@ use crate::error::{Error, Result, shortened};
 use crate::thrift::{Kind, List, Malformed, Struct};
 
 pub use filterblock::foreign::parquet::PhysicalType;
+#[cfg(feature = "values")]
 pub(crate) use pages::Pages;
 pub use schema::Leaf;
 
