@@ -18,8 +18,8 @@ pub struct LoadRecord {
     pub loads: Vec<LoadReport>,
 }
 
-/// A row of the table: its name, whether it shows the largest value instead of the median, and a
-/// function that returns the value of one load, or `None` if the load has no value.
+/// A row of the table: its name, whether it shows the largest value instead of the median, and its
+/// function. The function returns the value of one load, or `None` if the load has no value.
 type Measured = (&'static str, bool, fn(&Loaded) -> Option<f64>);
 
 const ROWS: [Measured; 12] = [

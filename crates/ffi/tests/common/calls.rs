@@ -1,4 +1,4 @@
-//! Wraps the functions of the ABI, so that tests can pass slices in place of pointers.
+//! Wraps the functions of the ABI, so that tests can pass slices instead of pointers.
 #![allow(dead_code, reason = "each test program uses a part of this module")]
 #![allow(clippy::host_endian_bytes, reason = "the array of a C program has the byte order of the machine")]
 #![allow(unsafe_code, reason = "the ABI takes pointers")]

@@ -300,10 +300,9 @@ fn assert_set_aside(storage: &Memory, recovery: LogRecovery, left: usize) {
     }
 }
 
-/// A crash came between a flush and its edit, and the log was damaged later. So the SST that the
-/// manifest does not name holds the only copy of some writes, and no later record shows a gap.
-#[test]
-fn a_damaged_log_sets_the_unnamed_sst_aside() {
+/// Returns a store of ten writes after a crash between a flush and its edit: the log has the writes,
+/// and so has an SST that the manifest does not name. Also returns the path of this SST.
+fn crashed_in_a_flush() -> (Memory, PathBuf) {
     let storage = Memory::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
     (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
@@ -311,6 +310,14 @@ fn a_damaged_log_sets_the_unnamed_sst_aside() {
     db.flush().unwrap();
     let table = only(&storage, ".sst");
     replace(&crashed, &table, &storage.read(&table).unwrap());
+    (crashed, table)
+}
+
+/// A crash came between a flush and its edit, and the log was damaged later. So the SST that the
+/// manifest does not name holds the only copy of some writes, and no later record shows a gap.
+#[test]
+fn a_damaged_log_sets_the_unnamed_sst_aside() {
+    let (crashed, _) = crashed_in_a_flush();
     let log = only(&crashed, ".log");
     for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
         let damaged = image(&crashed);
@@ -325,13 +332,7 @@ fn a_damaged_log_sets_the_unnamed_sst_aside() {
 /// that the manifest does not name holds only writes that the log has, too.
 #[test]
 fn a_crash_in_a_flush_is_reported_by_its_torn_log_alone() {
-    let storage = Memory::new();
-    let db = Db::open(DIR, options(&storage)).unwrap();
-    (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
-    let crashed = image(&storage);
-    db.flush().unwrap();
-    let table = only(&storage, ".sst");
-    replace(&crashed, &table, &storage.read(&table).unwrap());
+    let (crashed, table) = crashed_in_a_flush();
     change(&crashed, &only(&crashed, ".log"), |bytes| bytes.extend_from_slice(&[1; 5]));
     let db = Db::open(DIR, options(&crashed)).unwrap();
     assert_eq!(scan_all(&db).len(), 10);
