@@ -20,8 +20,8 @@ const MAX_LEN_BYTES: usize = 65_535;
 
 const EXPECTED: &str = "expected fixed:LENGTH, capped:LENGTH, delimiter:BYTE or row-column:BYTE; try fixed:8";
 const LENGTH_EXPECTED: &str = "the length of a prefix is 1 to 65,535 bytes; try fixed:8 or capped:8";
-const BYTE_EXPECTED: &str = "the byte after the colon must be one ASCII character, or 0x and two hexadecimal digits; try delimiter:/ or \
-     row-column:0x00";
+const BYTE_EXPECTED: &str = "the byte after the colon must be one ASCII character, or 0x and two hexadecimal digits; \
+                             try delimiter:/ or row-column:0x00";
 
 /// A function with a stable name that takes prefixes from the front of a key.
 ///

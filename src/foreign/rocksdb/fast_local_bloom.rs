@@ -196,7 +196,9 @@ pub(super) fn build(hashes: &[u64], millibits_per_key: u32, optimize_for_memory:
 
 #[cfg(test)]
 mod tests {
+    use super::super::legacy_bloom;
     use super::*;
+    use crate::foreign::leveldb::LevelDbBloomBuilder;
 
     #[test]
     fn multipliers_are_the_powers_of_the_golden_ratio() {
@@ -206,9 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_has_no_spare_capacity() {
-        let filter = build(&[1; 1000], 10_000, false);
-        assert_eq!(filter.capacity(), filter.len());
+    fn bloom_filters_have_no_spare_capacity() {
+        let mut leveldb = LevelDbBloomBuilder::new(10);
+        (0..1000u32).for_each(|i| leveldb.add(&i.to_le_bytes()));
+        for filter in [build(&[1; 1000], 10_000, false), legacy_bloom::build(&[1; 1000], 10), leveldb.finish()] {
+            assert_eq!(filter.capacity(), filter.len());
+        }
     }
 
     #[test]
