@@ -507,3 +507,39 @@ pub(super) fn remove_leftovers(shared: &Shared) {
         FileName::Current | FileName::Lock => false,
     });
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+    use super::super::Db;
+    use super::super::file_name::manifest_name;
+    use super::*;
+    use crate::storage::Memory;
+
+    #[test]
+    fn a_sweep_counts_only_manifests_that_it_can_remove() {
+        let (storage, dir) = (Memory::new(), Path::new("/store"));
+        let options = Options { storage: Arc::new(storage.clone()), ..Options::default() };
+        drop(Db::open(dir, options.clone()).unwrap());
+        let manifest = storage.read(&dir.join(manifest_name(read_current(&storage, dir).unwrap()))).unwrap();
+        let site = Site { options: &options, dir, store_id: [0; 16], reports: &Reports::default() };
+        let write = |numbers: std::ops::Range<u64>, content: &[u8]| {
+            for number in numbers {
+                let mut file = storage.create(&dir.join(manifest_name(number))).unwrap();
+                file.write_all(content).unwrap();
+            }
+        };
+        let left = |mut numbers: std::ops::Range<u64>| {
+            numbers.all(|number| storage.exists(&dir.join(manifest_name(number))).unwrap())
+        };
+        let stale = 100..100 + MAX_STALE_MANIFESTS as u64;
+        write(stale.clone(), &manifest);
+        write(200..220, b"The text of a person, who chose this name.\n");
+        sweep(&site);
+        assert!(left(stale.clone()) && left(200..220), "a manifest is removed before its successor is in force");
+        write(stale.end..stale.end + 1, &manifest);
+        sweep(&site);
+        assert!(!left(stale.start..stale.start + 1) && left(200..220));
+    }
+}
