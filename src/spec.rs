@@ -442,6 +442,8 @@ mod tests {
             let error = text.parse::<FilterSpec>().unwrap_err();
             assert_eq!(error.to_string(), format!("invalid filter {text:?}: {reason}"));
         }
+        // A text from a damaged or hostile file must not overflow the stack.
+        assert!(format!("bumped-ribbon:8{}", ":compact".repeat(100_000)).parse::<FilterSpec>().is_err());
     }
 
     #[test]
