@@ -19,31 +19,54 @@ use pyo3::types::{PyCapsule, PyTuple};
 /// The metadata key under which a schema names its extension type.
 const EXTENSION: &str = "ARROW:extension:name";
 
+/// What the Arrow interface of an object returned.
+#[derive(Debug)]
+pub enum Exported<'py> {
+    /// The pair of capsules of `__arrow_c_array__`.
+    Array(Bound<'py, PyAny>),
+    /// The capsule of `__arrow_c_stream__`.
+    Stream(Bound<'py, PyAny>),
+}
+
+/// Returns whether an object has the Arrow interface.
+pub fn is_exporter(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    Ok(object.hasattr(intern!(py, "__arrow_c_array__"))? || object.hasattr(intern!(py, "__arrow_c_stream__"))?)
+}
+
+/// Calls the Arrow interface of an object.
+pub fn export<'py>(object: &Bound<'py, PyAny>) -> PyResult<Exported<'py>> {
+    let py = object.py();
+    match object.hasattr(intern!(py, "__arrow_c_array__"))? {
+        true => object.call_method0(intern!(py, "__arrow_c_array__")).map(Exported::Array),
+        false => object.call_method0(intern!(py, "__arrow_c_stream__")).map(Exported::Stream),
+    }
+}
+
 /// The arrays of an Arrow array, chunked array or stream. No item is null.
 #[derive(Debug)]
 pub struct ArrowKeys(Vec<ArrayRef>);
 
 impl ArrowKeys {
-    /// Takes the arrays of an object with `__arrow_c_array__` or `__arrow_c_stream__`. Returns
-    /// `None` if it has neither.
+    /// Takes exported arrays.
     ///
     /// # Errors
     /// Raises an exception if an item is null or not a key, or if Arrow cannot read the data.
-    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
-        let py = object.py();
-        let arrays = if object.hasattr(intern!(py, "__arrow_c_array__"))? {
-            vec![of_array(&object.call_method0(intern!(py, "__arrow_c_array__"))?)?]
-        } else if object.hasattr(intern!(py, "__arrow_c_stream__"))? {
-            of_stream(&object.call_method0(intern!(py, "__arrow_c_stream__"))?)?
-        } else {
-            return Ok(None);
+    pub fn of(exported: &Exported<'_>) -> PyResult<Self> {
+        let mut arrays = match exported {
+            Exported::Array(pair) => vec![of_array(pair)?],
+            Exported::Stream(capsule) => of_stream(capsule)?,
         };
+        arrays.retain(|array| !array.is_empty());
         let mut before = 0;
         for array in &arrays {
+            if is_of_empty_array(array.data_type()) {
+                return Err(refused(array.data_type()));
+            }
             refuse_nulls(array, before)?;
             before += array.len();
         }
-        Ok(Some(Self(arrays)))
+        Ok(Self(arrays))
     }
 
     /// Returns the number of keys.
@@ -87,8 +110,10 @@ fn of_array(pair: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     // SAFETY: a capsule of this name has a valid struct of the Arrow C data interface. `from_raw`
     // moves the struct out and leaves a released struct, so the capsule does not release it again.
     let (schema, array) = unsafe { (FFI_ArrowSchema::from_raw(schema), FFI_ArrowArray::from_raw(array)) };
-    let field = Field::try_from(&schema).map_err(|error| of_arrow(&error))?;
-    check_type(&field)?;
+    if schema.release().is_none() || array.is_released() {
+        return Err(PyValueError::new_err("the Arrow array was read before; export it again"));
+    }
+    let field = field_of(&schema)?;
     // SAFETY: the interface requires that the array has the type of the schema.
     let data = unsafe { from_ffi_and_data_type(array, field.data_type().clone()) };
     data.map(make_array).map_err(|error| of_arrow(&error))
@@ -97,8 +122,19 @@ fn of_array(pair: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
 fn of_stream(capsule: &Bound<'_, PyAny>) -> PyResult<Vec<ArrayRef>> {
     let stream = pointer::<FFI_ArrowArrayStream>(capsule, c"arrow_array_stream")?;
     // SAFETY: a capsule of this name has a valid stream, and `from_raw` leaves a released stream.
-    let reader = unsafe { ArrayStreamReader::from_raw(stream) }.map_err(|error| of_arrow(&error))?;
-    check_type(arrow_array::ArrayReader::field(&reader))?;
+    let mut stream = unsafe { FFI_ArrowArrayStream::from_raw(stream) };
+    let mut schema = FFI_ArrowSchema::empty();
+    if stream.release().is_some()
+        && let Some(get_schema) = stream.get_schema()
+    {
+        // SAFETY: the stream is valid and not released, and `schema` takes the schema. If the call
+        // fails, `schema` stays empty, and the reader below fails too.
+        unsafe { get_schema(&raw mut stream, &raw mut schema) };
+    }
+    if schema.release().is_some() {
+        field_of(&schema)?;
+    }
+    let reader = ArrayStreamReader::try_new(stream).map_err(|error| of_arrow(&error))?;
     reader.map(|array| array.map_err(|error| of_arrow(&error))).collect()
 }
 
@@ -114,21 +150,42 @@ fn is_integer(data_type: &DataType) -> bool {
     data_type.is_integer() || *data_type == DataType::Boolean
 }
 
-fn check_type(field: &Field) -> PyResult<()> {
-    use DataType as D;
-    if let Some(name) = field.metadata().get(EXTENSION) {
-        return Err(PyTypeError::new_err(format!(
-            "values of the Arrow extension type {name:?} are not keys; pass the storage, for example array.storage"
-        )));
+/// Returns the field of a schema whose values are keys.
+fn field_of(schema: &FFI_ArrowSchema) -> PyResult<Field> {
+    // A dictionary has a schema of its own, and a `Field` does not have the metadata of that schema.
+    for schema in std::iter::successors(Some(schema), |schema| schema.dictionary()) {
+        if let Some(name) = schema.metadata().map_err(|error| of_arrow(&error))?.get(EXTENSION) {
+            return Err(PyTypeError::new_err(format!(
+                "values of the Arrow extension type {name:?} are not keys; pass the storage, for example array.storage"
+            )));
+        }
     }
+    let field = Field::try_from(schema).map_err(|error| {
+        PyTypeError::new_err(format!("the type of the Arrow values is not known ({error}); pass a list"))
+    })?;
     let found = values_type(field.data_type());
-    let is_bytes = matches!(
-        found,
-        D::Utf8 | D::LargeUtf8 | D::Utf8View | D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_)
-    );
-    if is_bytes || is_integer(found) {
-        return Ok(());
+    // `ArrowKeys::of` refuses the values of the types that arrays without values have.
+    if is_bytes(found) || is_integer(found) || is_of_empty_array(field.data_type()) {
+        return Ok(field);
     }
+    Err(refused(found))
+}
+
+fn is_bytes(data_type: &DataType) -> bool {
+    use DataType as D;
+    matches!(
+        data_type,
+        D::Utf8 | D::LargeUtf8 | D::Utf8View | D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_)
+    )
+}
+
+/// Returns whether this is the type of an array without values, such as `pyarrow.array([])`.
+fn is_of_empty_array(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Null | DataType::Float64)
+}
+
+fn refused(found: &DataType) -> PyErr {
+    use DataType as D;
     let next = match found {
         D::Struct(_) => "pass one column",
         D::RunEndEncoded(..) => "decode the array first",
@@ -138,7 +195,7 @@ fn check_type(field: &Field) -> PyResult<()> {
         }
         _ => "cast the array to integers, texts or bytes",
     };
-    Err(PyTypeError::new_err(format!("Arrow values of the type {found} are not keys; {next}")))
+    PyTypeError::new_err(format!("Arrow values of the type {found} are not keys; {next}"))
 }
 
 fn refuse_nulls(array: &ArrayRef, before: usize) -> PyResult<()> {

@@ -8,11 +8,25 @@ use std::marker::PhantomData;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyUnicodeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyByteArray;
+use pyo3::types::{PyByteArray, PyMemoryView};
 
 /// The message for bytes that were passed as many keys without a width.
 pub const ONE_KEY: &str =
     "bytes are one key, not many; give a list of keys, or the width of each key in bytes, for example width=16";
+
+/// The formats of bytes.
+const BYTES: [&str; 4] = ["B", "b", "c", ""];
+
+/// The owner of a buffer. The same format has other meanings for other owners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// An array of NumPy.
+    NumPy,
+    /// An `array.array`.
+    Array,
+    /// A `memoryview`. Items of one byte are bytes, and need a width.
+    View,
+}
 
 /// The type of the items of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,27 +55,32 @@ pub struct BufferKeys {
 }
 
 impl BufferKeys {
-    /// Takes a buffer whose items are keys. Returns `None` if its items are Python objects.
-    ///
-    /// `is_array` says whether the owner is a NumPy array or an `array.array`. If so, items of the
-    /// formats "b" and "B" are integers. For other owners, such as `memoryview`, these items are
-    /// bytes and raise `TypeError`, because they need a width.
-    pub fn of_items(buffer: PyUntypedBuffer, is_array: bool) -> PyResult<Option<Self>> {
+    /// Takes a buffer whose items are keys. Returns `None` if its items must be read as Python
+    /// objects.
+    pub fn of_items(buffer: PyUntypedBuffer, owner: Owner) -> PyResult<Option<Self>> {
         let format = buffer.format().to_string_lossy().into_owned();
-        if format == "O" {
+        // The characters of `array.array` have the format "w", but no padding.
+        if format == "O" || owner == Owner::Array && ["u", "w"].contains(&format.as_str()) {
             return Ok(None);
         }
-        if !is_array && ["B", "b", "c", ""].contains(&format.as_str()) {
+        if owner == Owner::View && BYTES.contains(&format.as_str()) {
             return Err(PyTypeError::new_err(ONE_KEY));
         }
         check_shape(&buffer)?;
         let item_len_bytes = buffer.item_size();
-        let item = Item::of_format(&format, item_len_bytes).ok_or_else(|| {
-            PyTypeError::new_err(format!(
-                "items of the type {format:?} are not keys; convert them to bytes or texts, the same way in every \
-                 process"
-            ))
-        })?;
+        let item = match Item::of_format(&format, item_len_bytes) {
+            Some(item @ (Item::Int { .. } | Item::Bool)) => item,
+            // Only NumPy pads texts and bytes with NULs.
+            Some(item) if owner == Owner::NumPy => item,
+            // `numpy.array([])` has this type.
+            None if owner == Owner::NumPy && format == "d" && buffer.item_count() == 0 => Item::Bytes,
+            _ => {
+                return Err(PyTypeError::new_err(format!(
+                    "items of the format {format:?} are not keys; convert them to integers, bytes or texts, the same \
+                     way in every process"
+                )));
+            }
+        };
         let (len, stride) = shape(&buffer);
         Ok(Some(Self { buffer, item, item_len_bytes, len, stride }))
     }
@@ -253,11 +272,26 @@ impl Items<'_> {
     }
 }
 
+/// Exports the buffer of an object. A `memoryview` computes the strides that `ctypes` leaves out.
+pub fn exported(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
+    let view = PyMemoryView::from(object)?;
+    if view.getattr("ndim")?.extract::<usize>()? == 0 {
+        return Err(PyValueError::new_err("the buffer has 0 dimensions, so it is one key; give a list of keys"));
+    }
+    PyUntypedBuffer::get(&view)
+}
+
+/// Returns whether the items of a `memoryview` are bytes.
+pub fn is_of_bytes(view: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let format: String = view.getattr("format")?.extract()?;
+    Ok(BYTES.contains(&format.as_str()) || format == "<c")
+}
+
 /// Returns the bytes of a `memoryview` that is one key.
 pub fn bytes_of_view(view: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let buffer = PyUntypedBuffer::get(view)?;
     let format = buffer.format().to_string_lossy().into_owned();
-    if !["B", "b", "c", ""].contains(&format.as_str()) || buffer.dimensions() != 1 {
+    if !BYTES.contains(&format.as_str()) || buffer.dimensions() != 1 {
         return Err(PyTypeError::new_err(format!(
             "a memoryview is a key only if its items are bytes in one dimension; this view has {} dimension(s) and \
              items of the format {format:?}; use view.tobytes(), or contains_many or update for many keys",

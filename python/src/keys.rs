@@ -1,17 +1,15 @@
 //! Reads many keys at once: from arrays in place and without the GIL, or from iterables.
 
-use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::ffi;
-use pyo3::intern;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyString};
 
 use filterblock::{KeyHash, KeyHasher};
 
 use crate::answers;
 use crate::arrow::ArrowKeys;
 use crate::buffer::{self, BufferKeys};
+use crate::containers::{self, Form};
 use crate::key::{self, Accepts};
 
 /// Keys that a caller gave.
@@ -46,59 +44,21 @@ impl<'py> Keys<'py> {
     }
 
     fn find(keys: &Bound<'py, PyAny>, width: Option<usize>, accepts: Accepts) -> PyResult<Self> {
-        let py = keys.py();
         if keys.is_instance_of::<PyString>() {
             return Err(PyTypeError::new_err("a str is one key, not many; give a list of keys"));
         }
         if let Some(width) = width {
-            return BufferKeys::of_width(PyUntypedBuffer::get(keys)?, width).map(Self::Buffer);
+            containers::refuse_masked(keys)?;
+            return BufferKeys::of_width(buffer::exported(keys)?, width).map(Self::Buffer);
         }
         if keys.is_instance_of::<PyBytes>() || keys.is_instance_of::<PyByteArray>() {
             return Err(PyTypeError::new_err(buffer::ONE_KEY));
         }
-        if keys.is_instance_of::<PyList>() || keys.is_instance_of::<PyTuple>() {
-            return Ok(Self::Objects(keys.clone(), accepts));
-        }
-        if let Some(keys) = ArrowKeys::of(keys)? {
-            return Ok(Self::Arrow(keys));
-        }
-        if !has_buffer(keys) {
-            return Ok(Self::Objects(keys.clone(), accepts));
-        }
-        let is_numpy = keys.hasattr(intern!(py, "__array_interface__"))?;
-        if is_numpy && keys.hasattr(intern!(py, "mask"))? {
-            return Err(PyTypeError::new_err(
-                "a masked array is not accepted, because its masked items would be taken as keys; pass \
-                 array.compressed()",
-            ));
-        }
-        if is_numpy && keys.getattr(intern!(py, "ndim"))?.extract::<usize>()? != 1 {
-            return Err(PyValueError::new_err(
-                "an array of keys must have one dimension; pass an array of one dimension, for example array.ravel()",
-            ));
-        }
-        let is_array = is_numpy || is_of_module_array(keys)?;
-        let items = match PyUntypedBuffer::get(keys) {
-            Ok(buffer) => BufferKeys::of_items(buffer, is_array)?,
-            // NumPy exports no buffer for texts of variable length (kind "T"), and none for times.
-            // The texts are keys, so they are read as objects. Times are not keys.
-            Err(_) if is_numpy && kind_of_numpy(keys)? == "T" => None,
-            Err(error) if is_numpy => {
-                let dtype = keys.getattr(intern!(py, "dtype"))?;
-                let next = match accepts {
-                    Accepts::All => "convert the array, for example array.view('i8')",
-                    _ => accepts.instead_of_numbers(),
-                };
-                let refused = PyTypeError::new_err(format!("items of the type {dtype} are not keys; {next}"));
-                refused.set_cause(py, Some(error));
-                return Err(refused);
-            }
-            Err(error) => return Err(error),
-        };
-        match items {
-            Some(items) => Ok(Self::Buffer(items)),
-            None => Ok(Self::Objects(keys.call_method0(intern!(py, "tolist"))?, accepts)),
-        }
+        Ok(match Form::of(keys, accepts)? {
+            Form::Buffer(keys) => Self::Buffer(keys),
+            Form::Arrow(keys) => Self::Arrow(keys),
+            Form::Items(keys) => Self::Objects(keys, accepts),
+        })
     }
 
     /// Returns the number of keys, or `None` if it is unknown. The number of an iterable is only
@@ -141,21 +101,6 @@ fn at(py: Python<'_>, error: PyErr, index: usize) -> PyErr {
         return error;
     }
     PyErr::from_type(kind, format!("key {index}: {}", error.value(py)))
-}
-
-#[expect(unsafe_code, reason = "PyO3 has no safe form of this check")]
-fn has_buffer(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: the pointer points to a live object, and this thread holds the GIL.
-    unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) != 0 }
-}
-
-fn is_of_module_array(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let kind = object.get_type();
-    Ok(kind.module()? == "array" && kind.name()? == "array")
-}
-
-fn kind_of_numpy(object: &Bound<'_, PyAny>) -> PyResult<String> {
-    object.getattr("dtype")?.getattr("kind")?.extract()
 }
 
 /// The maximum number of keys that are hashed and then looked up together. Their hashes stay in the

@@ -4,6 +4,7 @@
 //! ```text
 //! filter  bloom  file_filter  tables  parquet  planning   the classes of Python
 //!             keys                                        many keys: buffers, Arrow, iterables
+//!                                 containers              how each container is read
 //!          key   arrow                                    one key; Arrow arrays in place
 //!    buffer  answers  save  errors                        buffers; NumPy; new files; exceptions
 //! ```
@@ -14,6 +15,7 @@ mod answers;
 mod arrow;
 mod bloom;
 mod buffer;
+mod containers;
 mod errors;
 mod file_filter;
 mod filter;

@@ -320,6 +320,8 @@ def test_numpy_strings_of_variable_length_and_objects():
 def test_numpy_arrays_of_other_types_raise(dtype):
     filter = Filter.build([1])
     for values in (np.zeros(3, dtype), np.zeros(0, dtype)):
+        if dtype == "f8" and not len(values):
+            continue  # numpy.array([]) has this type
         with pytest.raises(TypeError):
             filter.contains_many(values)
         with pytest.raises(TypeError):
