@@ -68,7 +68,8 @@ impl ParquetFile {
     /// Return the numbers of the row groups that may have the value. A row group without a readable
     /// filter is always among them.
     ///
-    /// The value is an int, float, str, bytes or UUID, as the column's type requires. For dates,
+    /// The value is an int, float, str, bytes or UUID, or a scalar of NumPy, as the column's type
+    /// requires. A UUID asks a column of the logical type UUID, never a text. For dates,
     /// times and decimals give the stored bytes, because a number does not tell its unit. Raises
     /// ValueError for a column that is unknown or cannot be asked, or for bytes whose length the
     /// column does not have. Raises TypeError for a value of another type, OverflowError for an int
@@ -100,8 +101,12 @@ impl ParquetFile {
 /// Returns the plain encodings of a value. A floating-point zero has two encodings, because it has
 /// two signs. Returns `None` for a value that no filter can deny.
 fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Vec<u8>>>> {
+    let value = &of_numpy(value)?;
     let KeyType::Parquet { physical_type, type_len_bytes } = column.key_type else { return Ok(None) };
     let (logical, one) = (column.logical_type.as_str(), |bytes: Vec<u8>| Ok(Some(vec![bytes])));
+    if logical == "uuid" && value.get_type().fully_qualified_name()? == "uuid.UUID" {
+        return one(value.getattr("bytes")?.extract()?);
+    }
     if let Some(bytes) = bytes_of_value(value)? {
         let len = match physical_type {
             PhysicalType::Int32 | PhysicalType::Float => Some(4),
@@ -171,16 +176,22 @@ fn int<'py, T: FromPyObject<'py, 'py>>(value: &'py Bound<'py, PyAny>) -> PyResul
     })
 }
 
-/// Returns the bytes of a `bytes`, `bytearray` or `uuid.UUID`, and `None` for other values.
+/// Returns the Python value of a scalar of NumPy, and other values as they are. Times stay as they
+/// are, because NumPy turns some of them into integers without a unit.
+fn of_numpy<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let numpy = value.py().import("numpy")?;
+    let is_a = |name| value.is_instance(&numpy.getattr(name)?);
+    let is_time = is_a("datetime64")? || is_a("timedelta64")?;
+    if is_a("generic")? && !is_time { value.call_method0("item") } else { Ok(value.clone()) }
+}
+
+/// Returns the bytes of a `bytes` or `bytearray`, and `None` for other values.
 fn bytes_of_value(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     if let Ok(bytes) = value.cast::<PyBytes>() {
         return Ok(Some(bytes.as_bytes().to_vec()));
     }
     if let Ok(bytes) = value.cast::<PyByteArray>() {
         return Ok(Some(bytes.to_vec()));
-    }
-    if value.get_type().fully_qualified_name()? == "uuid.UUID" {
-        return value.getattr("bytes")?.extract().map(Some);
     }
     Ok(None)
 }

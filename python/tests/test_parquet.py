@@ -99,11 +99,12 @@ def test_values_of_times_and_decimals_are_given_as_stored_bytes(filtered):
 def test_values_of_other_types_raise_and_are_never_absent(filtered):
     file = parquet.ParquetFile.open(filtered)
     wrong = {
-        "i32": ["1", 1.0, None, True, np.int32(1)],
+        "i32": ["1", 1.0, None, True, np.True_, np.float64(1), np.datetime64(1, "D"), np.datetime64(1, "ns")],
+        "i64": [np.datetime64(1, "ns"), np.timedelta64(1, "Y"), np.longdouble(1)],
         "f64": [1, "1", None, decimal.Decimal(1)],
-        "str": [1, 1.0, None, ("a",)],
-        "bin": [1, None],
-        "flba": ["abcd", 1, None],
+        "str": [1, 1.0, None, ("a",), uuid.UUID(int=1), np.int64(1)],
+        "bin": [1, None, uuid.UUID(int=1)],
+        "flba": ["abcd", 1, None, uuid.UUID(int=1), np.array([b"abcd"])],
     }
     for column, values in wrong.items():
         for value in values:
@@ -117,6 +118,45 @@ def test_values_of_other_types_raise_and_are_never_absent(filtered):
             file.row_groups(column, value)
     with pytest.raises(UnicodeEncodeError):
         file.row_groups("str", "\ud800")
+
+
+SCALARS = {
+    "i32": np.int16,
+    "i64": np.int64,
+    "u8": np.uint8,
+    "u32": np.uint64,
+    "u64": np.uint64,
+    "f32": np.float32,
+    "f64": np.float64,
+    "str": np.str_,
+    "bin": np.bytes_,
+    "flba": np.void,
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_a_scalar_of_numpy_asks_for_its_value(name, filtered):
+    value, file = COLUMNS[name][1], parquet.ParquetFile.open(filtered)
+    for i in range(0, ROWS, 97):
+        assert file.row_groups(name, SCALARS[name](value(i))) == file.row_groups(name, value(i))
+    assert 0 in file.row_groups("f32", np.float16(0.125)) and 0 in file.row_groups("f64", np.float32(0))
+
+
+def test_a_uuid_asks_no_column_of_texts_or_bytes(tmp_path):
+    value = uuid.UUID(int=7 << 100)
+    table = {
+        "text": [str(value)],
+        "bin": pa.array([value.bytes]),
+        "flba": pa.array([value.bytes_le], pa.binary(16)),
+    }
+    pq.write_table(pa.table(table), tmp_path / "plain")
+    parquet.add(tmp_path / "plain", tmp_path / "file", list(table))
+    file = parquet.ParquetFile.open(tmp_path / "file")
+    for column in table:
+        with pytest.raises(TypeError, match="UUID"):
+            file.row_groups(column, value)
+    assert file.row_groups("text", str(value)) == file.row_groups("bin", value.bytes) == [0]
+    assert file.row_groups("flba", value.bytes_le) == [0] and file.row_groups("flba", value.bytes) == []
 
 
 def test_zeros_of_both_signs_and_nans_are_never_denied(tmp_path):
