@@ -214,14 +214,16 @@ impl PartitionedBuilder {
     }
 
     /// Panics in debug builds if `hash` is not the hash of `key`. The hash of another key could go
-    /// to the wrong partition.
-    fn debug_check(&self, key: &[u8], hash: KeyHash) {
+    /// to the wrong partition. After a panic, the key is missing.
+    fn debug_check(&mut self, key: &[u8], hash: KeyHash) {
+        let has_lost_keys = std::mem::replace(&mut self.has_lost_keys, true);
         let hasher = self.current.hasher();
         hasher.debug_check(hash);
         debug_assert!(
             hash == hasher.of(key),
             "the hash belongs to another key or another hasher; pass the hash of {key:?}"
         );
+        self.has_lost_keys = has_lost_keys;
     }
 
     fn add_at(&mut self, key: &[u8], hash: Option<KeyHash>) -> Result<()> {
@@ -324,7 +326,7 @@ impl PartitionedBuilder {
     /// Returns the number of partitions that [`finish`](Self::finish) would write now.
     #[must_use]
     pub fn num_partitions(&self) -> usize {
-        self.num_partitions as usize + usize::from(!self.current.is_empty())
+        self.num_partitions as usize + usize::from(self.current.len() > 0)
     }
 
     fn no_memory(&self) -> Error {
@@ -353,7 +355,7 @@ impl PartitionedBuilder {
             let reason = "keys were added already; set the table id before the first key";
             return Err(Error::invalid("table id", "set after the first key", reason));
         }
-        if !self.current.is_empty() {
+        if self.current.len() > 0 {
             self.close_partition()?;
         }
         let too_long = |_| {

@@ -8,7 +8,6 @@ use super::prefix_taker::PrefixTaker;
 use super::self_check::{self, SelfCheck};
 use crate::bits::{try_collect, try_push};
 use crate::error::{Error, Result};
-use crate::extractor::PrefixExtractor;
 use crate::hash::{KeyHash, KeyHasher, sort};
 use crate::kinds::{Effort, Filled, FilterView, Geometry, Kernel, RangeKeys, Rounding, Shape};
 use crate::spec::{self, FilterSpec};
@@ -35,9 +34,15 @@ pub struct FilterBuilder {
     /// Whether the builder takes the prefixes of each key itself.
     takes_prefixes: bool,
     /// Takes the prefixes. It is `None` without [`with_extractor`](FilterBuilder::with_extractor),
-    /// and while the extractor runs. So it stays `None` if the host's function panics.
+    /// and while the extractor runs.
     taker: Option<Box<PrefixTaker>>,
     hashes: Vec<KeyHash>,
+    /// Whether a key or prefix was added. The number of hashes does not show this: a key may have
+    /// no prefix, and an extractor may panic.
+    has_keys: bool,
+    /// The number of calls that began to add a key or prefix and did not end. After a call that
+    /// panicked, the number stays above zero.
+    num_unfinished: u32,
     /// The specification of the range filter beside the filter.
     ranges: Option<FilterSpec>,
     /// The keys of a range filter. They are boxed, because most builders have none.
@@ -67,154 +72,13 @@ impl FilterBuilder {
             takes_prefixes: false,
             taker: None,
             hashes: Vec::new(),
+            has_keys: false,
+            num_unfinished: 0,
             ranges: None,
             keys: is_for_ranges.then(|| Box::new(RangeKeys::new())),
             has_hash_alone: false,
             is_short_of_memory: false,
         }
-    }
-
-    /// Binds the block and each of its pages to the SST with this table id. A page of another SST's
-    /// filter passes the check of its checksum only with a probability of 2^-32.
-    /// [`FilterBlock::open`](super::FilterBlock::open) detects a whole block of another SST.
-    #[must_use]
-    pub fn with_table_id(mut self, table_id: [u8; 16]) -> Self {
-        self.table_id = table_id;
-        self
-    }
-
-    /// Sets whether [`finish`](FilterBuilder::finish) asks the new filter for every key before it
-    /// returns the block. The default is [`SelfCheck::On`].
-    #[must_use]
-    pub fn with_self_check(mut self, self_check: SelfCheck) -> Self {
-        self.self_check = self_check;
-        self
-    }
-
-    /// Sets the number of threads that build the filter; the default is one. The number does not
-    /// change the bytes.
-    ///
-    /// More threads speed up only the build of a large bumped ribbon without `:compact`.
-    #[must_use]
-    pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
-        self.threads = threads;
-        self
-    }
-
-    /// Makes the builder take the prefixes of every key with `extractor`, and add them to the
-    /// filter. `whole_keys_too` states whether [`add`](Self::add) also adds the key itself.
-    ///
-    /// Add every key by its bytes: with [`add`](Self::add) or [`add_hashed`](Self::add_hashed). If
-    /// a key was added by its hash alone, [`finish`](Self::finish) returns an error.
-    ///
-    /// ```
-    /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, PrefixExtractor, Verify};
-    ///
-    /// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(42)));
-    /// let extractor: PrefixExtractor = "delimiter:/".parse()?;
-    /// let builder = FilterBuilder::new("bloom:10".parse()?, &hasher).with_table_id(table_id);
-    /// let mut builder = builder.with_extractor(&extractor, true)?;
-    /// for key in [b"user1/name", b"user2/name", b"user2/town"] {
-    ///     builder.add(key);
-    /// }
-    /// let expected = Expected::of_table(table_id, &hasher).with_prefixes(extractor.name());
-    /// let block = FilterBlock::open(builder.finish()?, &expected, Verify::AtOpen)?;
-    /// assert!(block.may_contain(b"user2/town") && block.may_contain_prefix("delimiter:/", b"user1/"));
-    /// # Ok::<(), filterblock::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Returns the errors of [`with_prefixes`](Self::with_prefixes).
-    pub fn with_extractor(self, extractor: &PrefixExtractor, whole_keys_too: bool) -> Result<Self> {
-        let mut builder = self.with_prefixes(extractor.name(), whole_keys_too)?;
-        builder.takes_prefixes = true;
-        builder.taker = Some(Box::new(PrefixTaker::new(extractor.clone())));
-        Ok(builder)
-    }
-
-    /// Declares that the host will add prefixes, which it takes with its own extractor. `extractor`
-    /// is the extractor's name. `whole_keys_too` states whether the host will also add whole keys.
-    ///
-    /// Add the prefixes of every key. If a prefix is missing, the filter may deny it, and a scan
-    /// misses the key. Use [`with_extractor`](Self::with_extractor), which takes the prefixes
-    /// itself, unless the host's engine has its own extractor.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`]:
-    ///
-    /// * if the name does not have 1 to 100 bytes ([`MAX_EXTRACTOR_LEN_BYTES`]),
-    /// * if the specification is a range filter,
-    /// * if the builder has a range filter and `whole_keys_too` is `false`,
-    /// * if a key or prefix was added before: the filter would deny the prefixes of earlier keys.
-    pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
-        if !(1..=MAX_EXTRACTOR_LEN_BYTES).contains(&extractor.len()) {
-            let reason =
-                format!("expected a name of 1 to {MAX_EXTRACTOR_LEN_BYTES} bytes; give the extractor such a name");
-            return Err(Error::invalid("extractor name", extractor, reason));
-        }
-        if self.spec.is_for_ranges() {
-            return Err(Error::invalid("prefixes", extractor, ONLY_RANGES));
-        }
-        if self.keys.is_some() && !whole_keys_too {
-            return Err(Error::invalid("prefixes", extractor, NO_PREFIXES));
-        }
-        if !self.is_empty() {
-            return Err(Error::invalid("prefixes", extractor, LATE_PREFIXES));
-        }
-        self.added = if whole_keys_too { Added::Both } else { Added::Prefixes };
-        self.extractor = Some(extractor.to_owned());
-        self.takes_prefixes = false;
-        self.taker = None;
-        Ok(self)
-    }
-
-    /// Makes the builder put a range filter of the same keys in front of the filter. Queries for a
-    /// key ask the filter, and queries for a range ask the range filter. Each of the two is a block
-    /// with its own checksums.
-    ///
-    /// Add every key by its bytes: with [`add`](Self::add) or [`add_hashed`](Self::add_hashed). Add
-    /// prefixes with [`add_prefix`](Self::add_prefix).
-    ///
-    /// ```
-    /// use std::ops::Bound::Included;
-    /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
-    ///
-    /// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(42)));
-    /// let builder = FilterBuilder::new("blocked-bloom:10".parse()?, &hasher).with_table_id(table_id);
-    /// let mut builder = builder.with_ranges("grafite:fpr=0.01".parse()?)?;
-    /// for key in [b"user0100", b"user0200", b"user0300"] {
-    ///     builder.add(key);
-    /// }
-    /// let block = FilterBlock::open(builder.finish()?, &Expected::of_table(table_id, &hasher), Verify::AtOpen)?;
-    /// assert!(block.may_contain(b"user0200"));
-    /// assert!(!block.may_contain_range(Included(b"user0400"), Included(b"user0500")));
-    /// # Ok::<(), filterblock::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`]:
-    ///
-    /// * if `ranges` is not the specification of a range filter,
-    /// * if the builder's own specification is a range filter,
-    /// * if the builder has prefixes without whole keys,
-    /// * if a key or prefix was added before.
-    pub fn with_ranges(mut self, ranges: FilterSpec) -> Result<Self> {
-        let invalid = |reason| Err(Error::invalid("range filter", ranges, reason));
-        if !ranges.is_for_ranges() {
-            return invalid("this kind does not answer for ranges; try grafite:fpr=0.01");
-        }
-        if self.spec.is_for_ranges() {
-            return invalid("the filter is a range filter already; do not add another");
-        }
-        if !self.added.whole_keys() {
-            return invalid(NO_PREFIXES);
-        }
-        if !self.is_empty() {
-            return invalid("keys or prefixes were added already; add the range filter before the first one");
-        }
-        self.ranges = Some(ranges);
-        self.keys = Some(Box::new(RangeKeys::new()));
-        Ok(self)
     }
 
     pub(super) fn with_partition_number(mut self, partition_number: u32) -> Self {
@@ -227,7 +91,7 @@ impl FilterBuilder {
         let keys = self.keys.as_ref().map(|_| Box::new(RangeKeys::new()));
         let taker = self.taker.as_ref().map(|taker| Box::new(taker.without_keys()));
         let (extractor, hasher) = (self.extractor.clone(), self.hasher.clone());
-        Self { extractor, hasher, hashes: Vec::new(), keys, taker, ..*self }
+        Self { extractor, hasher, hashes: Vec::new(), has_keys: false, keys, taker, ..*self }
     }
 
     pub(super) fn spec(&self) -> FilterSpec {
@@ -288,11 +152,13 @@ impl FilterBuilder {
     /// range filter, use [`add_prefix`](FilterBuilder::add_prefix) for prefixes, because the range
     /// filter would take the prefix for a key.
     pub fn add(&mut self, key: &[u8]) {
-        self.add_to_ranges(key);
-        if self.holds_key_hashes() {
-            self.put_hash(self.hasher.of(key));
-        }
-        self.add_prefixes_of(key);
+        self.adding(|builder| {
+            builder.add_to_ranges(key);
+            if builder.holds_key_hashes() {
+                builder.put_hash(builder.hasher.of(key));
+            }
+            builder.add_prefixes_of(key);
+        });
     }
 
     /// Adds a key whose hash is known. In all other respects this method works like
@@ -301,12 +167,24 @@ impl FilterBuilder {
     /// The hash must be the hash of `key` by the builder's hasher or an equal hasher. Debug builds
     /// panic otherwise, unless [`KeyHash::from_raw`] made the hash.
     pub fn add_hashed(&mut self, key: &[u8], hash: KeyHash) {
-        self.hasher.debug_check_of(key, hash);
-        self.add_to_ranges(key);
-        if self.holds_key_hashes() {
-            self.put_hash(hash);
-        }
-        self.add_prefixes_of(key);
+        self.adding(|builder| {
+            builder.hasher.debug_check_of(key, hash);
+            builder.add_to_ranges(key);
+            if builder.holds_key_hashes() {
+                builder.put_hash(hash);
+            }
+            builder.add_prefixes_of(key);
+        });
+    }
+
+    /// Runs a call that adds a key or prefix. If the call panics, [`finish`](Self::finish) returns
+    /// an error.
+    #[inline(always)]
+    fn adding(&mut self, add: impl FnOnce(&mut Self)) {
+        self.has_keys = true;
+        self.num_unfinished = self.num_unfinished.saturating_add(1);
+        add(self);
+        self.num_unfinished -= 1;
     }
 
     /// Returns whether the hash of a key goes into the filter.
@@ -344,6 +222,7 @@ impl FilterBuilder {
     /// # Ok::<(), filterblock::Error>(())
     /// ```
     pub fn add_prefix(&mut self, prefix: &[u8]) {
+        self.has_keys = true;
         if let Some(keys) = &self.keys {
             self.has_hash_alone |= !self.added.prefixes() || !keys.last_begins_with(prefix);
         }
@@ -366,8 +245,10 @@ impl FilterBuilder {
     /// otherwise, unless [`KeyHash::from_raw`] made the hash.
     #[inline]
     pub fn add_hash(&mut self, hash: KeyHash) {
-        self.has_hash_alone |= self.needs_bytes();
-        self.put_hash(hash);
+        self.adding(|builder| {
+            builder.has_hash_alone |= builder.needs_bytes();
+            builder.put_hash(hash);
+        });
     }
 
     #[inline]
@@ -404,10 +285,11 @@ impl FilterBuilder {
         self.hashes.len().max(keys)
     }
 
-    /// Returns whether no key or prefix was added.
+    /// Returns whether no key or prefix was added. A key counts even if the filter gets no hash of
+    /// it, because it has no prefix or because the extractor panicked.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        !self.has_keys
     }
 
     /// Encodes the block. With [`SelfCheck::On`], asks the new filter for every key.
@@ -419,7 +301,7 @@ impl FilterBuilder {
     /// * if no filter of this number of keys has the requested FPR,
     /// * if a key was added by its hash alone, but a range filter or the extractor needs its bytes,
     /// * if a call of [`add_prefix`](Self::add_prefix) broke the conditions for a range filter,
-    /// * if the extractor's function panicked.
+    /// * if a call that adds keys panicked, for example in the extractor's function.
     ///
     /// Returns [`Error::SelfCheckFailed`] if the filter denies a key.
     pub fn finish(self) -> Result<Vec<u8>> {
@@ -444,15 +326,20 @@ impl FilterBuilder {
                           the extractor of prefixes, and add each prefix after a key that begins with it";
             return Err(Error::invalid("keys", "added without their bytes", reason));
         }
-        if self.takes_prefixes && self.taker.is_none() {
-            let reason = "its function panicked, so prefixes of a key are missing; correct the function, and build the \
-                          filter again";
-            return Err(Error::invalid("extractor", self.extractor.unwrap_or_default(), reason));
-        }
+        self.check_calls()?;
         if let Some(keys) = self.keys.take() {
             return self.finish_with_ranges(*keys);
         }
         self.finish_hashes(hashes, None)
+    }
+
+    /// Returns an error if a call that adds keys panicked.
+    fn check_calls(&self) -> Result<()> {
+        match (self.num_unfinished, &self.extractor) {
+            (0, _) => Ok(()),
+            (_, Some(extractor)) => Err(Error::invalid("extractor", extractor, PANICKED)),
+            (_, None) => Err(Error::invalid("keys", "added by a call that panicked", PANICKED)),
+        }
     }
 
     /// Encodes the block of the added hashes and `hashes`. `ranges` describes the range filter that
@@ -484,6 +371,7 @@ impl FilterBuilder {
             let reason = "the compact form does not record prefixes; leave out the extractor, or call finish";
             return Err(Error::invalid("extractor", extractor, reason));
         }
+        self.check_calls()?;
         let Encoded { shape, mut payload, .. } = self.encode(&[], Rounding::Bytes)?;
         payload.try_reserve(super::compact::TRAILER_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
         if !super::compact::append_trailer(&mut payload, &shape, &self.hasher) {
@@ -528,7 +416,7 @@ impl FilterBuilder {
     /// payload before the self-check.
     fn encode_spoilt(&mut self, given: &[KeyHash], rounding: Rounding, spoil: fn(&mut [u8])) -> Result<Encoded> {
         let effort = Effort { rounding, threads: self.threads };
-        if self.is_empty()
+        if self.hashes.is_empty()
             && !self.is_short_of_memory
             && let Some(mut filled) = self.spec.fill(given, effort)?
         {
@@ -573,10 +461,8 @@ impl FilterBuilder {
 }
 
 const NO_COMPACT_FORM: &str = "only the kinds bloom, blocked-bloom and always-maybe have a compact form; try bloom:10";
-const LATE_PREFIXES: &str = "keys or prefixes were added already; declare the extractor before the first one";
-const NO_PREFIXES: &str = "a range filter holds whole keys; add whole keys beside the prefixes, or build two filters";
-const ONLY_RANGES: &str =
-    "a range filter holds whole keys only; build a second filter for the prefixes, such as bloom:10";
+const PANICKED: &str = "a call that adds keys panicked, so keys or prefixes are missing; correct the extractor's function \
+                        or the call, and build the filter again";
 
 /// A payload and the fields that its trailer needs.
 struct Encoded {
@@ -586,5 +472,6 @@ struct Encoded {
     payload: Vec<u8>,
 }
 
+mod settings;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ mod damage;
 mod extractors;
 mod frozen;
 mod golden;
+mod late_settings;
 #[cfg(feature = "mmap")]
 mod mapped;
 mod misuse;

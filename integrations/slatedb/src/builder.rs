@@ -19,11 +19,13 @@ pub(crate) struct Builder {
     /// The reason why the filter cannot be built. A filter without some of the hashes would deny
     /// keys.
     incomplete: Option<filterblock::Error>,
+    /// Whether a key is being added. If the extractor panics, this stays `true`.
+    is_adding: bool,
 }
 
 impl Builder {
     pub(crate) fn new(config: Arc<Config>) -> Self {
-        Self { config, hashes: Vec::new(), last_prefix: None, incomplete: None }
+        Self { config, hashes: Vec::new(), last_prefix: None, incomplete: None, is_adding: false }
     }
 
     fn add_prefix_of(&mut self, key: &Bytes) -> filterblock::Result<()> {
@@ -60,6 +62,13 @@ impl Builder {
         if let Some(error) = self.incomplete.take() {
             return Err(error);
         }
+        if self.is_adding {
+            return Err(filterblock::Error::Invalid {
+                what: "prefix extractor",
+                given: self.config.name(),
+                reason: "it panicked, so prefixes of a key are missing; correct the extractor".into(),
+            });
+        }
         let spec = (self.config.choice)(self.hashes.len() as u64).unwrap_or(FilterSpec::ALWAYS_MAYBE);
         let block = self.core_builder(spec)?.finish_with(&self.hashes)?;
         let (opened, filter) = Opened::open(&block, &self.config);
@@ -86,12 +95,15 @@ impl Builder {
 impl slatedb::FilterBuilder for Builder {
     /// Adds an entry of any type: a value, a merge operand or a tombstone.
     fn add_entry(&mut self, entry: &RowEntry) {
-        if self.incomplete.is_none()
-            && let Err(error) = self.add_key(&entry.key)
-        {
+        if self.incomplete.is_some() || self.is_adding {
+            return;
+        }
+        self.is_adding = true;
+        if let Err(error) = self.add_key(&entry.key) {
             self.incomplete = Some(error);
             self.hashes = Vec::new();
         }
+        self.is_adding = false;
     }
 
     /// Builds the filter, and counts the build. If the build fails, reports the error and returns

@@ -226,6 +226,37 @@ fn a_wrong_extractor_never_denies_a_key() {
     assert_eq!(reports.load(Ordering::Relaxed), 4);
 }
 
+/// An extractor that panics for one key.
+struct Panics;
+
+impl PrefixExtractor for Panics {
+    fn name(&self) -> &'static str {
+        "panics"
+    }
+
+    fn prefix_len(&self, target: &PrefixTarget) -> Option<usize> {
+        let (PrefixTarget::Point(bytes) | PrefixTarget::Prefix(bytes)) = target;
+        if *bytes == key(50) { std::panic::resume_unwind(Box::new(())) } else { Some(1) }
+    }
+}
+
+#[test]
+fn an_extractor_that_panics_never_denies_a_key() {
+    let filters = filters("bloom:10").with_prefixes(Arc::new(Panics), true).unwrap();
+    let policy = policy(&filters);
+    let mut builder = policy.builder();
+    for i in 0..100 {
+        let entry = entry(key(i), ValueDeletable::Tombstone);
+        let added = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| builder.add_entry(&entry)));
+        assert_eq!(added.is_err(), i == 50);
+    }
+    for filter in [builder.build(), builder.build()] {
+        let filter = policy.decode(&encoded(&*filter));
+        assert!((0..100).all(|i| has(&*filter, &key(i))));
+    }
+    assert_eq!((filters.counts().failed_builds, filters.counts().built), (2, 0));
+}
+
 #[test]
 fn policy_names_state_version_and_prefixes() {
     let name = |filters: &Filters| policy(filters).name().to_owned();
