@@ -167,13 +167,17 @@ impl PrefixExtractor {
     }
 
     /// Returns the longest prefix that this extractor is known to take from every key of the range.
-    /// Returns `None` if no such prefix is known. In that case, do not query a filter.
+    /// Returns `None` if no such prefix is known, and if the lower bound is above the upper bound.
+    /// In that case, do not query a filter.
     ///
     /// Otherwise, query a filter that holds the prefixes of this extractor. If the filter denies
     /// the returned prefix, then none of the filter's keys is in the range.
     #[must_use]
     pub fn prefix_of_range<'k>(&self, lower: Bound<&'k [u8]>, upper: Bound<&[u8]>) -> Option<&'k [u8]> {
         let (Bound::Included(first) | Bound::Excluded(first)) = lower else { return None };
+        if matches!(upper, Bound::Included(last) | Bound::Excluded(last) if first > last) {
+            return None;
+        }
         let is_one_key = matches!((lower, upper), (Bound::Included(first), Bound::Included(last)) if first == last);
         self.taken(first).into_iter().flatten().rev().find_map(|taken| {
             let prefix = first.get(..taken.len)?;

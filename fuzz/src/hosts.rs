@@ -1,6 +1,7 @@
 //! Checks that `VerifiedFilter`, `VerifiedTrailer`, `FilterSet` and `PartitionIndex` give the same
 //! answers as `FilterBlock`.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -54,15 +55,22 @@ fn ranges<'a>() -> impl Iterator<Item = (Bound<&'a [u8]>, Bound<&'a [u8]>)> {
     lower.flat_map(move |lower| KEYS.into_iter().flat_map(all).map(move |upper| (lower, upper)))
 }
 
-/// Returns whether no key can lie between two bounds, because the bounds are reversed, or are equal
-/// and exclude their key.
+/// Returns how two bounds compare, or `None` if one of them is missing.
+fn compared(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Option<Ordering> {
+    let (Bound::Included(lower) | Bound::Excluded(lower)) = lower else { return None };
+    let (Bound::Included(upper) | Bound::Excluded(upper)) = upper else { return None };
+    Some(lower.cmp(upper))
+}
+
+/// Returns whether the lower bound is above the upper bound.
 pub(crate) fn is_reversed(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
-    match (lower, upper) {
-        (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
-        (Bound::Included(lower) | Bound::Excluded(lower), Bound::Excluded(upper))
-        | (Bound::Excluded(lower), Bound::Included(upper)) => lower >= upper,
-        _ => false,
-    }
+    compared(lower, upper) == Some(Ordering::Greater)
+}
+
+/// Returns whether the bounds are equal and exclude their key.
+pub(crate) fn is_empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+    let is_key = matches!((lower, upper), (Bound::Included(_), Bound::Included(_)));
+    compared(lower, upper) == Some(Ordering::Equal) && !is_key
 }
 
 fn in_a_set(data: &[u8], block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {

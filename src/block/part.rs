@@ -5,7 +5,7 @@ use super::pages::{self, FirstTouch, PageStates};
 use super::range_query::{Bounds, RangeQuery};
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
-use crate::kinds::{Columns, FilterView, Geometry, Kernel, is_empty_range};
+use crate::kinds::{Columns, FilterView, Geometry, Kernel, is_empty_range, is_reversed_range};
 
 /// Tells when the pages of a filter are compared with their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -109,7 +109,7 @@ impl Part {
     }
 
     /// Returns `false` if certainly no added key lies between the bounds. A filter that is not a
-    /// range filter returns `false` only if it is empty or no key can lie between the bounds.
+    /// range filter returns `false` only if it has no keys or the range is empty.
     #[inline(always)]
     pub(super) fn may_contain_range(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         match (self.geometry.range(), &self.states) {
@@ -126,7 +126,8 @@ impl Part {
     fn may_contain_range_otherwise(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         let (lower, upper) = bounds;
         let Some(geometry) = self.geometry.range() else {
-            return self.geometry != Geometry::Empty && !is_empty_range(lower, upper);
+            let is_maybe = self.geometry != Geometry::Empty && !is_empty_range(lower, upper);
+            return is_maybe || is_reversed_range(lower, upper);
         };
         match &self.states {
             None => query.kernel.may_contain(geometry, &query.hash, self.padded(bytes), self.len, lower, upper),

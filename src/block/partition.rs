@@ -21,6 +21,7 @@ use crate::bits::{NoMemory, try_push};
 use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
+use crate::kinds::is_reversed_range;
 
 /// The partitions of an open block.
 #[derive(Debug)]
@@ -28,6 +29,9 @@ pub(super) struct Partitions {
     entries: Vec<Entry>,
     /// The offset of the index within the bytes.
     index: usize,
+    /// The offset of the end of the index. If the bytes became shorter after the open, the index
+    /// cannot tell which partition may deny a key, so the answer is "maybe".
+    index_end: usize,
     payload_len_bytes: u64,
     expected_fpr: f64,
 }
@@ -108,12 +112,20 @@ impl Partitions {
             return Err(Error::Corrupt { field: Field::PartitionIndex, offset: index.start as u64 });
         }
         let expected_fpr = weighted_rate / num_keys.max(1) as f64;
-        Ok(Self { entries, index: index.start, payload_len_bytes, expected_fpr })
+        Ok(Self { entries, index: index.start, index_end: index.start + index.len, payload_len_bytes, expected_fpr })
+    }
+
+    /// Returns whether bytes of the index are missing.
+    fn is_cut(&self, bytes: &[u8]) -> bool {
+        bytes.len() < self.index_end
     }
 
     /// Asks the partition whose range holds `key`. A key above the last range belongs to the last
     /// partition.
     pub(super) fn may_contain(&self, bytes: &[u8], key: &[u8], hash: KeyHash) -> bool {
+        if self.is_cut(bytes) {
+            return true;
+        }
         let below =
             self.entries.partition_point(|entry| entry.last_key(bytes, self.index).is_some_and(|last| last < key));
         let entry = self.entries.get(below).or_else(|| self.entries.last());
@@ -126,6 +138,9 @@ impl Partitions {
     /// Keys that begin with `prefix` lie in several partitions only if the last key of a partition
     /// begins with `prefix`. Then the answer is "maybe", and no partition is asked.
     pub(super) fn may_contain_prefix(&self, bytes: &[u8], prefix: &[u8], hash: KeyHash) -> bool {
+        if self.is_cut(bytes) {
+            return true;
+        }
         let below =
             self.entries.partition_point(|entry| entry.last_key(bytes, self.index).is_some_and(|last| last < prefix));
         match self.entries.get(below) {
@@ -139,8 +154,11 @@ impl Partitions {
 
     /// Asks the partitions one by one, from the partition of the lower bound to the partition of
     /// the upper bound, until one answers "maybe". The key range of the last partition has no upper
-    /// bound.
+    /// bound. Answers "maybe" for a reversed range.
     pub(super) fn may_contain_range(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
+        if self.is_cut(bytes) || is_reversed_range(bounds.0, bounds.1) {
+            return true;
+        }
         let last_key = |entry: &Entry| entry.last_key(bytes, self.index);
         let first = match bounds.0 {
             Bound::Unbounded => 0,

@@ -434,7 +434,7 @@ impl<D: AsRef<[u8]>> Partition<D> {
     /// Returns `false` if certainly no added key lies between the bounds: see
     /// [`FilterBlock::may_contain_range`]. Returns `true` if keys of this partition or of another
     /// partition may lie between them. If the partition is not a range filter, returns `true` for
-    /// every range that can hold a key.
+    /// every range that is not empty.
     #[must_use]
     pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
         if is_empty_range(lower, upper) {

@@ -13,10 +13,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Returns `false` if certainly no added key lies between the bounds, and `true` if one may.
     ///
     /// Keys are compared as byte strings. Bounds may have any length, and may be included, excluded
-    /// or unbounded. The function returns `false` if the lower bound is above the upper bound, or
-    /// if an excluded bound equals the other bound. It also returns `false` if the upper bound
-    /// excludes the empty key. For any other range, the function returns `true` if the block has no
-    /// usable range filter ([`FilterBlock::has_ranges`]).
+    /// or unbounded. The function returns `true` if the lower bound is above the upper bound: the
+    /// caller may have exchanged them. It returns `false` for an empty range: if an excluded bound
+    /// equals the other bound, or if the upper bound excludes the empty key. For any other range,
+    /// the function returns `true` if the block has no usable range filter
+    /// ([`FilterBlock::has_ranges`]).
     ///
     /// ```
     /// use std::ops::Bound::{Excluded, Included, Unbounded};

@@ -112,7 +112,7 @@ impl<'a> VerifiedFilter<'a> {
 
     /// Returns `false` if certainly no added key lies between the bounds, and `true` if one may:
     /// see [`FilterBlock::may_contain_range`](super::FilterBlock::may_contain_range). Without a
-    /// usable range filter, returns `true` for every range that can hold a key.
+    /// usable range filter, returns `true` for every range that is not empty.
     #[must_use]
     pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
         let own = (&self.geometry, self.padded, self.len);

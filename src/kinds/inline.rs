@@ -7,7 +7,7 @@ use super::geometry::Geometry;
 use super::kernels::Kernel;
 use super::kind::FilterKind;
 use super::query::Query;
-use super::range::{self, RangeHash, RangeKernel, is_empty_range};
+use super::range::{self, RangeHash, RangeKernel, is_empty_range, is_reversed_range};
 use super::ribbon::{self, Ribbon};
 use super::shape::Shape;
 use crate::error::{Error, Field, Result};
@@ -61,7 +61,7 @@ impl<'a> InlineGeometry<'a> {
 
     /// Returns `false` if no added key lies between the bounds, and `true` if one may. `padded`
     /// begins with the payload of `len` bytes. For a filter of keys, the answer is `true`, unless
-    /// the filter is of the kind `empty` or the bounds alone exclude every key.
+    /// the range is empty or the filter is of the kind `empty`. It is `true` for a reversed range.
     pub(crate) fn may_contain_range(
         &self,
         hasher: &KeyHasher,
@@ -74,7 +74,7 @@ impl<'a> InlineGeometry<'a> {
             Self::Range(geometry) => {
                 RangeKernel::detect().may_contain(geometry, &RangeHash::of(hasher), padded, len, lower, upper)
             }
-            Self::Plain(Geometry::Empty, _) => false,
+            Self::Plain(Geometry::Empty, _) => is_reversed_range(lower, upper),
             Self::Plain(..) | Self::Ribbon(_) | Self::BumpedRibbon(_) => !is_empty_range(lower, upper),
         }
     }

@@ -96,7 +96,8 @@ pub(crate) use kernels::Kernel;
 pub use kind::FilterKind;
 pub(crate) use lines::scattered_lines;
 pub(crate) use range::{
-    MAX_RANGE_LEN, RangeHash, RangeKernel, RangeKeys, build_range, is_empty_range, max_keys_of_rate, range_rate,
+    MAX_RANGE_LEN, RangeHash, RangeKernel, RangeKeys, build_range, is_empty_range, is_reversed_range, max_keys_of_rate,
+    range_rate,
 };
 #[cfg(feature = "foreign")]
 pub(crate) use ribbon::{Geometry as RibbonLayout, Row as RibbonRow, solve as solve_ribbon};

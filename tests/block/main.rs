@@ -20,6 +20,7 @@ mod partitions;
 mod secrets;
 mod set;
 mod set_budget;
+mod shorter;
 mod shrink;
 mod support;
 mod threads;

@@ -1,12 +1,15 @@
 //! Tests that misuse of range filters gives a typed error or the answer "maybe".
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::sync::Arc;
 
+use filterblock::layout::stated_len_bytes;
 use filterblock::{
-    Answer, Error, Expected, FilterBlock, FilterKind, FilterSpec, Monkey, TableFilter, Verify, planning::Plan,
+    Answer, Error, Expected, FilterBlock, FilterKind, FilterSet, FilterSpec, Monkey, PartitionIndex,
+    PartitionedBuilder, SharedBytes, TableFilter, VerifiedFilter, Verify, planning::Plan,
 };
 
-use super::support::{Keys, TABLE, block, builder, hasher, open};
+use super::support::{Keys, TABLE, block, both, builder, forms, hasher, is_empty, is_reversed, open};
 
 fn keys() -> Keys {
     (0..100u32).map(|i| format!("key{i:05}").into_bytes()).collect()
@@ -144,6 +147,86 @@ fn blocks_without_ranges_answer_maybe() {
     assert!(!block.may_contain_range(Excluded(b"a"), Included(b"a")), "no key can lie in an empty range");
     assert_eq!(filter.ask_range(Included(b"zzz"), Unbounded), Answer::Unfiltered);
     assert_eq!(TableFilter::<Vec<u8>>::Absent.ask_range(Unbounded, Unbounded), Answer::Unfiltered);
+}
+
+/// Returns filters of all forms, of 100 keys and of none.
+fn blocks_of_all_forms() -> Vec<(String, Vec<u8>)> {
+    let partitioned = |spec: &str, keys: &Keys| {
+        let mut builder = PartitionedBuilder::new(spec.parse().unwrap(), hasher(), 9).with_table_id(TABLE);
+        keys.iter().for_each(|key| builder.add(key).unwrap());
+        builder.finish().unwrap()
+    };
+    let mut blocks = Vec::new();
+    for keys in [keys(), Keys::new()] {
+        for spec in ["grafite:fpr=0.01", "bloom:10", "ribbon:8", "bumped-ribbon:8", "binary-fuse:8", "always-maybe"] {
+            blocks.push((format!("{spec}, {} keys", keys.len()), block(spec, &keys)));
+        }
+        for spec in ["grafite:fpr=0.01", "bloom:10"] {
+            blocks.push((format!("{spec} in partitions, {} keys", keys.len()), partitioned(spec, &keys)));
+        }
+        blocks.push((format!("both, {} keys", keys.len()), both("bloom:10", "grafite:fpr=0.01", &keys)));
+    }
+    blocks
+}
+
+#[test]
+fn reversed_ranges_are_maybe_and_empty_ranges_are_absent() {
+    // Bounds among the keys, beyond the keys, in one cell, and without the common prefix.
+    let bounds: [(&[u8], &[u8]); 8] = [
+        (b"key00031", b"key00030"),
+        (b"key00031", b""),
+        (b"zzz", b"key00007"),
+        (b"zzz", b"zz"),
+        (b"b", b"a"),
+        (b"key00030zz", b"key00030z"),
+        (b"key00030", b"key0003"),
+        (b"\0\0", b"\0"),
+    ];
+    let hasher = hasher();
+    let expected = Expected::of_table(TABLE, &hasher);
+    for (name, bytes) in blocks_of_all_forms() {
+        let mut damaged = bytes.clone();
+        damaged[0] ^= 1;
+        let lazy = [bytes.as_slice(), &damaged].map(|bytes| FilterBlock::open(bytes, &expected, Verify::OnFirstTouch));
+        let opened = [FilterBlock::open(bytes.as_slice(), &expected, Verify::AtOpen)].into_iter().chain(lazy);
+        let mut set = FilterSet::<Error>::new(&hasher);
+        let filter = Arc::new(TableFilter::from(open(SharedBytes::from(bytes.clone()), Verify::AtOpen)));
+        let slot = set.insert(Arc::clone(&filter));
+        let verified = VerifiedFilter::open(&bytes, &expected);
+        let index = bytes.len() - usize::try_from(stated_len_bytes(&bytes).unwrap()).unwrap();
+        let index = PartitionIndex::open(&bytes[index..], &expected);
+        let parts = index.iter().flat_map(|index| {
+            index.iter().map(|entry| {
+                let part = &bytes[entry.byte_range.start as usize..entry.byte_range.end as usize];
+                index.open_partition(entry.number, part, Verify::AtOpen).unwrap()
+            })
+        });
+        let (opened, parts): (Vec<_>, Vec<_>) = (opened.flatten().collect(), parts.collect());
+        for (upper, lower) in bounds {
+            let (reversed, empty) = (forms(upper, lower), forms(lower, lower));
+            for (lower, upper) in reversed.into_iter().filter(|(lower, upper)| is_reversed(*lower, *upper)) {
+                assert!(
+                    opened.iter().all(|block| block.may_contain_range(lower, upper)),
+                    "{name}: {lower:?} {upper:?}"
+                );
+                assert!(parts.iter().all(|part| part.may_contain_range(lower, upper)), "{name}: {lower:?} {upper:?}");
+                assert!(
+                    filter.ask_range(lower, upper) != Answer::No && set.ask_range(slot, lower, upper) != Answer::No
+                );
+                assert!(verified.iter().all(|filter| filter.may_contain_range(lower, upper)), "{name}");
+            }
+            for (lower, upper) in empty.into_iter().filter(|(lower, upper)| is_empty(*lower, *upper)) {
+                assert!(
+                    !opened.iter().any(|block| block.may_contain_range(lower, upper)),
+                    "{name}: {lower:?} {upper:?}"
+                );
+                assert!(!parts.iter().any(|part| part.may_contain_range(lower, upper)), "{name}: {lower:?} {upper:?}");
+                assert!(!verified.iter().any(|filter| filter.may_contain_range(lower, upper)), "{name}");
+                let answer = if filter.ready().unwrap().has_ranges() { Answer::No } else { Answer::Unfiltered };
+                assert_eq!((filter.ask_range(lower, upper), set.ask_range(slot, lower, upper)), (answer, answer));
+            }
+        }
+    }
 }
 
 #[test]

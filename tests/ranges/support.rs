@@ -1,5 +1,6 @@
 //! Provides the tests with keys, bounds, and blocks of range filters.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
@@ -33,18 +34,25 @@ pub fn open<D: AsRef<[u8]>>(bytes: D, verify: Verify) -> filterblock::Result<Fil
     FilterBlock::open(bytes, &Expected::of_table(TABLE, &hasher()), verify)
 }
 
-/// Returns whether no key can lie between two bounds, because the bounds are reversed, or are equal
-/// and exclude their key.
+/// Returns how the bounds compare, or `None` if one of them is missing.
+fn compared(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Option<Ordering> {
+    let (Included(lower) | Excluded(lower), Included(upper) | Excluded(upper)) = (lower, upper) else { return None };
+    Some(lower.cmp(upper))
+}
+
+/// Returns whether the lower bound is above the upper bound.
 pub fn is_reversed(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
-    match (lower, upper) {
-        (Included(lower), Included(upper)) => lower > upper,
-        (Included(lower) | Excluded(lower), Excluded(upper)) | (Excluded(lower), Included(upper)) => lower >= upper,
-        _ => false,
-    }
+    compared(lower, upper) == Some(Ordering::Greater)
+}
+
+/// Returns whether the bounds are equal and exclude their key.
+pub fn is_empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+    let is_key = matches!((lower, upper), (Included(_), Included(_)));
+    compared(lower, upper) == Some(Ordering::Equal) && !is_key
 }
 
 pub fn holds_key(keys: &Keys, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
-    !is_reversed(lower, upper) && keys.range::<[u8], _>((lower, upper)).next().is_some()
+    !is_reversed(lower, upper) && !is_empty(lower, upper) && keys.range::<[u8], _>((lower, upper)).next().is_some()
 }
 
 /// Returns the nine combinations of an included, excluded or missing bound on each side.

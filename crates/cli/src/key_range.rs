@@ -17,8 +17,8 @@ impl KeyRange {
     /// range without a lower or upper bound is unbounded on that side.
     ///
     /// # Errors
-    /// Returns a message if there are no two adjacent dots, or if `hex` is set and a bound is not
-    /// in hexadecimal notation.
+    /// Returns a message if there are no two adjacent dots, if `hex` is set and a bound is not in
+    /// hexadecimal notation, or if the lower bound is above the upper bound.
     pub fn parse(written: &[u8], hex: bool) -> Result<Self, String> {
         let Some(at) = written.windows(2).position(|two| two == b"..") else {
             return Err("not a range; write LOWER..UPPER, or LOWER..=UPPER to include UPPER".into());
@@ -40,6 +40,9 @@ impl KeyRange {
             None if upper.is_empty() => Unbounded,
             None => Excluded(end(upper, at + 2)?),
         };
+        if let (Included(lower), Included(upper) | Excluded(upper)) = (&lower, &upper) {
+            check_order(lower, upper)?;
+        }
         Ok(Self { lower, upper })
     }
 
@@ -52,6 +55,14 @@ impl KeyRange {
     pub fn upper(&self) -> Bound<&[u8]> {
         self.upper.as_ref().map(Vec::as_slice)
     }
+}
+
+/// Returns a message if the lower bound is above the upper bound.
+pub fn check_order(lower: &[u8], upper: &[u8]) -> Result<(), String> {
+    if lower > upper {
+        return Err("the lower bound is above the upper bound; exchange the bounds".into());
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -81,6 +92,10 @@ mod tests {
     fn a_message_says_what_is_wrong() {
         assert!(parsed("plum", false).unwrap_err().contains("LOWER..UPPER"));
         assert!(parsed("61..6", true).unwrap_err().starts_with("column 6: "));
+        for (reversed, hex) in [("b..a", false), ("b..=a", false), ("b..=", false), ("7a..61", true)] {
+            assert!(parsed(reversed, hex).unwrap_err().contains("exchange the bounds"), "{reversed}");
+        }
+        assert!(parsed("a..a", false).is_ok() && parsed("a..=a", false).is_ok());
         assert!(parsed("6x..61", true).unwrap_err().contains("hexadecimal"));
     }
 }

@@ -50,6 +50,7 @@ Ranges:
   With --ranges, each KEY is a range: `LOWER..UPPER`, or `LOWER..=UPPER` to include UPPER. A range without LOWER \
 or UPPER is unbounded on that side.
   Bounds are bytes, in byte order; with --hex, each bound is in hexadecimal. The filter must be a range filter.
+  A lower bound above the upper bound is an error.
 
 Files of other engines (docs/FOREIGN.md):
   A LevelDB or RocksDB table gives the answers of its engine. Without a filter, a RocksDB table answers `maybe` to \

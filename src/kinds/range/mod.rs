@@ -33,7 +33,7 @@ pub(crate) use codes::RangeHash;
 pub(crate) use keys::RangeKeys;
 pub(super) use kind::Grafite;
 pub(crate) use kind::{MAX_RANGE_LEN, max_keys_of_rate, range_rate};
-pub(crate) use query::{RangeKernel, is_empty as is_empty_range};
+pub(crate) use query::{RangeKernel, is_empty as is_empty_range, is_reversed as is_reversed_range};
 
 pub(super) use record::Geometry;
 

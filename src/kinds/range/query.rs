@@ -15,7 +15,7 @@ kernels! {
 
     /// Returns `false` if certainly no added key lies between the bounds, and `true` if one may.
     /// The payload must be verified. If bytes that the answer needs are missing or contradict each
-    /// other, the answer is `true`, unless the bounds alone exclude every key.
+    /// other, the answer is `true`, unless the range is empty. It is `true` for a reversed range.
     fn may_contain(
         geometry: &Geometry, hash: &RangeHash, padded: &[u8], len: usize, lower: Bound<&[u8]>, upper: Bound<&[u8]>
     ) -> bool {
@@ -64,6 +64,10 @@ impl Geometry {
         // Integers of 64 bits take far fewer instructions than integers of 128 bits.
         let short = if self.is_short { self.mapping.short_between(bytes, lower, upper) } else { None };
         let (offsets, interval) = if let Some((from, to)) = short {
+            // The integers keep the order of the keys, so a reversed range has no second integer.
+            if from >= to && is_reversed(lower, upper) {
+                return Some(true);
+            }
             if from > to {
                 return Some(false);
             }
@@ -80,6 +84,9 @@ impl Geometry {
             ((first.into(), last.into()), self.codes.short_interval(hash, first, last))
         } else {
             let (from, to) = self.mapping.between(bytes, lower, upper)?;
+            if from + 1 >= to && is_reversed(lower, upper) {
+                return Some(true);
+            }
             if from >= to {
                 return Some(false);
             }
@@ -98,8 +105,8 @@ impl Geometry {
             Some((from, to)) => self.parts.any(simd, bytes, from, to)?,
             None => self.may_contain_parts(hash, bytes, offsets)?,
         };
-        // Bounds between which no key can lie may still have a common cell. The check comes last,
-        // because only the answer "maybe" needs it.
+        // The bounds of an empty range may have a common cell. The check comes last, because only
+        // the answer "maybe" needs it.
         Some(answer && !is_empty(lower, upper))
     }
 
@@ -122,16 +129,27 @@ impl Geometry {
     }
 }
 
-/// Returns `true` if a comparison of the bounds excludes every key, for example because the lower
-/// bound is above the upper bound. Returns `false` for other bounds, even if no key fits between
-/// them.
+/// Returns whether the range is empty: the bounds are equal and one of them is excluded, or only the
+/// upper bound is given and excludes the empty key. Returns `false` for other bounds, even if no key
+/// fits between them.
 #[inline(always)]
 pub(crate) fn is_empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
     match (lower, upper) {
-        (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
         (Bound::Included(lower) | Bound::Excluded(lower), Bound::Excluded(upper))
-        | (Bound::Excluded(lower), Bound::Included(upper)) => lower >= upper,
-        (_, Bound::Excluded([])) => true,
+        | (Bound::Excluded(lower), Bound::Included(upper)) => lower == upper,
+        (Bound::Unbounded, Bound::Excluded(upper)) => upper.is_empty(),
+        (Bound::Included(_), Bound::Included(_)) | (_, Bound::Unbounded) | (Bound::Unbounded, _) => false,
+    }
+}
+
+/// Returns whether the lower bound is above the upper bound. The caller may have exchanged the
+/// bounds by mistake, so the answer for such a range is "maybe".
+#[inline(always)]
+pub(crate) fn is_reversed(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+    match (lower, upper) {
+        (Bound::Included(lower) | Bound::Excluded(lower), Bound::Included(upper) | Bound::Excluded(upper)) => {
+            lower > upper
+        }
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
     }
 }

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::ops::Bound;
 
 use super::super::failure::{Failure, Outcome};
+use super::super::key_range::check_order;
 use super::super::output;
 use super::super::refused_value::whole;
 use super::{Notation, StoreArguments, close};
@@ -21,7 +22,7 @@ Each line is a key, a tab and its value. If keys or values may hold tabs or newl
 If the filters of the store hold prefixes (--prefix), a scan within one prefix skips SST files whose filter denies the prefix. \
 A scan also skips SST files whose range filter denies the range of the scan; \"filterblock db load\" and \"filterblock db compact\" add range filters with --range-filter.
 
-Exit status: 0 done; 2 an error.";
+Exit status: 0 done; 2 an error, such as --from above --to.";
 
 /// Print keys and values in order
 #[derive(Debug, clap::Args)]
@@ -54,12 +55,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let bound = |key: &Option<OsString>| key.as_ref().map(|key| notation.decode(key)).transpose();
     let (from, to, prefix) = (bound(&arguments.from)?, bound(&arguments.to)?, bound(&arguments.starts_with)?);
     let db = arguments.store.open()?;
-    // An empty range needs no scan and prints nothing, but a store that cannot be opened is an
-    // error.
     if let (Some(from), Some(to)) = (&from, &to)
-        && from >= to
+        && let Err(why) = check_order(from, to)
     {
-        return close(db);
+        close(db)?;
+        return Err(Failure::Message(format!("--from and --to: {why}")));
     }
     let start = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
     let end = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);

@@ -65,7 +65,13 @@ fn a_range_filter_answers_ranges() {
     );
     shell.run(&["query", "ranges.filter", "--ranges", "banana..cherry"]).exits(1);
     for (arguments, message) in [
-        (&["ranges.filter", "--ranges", "plum"][..], "argument \"plum\": not a range"),
+        (
+            &["ranges.filter", "--ranges", "pear..apple"][..],
+            "argument \"pear..apple\": the lower bound is above the upper bound; exchange the bounds",
+        ),
+        (&["ranges.filter", "--ranges", "--quiet", "pear..=apple"], "exchange the bounds"),
+        (&["ranges.filter", "--ranges", "--hex", "--count", "62..61"], "exchange the bounds"),
+        (&["ranges.filter", "--ranges", "plum"], "argument \"plum\": not a range"),
         (&["ranges.filter", "--ranges", "--hex", "6x..70"], "column 2"),
         (&["ranges.filter", "--ranges", "--keys", "keys"], "keys: line 1: not a range"),
         (&["fruit.filter", "--ranges", "a..b"], "this filter cannot answer range queries"),

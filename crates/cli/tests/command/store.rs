@@ -21,7 +21,9 @@ fn pairs_are_put_got_scanned_and_deleted() {
     assert_eq!(shell.run(&["db", "scan", "store"]).exits(0), "apple\tred\nplum\tblue\n");
     assert_eq!(shell.run(&["db", "scan", "store", "--reverse", "--limit", "1"]).exits(0), "plum\tblue\n");
     assert_eq!(shell.run(&["db", "scan", "store", "--from", "b", "--to", "z"]).exits(0), "plum\tblue\n");
-    assert_eq!(shell.run(&["db", "scan", "store", "--from", "z", "--to", "b"]).exits(0), "");
+    shell.run(&["db", "scan", "store", "--from", "z", "--to", "b"]).fails_with(&["--from", "exchange the bounds"]);
+    shell.run(&["db", "scan", "store", "--hex", "--from", "62", "--to", "61"]).fails_with(&["exchange the bounds"]);
+    assert_eq!(shell.run(&["db", "scan", "store", "--from", "plum", "--to", "plum"]).exits(0), "");
     assert_eq!(
         shell.run(&["db", "scan", "store", "--to", "b", "--hex"]).status,
         2,
@@ -135,7 +137,7 @@ fn a_scan_without_a_store_is_an_error_for_every_range() {
     }
     assert!(shell.files().is_empty());
     shell.run(&["db", "put", "store", "a", "1"]).exits(0);
-    assert_eq!(shell.run(&["db", "scan", "store", "--from", "b", "--to", "a"]).exits(0), "");
+    assert_eq!(shell.run(&["db", "scan", "store", "--from", "a", "--to", "a"]).exits(0), "");
 }
 
 #[test]

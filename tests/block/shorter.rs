@@ -1,0 +1,161 @@
+//! Tests readers whose bytes become shorter after the open. A host's type may return other bytes on
+//! each call of `as_ref`. Missing bytes answer "maybe".
+
+use std::ops::Bound::{Included, Unbounded};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::support::{SEED, TABLE, key, spec};
+use filterblock::layout::stated_len_bytes;
+use filterblock::{
+    Answer, Columns, Error, Expected, FilterBlock, FilterBuilder, KeyHasher, PartitionIndex, PartitionedBuilder,
+    PrefixExtractor, TableFilter, Verify,
+};
+
+const N: usize = 150;
+static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
+
+/// Bytes of which only the first ones are there.
+#[derive(Clone)]
+struct Shorter(Arc<(Vec<u8>, AtomicUsize)>);
+
+impl Shorter {
+    fn new(bytes: &[u8]) -> Self {
+        Self(Arc::new((bytes.to_vec(), AtomicUsize::new(bytes.len()))))
+    }
+
+    fn cut(&self, len: usize) {
+        self.0.1.store(len, Ordering::Relaxed);
+    }
+}
+
+impl AsRef<[u8]> for Shorter {
+    fn as_ref(&self) -> &[u8] {
+        let (bytes, len) = &*self.0;
+        &bytes[..len.load(Ordering::Relaxed)]
+    }
+}
+
+/// Returns filters of all forms. Each filter has prefixes of eleven bytes or ranges, if it can.
+fn blocks() -> Vec<(String, Vec<u8>)> {
+    let extractor = PrefixExtractor::fixed(11).unwrap();
+    let kinds = [
+        "bloom:10",
+        "blocked-bloom:10",
+        "split-block:10",
+        "split-block-512:10",
+        "ribbon:8",
+        "bumped-ribbon:8",
+        "bumped-ribbon:12.3",
+        "binary-fuse:8",
+        "binary-fuse:12",
+        "binary-fuse:16",
+    ];
+    let mut blocks = Vec::new();
+    for kind in kinds {
+        let builder = FilterBuilder::new(spec(kind), SEED).with_table_id(TABLE);
+        let with_ranges = builder.with_ranges(spec("grafite:fpr=0.01")).unwrap();
+        for whole_keys_too in [true, false] {
+            let plain = FilterBuilder::new(spec(kind), SEED).with_table_id(TABLE);
+            let builder = if whole_keys_too { with_ranges.clone() } else { plain };
+            let mut builder = builder.with_extractor(&extractor, whole_keys_too).unwrap();
+            (0..N).for_each(|i| builder.add(&key(i)));
+            blocks.push((format!("{kind}, whole keys {whole_keys_too}"), builder.finish().unwrap()));
+            for partition_keys in [7, 60] {
+                let builder = PartitionedBuilder::new(spec(kind), SEED, partition_keys).with_table_id(TABLE);
+                let mut builder = builder.with_extractor(&extractor, whole_keys_too).unwrap();
+                (0..N).for_each(|i| builder.add(&key(i)).unwrap());
+                let name = format!("{kind}, whole keys {whole_keys_too}, partitions of {partition_keys}");
+                blocks.push((name, builder.finish().unwrap()));
+            }
+        }
+    }
+    let mut builder = FilterBuilder::new(spec("grafite:fpr=0.01"), SEED).with_table_id(TABLE);
+    (0..N).for_each(|i| builder.add(&key(i)));
+    blocks.push(("grafite".to_owned(), builder.finish().unwrap()));
+    let mut builder = PartitionedBuilder::new(spec("grafite:fpr=0.01"), SEED, 30).with_table_id(TABLE);
+    (0..N).for_each(|i| builder.add(&key(i)).unwrap());
+    blocks.push(("grafite, partitions".to_owned(), builder.finish().unwrap()));
+    blocks
+}
+
+fn lens(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    (0..bytes.len()).step_by(1 + bytes.len() / 60).chain((bytes.len().saturating_sub(70)..bytes.len()).step_by(7))
+}
+
+fn expected(bytes: &[u8]) -> Expected<'static> {
+    let expected = Expected::of_table(TABLE, &HASHER);
+    match FilterBlock::open_any(bytes, Verify::OnFirstTouch).unwrap().metadata().extractor {
+        Some(_) => expected.with_prefixes("fixed:11"),
+        None => expected,
+    }
+}
+
+fn assert_maybe(what: &str, block: &FilterBlock<Shorter>, i: usize) {
+    let key = key(i);
+    let (hash, prefix) = (HASHER.of(&key), &key[..11]);
+    assert!(block.may_contain(&key), "{what}: {i}");
+    assert!(block.may_contain_hash(hash) && block.may_contain_hashed_key(&key, hash), "{what}: {i}");
+    assert!(block.may_contain_with(hash, Columns::First) && block.may_contain_with(hash, Columns::All), "{what}: {i}");
+    assert!(block.may_contain_prefix("fixed:11", prefix), "{what}: {i}");
+    assert!(block.may_contain_hashed_prefix("fixed:11", HASHER.of(prefix)), "{what}: {i}");
+    assert!(block.may_contain_range(Included(&key), Included(&key)), "{what}: {i}");
+    assert!(block.may_contain_range(Included(&key), Unbounded), "{what}: {i}");
+    let mut answers = [false; 3];
+    block.may_contain_batch(&[hash; 3], &mut answers);
+    assert_eq!(answers, [true; 3], "{what}: {i}");
+    block.prefetch(hash);
+}
+
+#[test]
+fn blocks_whose_bytes_become_shorter_deny_no_key() {
+    for (name, bytes) in blocks() {
+        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+            for len in lens(&bytes) {
+                let data = Shorter::new(&bytes);
+                let block = FilterBlock::open(data.clone(), &expected(&bytes), verify).unwrap();
+                data.cut(len);
+                let what = format!("{name}, {verify:?}, {len} of {}", bytes.len());
+                (0..N).step_by(3).for_each(|i| assert_maybe(&what, &block, i));
+                let filter = TableFilter::<_, Error>::from(Ok(block));
+                assert!((0..N).step_by(7).all(|i| filter.ask(&key(i)) != Answer::No), "{what}");
+                assert!((0..N).step_by(7).all(|i| filter.ask_range(Included(&key(i)), Unbounded) != Answer::No));
+            }
+        }
+    }
+}
+
+#[test]
+fn partitions_whose_bytes_become_shorter_deny_no_key() {
+    for (name, bytes) in blocks() {
+        let index_len = usize::try_from(stated_len_bytes(&bytes).unwrap()).unwrap();
+        let index_bytes = &bytes[bytes.len().saturating_sub(index_len)..];
+        if PartitionIndex::open(index_bytes, &expected(&bytes)).is_err() {
+            continue;
+        }
+        for len in lens(index_bytes) {
+            // First the index becomes shorter, and then the partition.
+            let data = Shorter::new(index_bytes);
+            let index = PartitionIndex::open(data.clone(), &expected(&bytes)).unwrap();
+            let parts: Vec<_> = index.iter().map(|entry| (entry.number, entry.byte_range)).collect();
+            let open = |(number, range): &(u32, std::ops::Range<u64>)| {
+                let part = Shorter::new(&bytes[range.start as usize..range.end as usize]);
+                (index.open_partition(*number, part.clone(), Verify::AtOpen).unwrap(), part)
+            };
+            let opened: Vec<_> = parts.iter().map(open).collect();
+            data.cut(len);
+            for key in (0..N).map(key) {
+                let number = index.find(&key).unwrap() as usize;
+                assert!(opened[number].0.may_contain(&key), "{name}: {len} of the index");
+            }
+            for (part, data) in &opened {
+                data.cut(len.min(data.as_ref().len() - 1));
+                for key in (0..N).step_by(5).map(key) {
+                    assert!(part.may_contain(&key), "{name}: {len} of a partition");
+                    assert!(part.may_contain_prefix("fixed:11", &key[..11]), "{name}: {len} of a partition");
+                    assert!(part.may_contain_range(Included(&key), Included(&key)), "{name}: {len} of a partition");
+                }
+            }
+        }
+    }
+}
