@@ -96,7 +96,7 @@ pub use block::{
     Added, AlignedBytes, Answer, BlockPlan, DamageHandler, Expected, FilterBlock, FilterBuilder, FilterSet,
     FilterSetCounts, FilterSetShrunk, FilterSlot, Goal, IfMapped, LockedBlock, Metadata, Partition, PartitionEntry,
     PartitionIndex, PartitionedBuilder, Reclaimer, SelfCheck, SharedBytes, Shrunk, Statistics, TableFilter,
-    VerifiedFilter, VerifiedTrailer, Verify, compact, layout,
+    VerifiedFilter, VerifiedTrailer, Verify, compact, layout, open_regular_file,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};

@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use filterblock::SharedBytes;
+use filterblock::{SharedBytes, open_regular_file};
 use filterblock::foreign::parquet::ParquetFile as Parquet;
 use filterblock_parquet::append::{self, Request};
 use filterblock_parquet::check::{self, Size, State};
@@ -261,7 +261,7 @@ pub fn parquet_add<'py>(
     let sizing = Sizing::new(budget, exact_size).map_err(of_parquet)?;
     let (footer, added) = py.detach(|| {
         let failed = |error: io::Error| of_io(&error, Some(&path));
-        let file = File::open(&path).map_err(failed)?;
+        let file = open_regular_file(&path).map_err(failed)?;
         let before = version(&file.metadata().map_err(failed)?);
         let footer = Footer::read(&mut &file).map_err(|error| of_parquet(error.in_file(&path)))?;
         let request = Request { leaves: leaves_of(&footer, &columns)?, sizing, replace };
@@ -322,7 +322,7 @@ pub fn parquet_check<'py>(
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let sizing = Sizing::new(Budget::Fpr(fpr), false).map_err(of_parquet)?;
     let (footer, checked) = py.detach(|| {
-        let file = File::open(&path).map_err(|error| of_io(&error, Some(&path)))?;
+        let file = open_regular_file(&path).map_err(|error| of_io(&error, Some(&path)))?;
         let footer = Footer::read(&mut &file).map_err(|error| of_parquet(error.in_file(&path)))?;
         let leaves = match &columns {
             Some(names) => leaves_of(&footer, names)?,

@@ -1,9 +1,9 @@
 //! Copies filter blocks to the heap, aligned to a cache line.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use super::regular_file::open_regular_file;
 use crate::bits::zeros;
 use crate::error::{Error, Result};
 
@@ -66,10 +66,11 @@ impl AlignedBytes {
     /// Reads the whole file at `path`.
     ///
     /// # Errors
-    /// Returns an error that names the file if the file cannot be read or does not fit in memory.
+    /// Returns an error that names the file if the file cannot be read, is not a regular file, or
+    /// does not fit in memory.
     pub fn read(path: &Path) -> Result<Self> {
         let read = || {
-            let mut file = File::open(path)?;
+            let mut file = open_regular_file(path)?;
             let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX / 2);
             Self::filled_by(len, |bytes| Ok::<(), Error>(file.read_exact(bytes)?))
         };

@@ -11,6 +11,7 @@ use std::path::Path;
 use memmap2::Advice;
 use memmap2::{Mmap, MmapOptions};
 
+use super::regular_file::{check_regular, open_regular_file};
 use crate::error::{Error, Field, Result};
 
 /// Tells whether all pages of a memory map are read when the file is mapped, or each page at its
@@ -39,11 +40,11 @@ impl Mapped {
     /// Maps a whole file, with [`Populate::Yes`].
     ///
     /// # Errors
-    /// Returns an error that names the file if the file cannot be opened, mapped or read, or if it
-    /// exceeds the address space.
+    /// Returns an error that names the file if the file cannot be opened, mapped or read, if it is
+    /// not a regular file, or if it exceeds the address space.
     pub fn open(path: &Path) -> Result<Self> {
         let map = || {
-            let file = File::open(path)?;
+            let file = open_regular_file(path)?;
             let len = file.metadata()?.len();
             let len = usize::try_from(len).map_err(|_| Error::TooLarge { what: "a memory map" })?;
             Self::region(&file, 0, len, Populate::Yes)
@@ -55,11 +56,13 @@ impl Mapped {
     /// queries touch the fewest pages and cache lines. Any other `offset` works, too.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the file is shorter than `offset + len`, and [`Error::Io`] if
-    /// the operating system reports an error.
+    /// Returns [`Error::Corrupt`] if the file is shorter than `offset + len`. Returns [`Error::Io`]
+    /// if it is not a regular file, or if the operating system reports an error.
     pub fn region(file: &File, offset: u64, len: usize, populate: Populate) -> Result<Self> {
         let end = offset.checked_add(len as u64);
-        let file_len = file.metadata()?.len();
+        let found = file.metadata()?;
+        check_regular(&found)?;
+        let file_len = found.len();
         if end.is_none_or(|end| file_len < end) {
             return Err(Error::Corrupt { field: Field::Length, offset });
         }

@@ -30,6 +30,7 @@ mod range_reader;
 mod range_writer;
 mod ranges;
 mod reader;
+mod regular_file;
 mod self_check;
 mod set;
 mod set_budget;
@@ -52,6 +53,9 @@ pub use partition_index::{Partition, PartitionEntry, PartitionIndex};
 pub use partitioned_builder::PartitionedBuilder;
 pub use plan::{BlockPlan, Goal};
 pub use reader::FilterBlock;
+#[cfg(feature = "variants")]
+pub(crate) use regular_file::check_regular;
+pub use regular_file::open_regular_file;
 pub use self_check::SelfCheck;
 pub use set::{FilterSet, FilterSetCounts, FilterSlot};
 pub use set_budget::{FilterSetShrunk, IfMapped};

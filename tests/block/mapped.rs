@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 
-use filterblock::{Error, FilterBlock, FilterBuilder, HashSeed, Mapped, Populate, Verify};
+use filterblock::{AlignedBytes, Error, FilterBlock, FilterBuilder, HashSeed, Mapped, Populate, Verify};
 
 fn block() -> Vec<u8> {
     let mut builder = FilterBuilder::new("blocked-bloom:10".parse().unwrap(), HashSeed(3));
@@ -36,6 +36,27 @@ fn a_truncated_file_is_an_error_at_open_for_every_length() {
         let error = FilterBlock::open_any(Mapped::open(&path).unwrap(), Verify::AtOpen).unwrap_err();
         assert!(error.is_damage(), "{len} bytes: {error}");
     }
+}
+
+/// Opening a pipe for reading waits for a writer. If the test hangs, a function opened the pipe.
+#[test]
+#[cfg(unix)]
+fn pipes_devices_and_directories_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&pipe, &link).unwrap();
+    for path in [pipe.as_path(), &link, dir.path(), std::path::Path::new("/dev/zero")] {
+        let opened = Mapped::open(path).map(|_| ());
+        for error in [opened.unwrap_err(), AlignedBytes::read(path).map(|_| ()).unwrap_err()] {
+            let text = error.to_string();
+            assert!(matches!(error.root(), Error::Io(_)) && text.contains("not a regular file"), "{text}");
+            assert!(text.contains(path.to_str().unwrap()), "{text}");
+        }
+    }
+    let device = File::open("/dev/zero").unwrap();
+    assert!(matches!(Mapped::region(&device, 0, 0, Populate::No), Err(Error::Io(_))));
 }
 
 #[test]

@@ -32,6 +32,19 @@ fn random(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// Reading a pipe waits for a writer. If the test hangs, a function opened or read the pipe.
+#[test]
+#[cfg(unix)]
+fn a_pipe_is_refused() {
+    let (dir, path) = dir();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let opened = [FileFilter::open(&path), FileFilter::open_read_only(&path)];
+    for error in opened.map(|opened| opened.map(|_| ()).unwrap_err()) {
+        assert!(error.to_string().contains("not a regular file"), "{error}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "a lock file was left");
+}
+
 #[test]
 fn added_keys_are_present_after_reopening_the_file() {
     let (_dir, path) = dir();

@@ -707,7 +707,8 @@ filterblock_filter *filterblock_filter_open_copied(const void *data,
  * a part of the map that is no longer in the file raises SIGBUS.
  *
  * Otherwise this function works like `filterblock_filter_open_borrowed`. `IO` means that the file
- * cannot be opened or mapped, and `CORRUPT` can also mean that the file is too short.
+ * is not a regular file, or cannot be opened or mapped. `CORRUPT` can also mean that the file is
+ * too short.
  */
 filterblock_filter *filterblock_filter_open_mapped(const char *path,
                                                    uint64_t offset,

@@ -3,11 +3,12 @@
 
 use std::convert::Infallible;
 use std::ffi::{c_char, c_void};
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use filterblock::{Added, AlignedBytes, FilterBlock, KeyHash, Mapped, Populate, SharedBytes, TableFilter};
+use filterblock::{
+    Added, AlignedBytes, FilterBlock, KeyHash, Mapped, Populate, SharedBytes, TableFilter, open_regular_file,
+};
 
 use crate::answer::Answers;
 use crate::border;
@@ -87,7 +88,8 @@ pub unsafe extern "C" fn filterblock_filter_open_copied(
 /// a part of the map that is no longer in the file raises SIGBUS.
 ///
 /// Otherwise this function works like `filterblock_filter_open_borrowed`. `IO` means that the file
-/// cannot be opened or mapped, and `CORRUPT` can also mean that the file is too short.
+/// is not a regular file, or cannot be opened or mapped. `CORRUPT` can also mean that the file is
+/// too short.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_open_mapped(
     path: *const c_char,
@@ -101,7 +103,7 @@ pub unsafe extern "C" fn filterblock_filter_open_mapped(
     unsafe {
         open(error, expected.map(|expected| ExpectedInfo { offset, ..*expected }).as_ref(), verify, || {
             let path = Path::new(raw::text(path).ok_or(Failure::Text("path"))?);
-            let map = || Mapped::region(&File::open(path)?, offset, data_len, Populate::No);
+            let map = || Mapped::region(&open_regular_file(path)?, offset, data_len, Populate::No);
             Ok(map().map_err(|error: filterblock::Error| error.in_file(path))?.into())
         })
     }

@@ -387,6 +387,21 @@ fn long_messages_are_cut_between_characters() {
     }
 }
 
+/// Opening a pipe waits for a writer. If the test hangs, the function opened the pipe.
+#[test]
+fn a_pipe_a_device_and_a_directory_are_not_mapped() {
+    let hasher = hasher();
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in [pipe.to_str().unwrap(), dir.path().to_str().unwrap(), "/dev/zero"] {
+        for data_len in [0, 60] {
+            let error = Open::mapped(path, 0, data_len, &expected(&hasher), 0).unwrap_err();
+            assert!(error.code == Code::Io && error.message.contains("not a regular file"), "{}", error.message);
+        }
+    }
+}
+
 #[test]
 fn plans_and_metadata_are_those_of_rust() {
     let hasher = hasher();

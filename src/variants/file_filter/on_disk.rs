@@ -8,6 +8,7 @@ use super::buffered::{BUFFER_LEN_BYTES, Buffered};
 use super::layout::{self, Header, Image, Length, PAGE_LEN_BYTES, Page, STATE_OFFSET, State, WORDS_PER_PAGE};
 use super::lock::{Locked, NameLock, is_at};
 use super::new_file::{NewFile, check_absent, dir_of};
+use crate::block::{check_regular, open_regular_file};
 use crate::variants::Bloom;
 use crate::variants::error::{Error, Result};
 
@@ -41,6 +42,7 @@ impl Writer {
     /// Locks and opens the file at `path`, and reads its content.
     pub(super) fn open(path: &Path) -> Result<(Image, Self)> {
         let place = path.canonicalize()?;
+        check_regular(&place.metadata()?)?;
         let lock = NameLock::take(&place)?;
         let file = OpenOptions::new().read(true).write(true).open(&place)?;
         let file = Locked::of_filter(file, &place)?;
@@ -192,7 +194,7 @@ impl Writer {
 }
 
 pub(super) fn load(path: &Path) -> Result<Image> {
-    read(&File::open(path)?)
+    read(&open_regular_file(path)?)
 }
 
 fn read(file: &File) -> Result<Image> {

@@ -12,6 +12,7 @@ use indicatif::ProgressBar;
 use super::super::failure::{Failure, Outcome};
 use super::super::new_file::{NewFile, without_path};
 use super::{columns, inputs};
+use filterblock::open_regular_file;
 use filterblock_parquet::append::{self, Added, DamagedFilter, Request};
 use filterblock_parquet::filters::Sizing;
 use filterblock_parquet::source::FileStart;
@@ -78,11 +79,8 @@ impl<'a> Source<'a> {
     pub fn open(path: &'a Path) -> Outcome<Self> {
         inputs::refuse_companion(path)?;
         let failed = |error| Failure::file(path, error);
-        let mut file = File::open(path).map_err(failed)?;
+        let mut file = open_regular_file(path).map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
-        if !found.is_file() {
-            return Err(Failure::Message(format!("{}: not a regular file; give a Parquet file", path.display())));
-        }
         let footer = Footer::read(&mut file).map_err(|error| error.in_file(path))?;
         Ok(Self { path, file, seen: Seen::of(&found), footer })
     }
@@ -209,7 +207,7 @@ impl<'a> Source<'a> {
     /// Returns an error if another program has changed or replaced the file since it was opened.
     fn check_unchanged(&self) -> Outcome<()> {
         let failed = |error| Failure::file(self.path, error);
-        let mut file = File::open(self.path).map_err(failed)?;
+        let mut file = open_regular_file(self.path).map_err(failed)?;
         let is_same = Seen::of(&file.metadata().map_err(failed)?) == self.seen;
         let again = Footer::read(&mut file).ok().filter(|_| is_same);
         match again.is_some_and(|again| again.metadata() == self.footer.metadata()) {

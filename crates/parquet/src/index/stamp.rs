@@ -6,6 +6,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use filterblock::open_regular_file;
+
 /// The minimum number of bytes at the end of a file that the stamp's checksum covers. In a shorter
 /// file, the checksum covers all bytes.
 pub const TAIL_LEN_BYTES: u64 = 4096;
@@ -62,7 +64,7 @@ impl Stamp {
     /// # Errors
     /// Returns an error if the file cannot be read.
     pub fn of(path: &Path) -> io::Result<Self> {
-        let mut file = File::open(path)?;
+        let mut file = open_regular_file(path)?;
         let stamp = Self::of_metadata(&file.metadata()?);
         let mut checksum = crc32fast::Hasher::new();
         let start = stamp.len_bytes.saturating_sub(tail_len(&mut file, stamp.len_bytes)?);
@@ -154,6 +156,18 @@ mod tests {
 
     use super::*;
     use std::time::{Duration, SystemTime};
+
+    /// Opening a pipe waits for a writer. If the test hangs, the function opened the pipe.
+    #[test]
+    #[cfg(unix)]
+    fn a_pipe_has_no_stamp() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(Stamp::of(&path).unwrap_err().to_string().contains("not a regular file"));
+        let stamp = Stamp::of_metadata(&path.metadata().unwrap());
+        assert!(matches!(stamp.difference(&path, true), Some(Difference::Unreadable(_))));
+    }
 
     #[test]
     fn a_stamp_detects_size_time_and_last_bytes() {

@@ -76,7 +76,15 @@ impl Storage for Disk {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        // Without `NONBLOCK`, opening a pipe waits for a reader.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(
+            &mut options,
+            rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+        );
+        let file = options.open(path);
         Ok(Box::new(LockedFile::of(in_file(path, file)?, path)?))
     }
 
