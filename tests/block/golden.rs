@@ -48,7 +48,7 @@ const KEYED: [&str; 4] = [
 ];
 
 /// Files of the kinds that [`BLOCKS`] does not contain, except range filters.
-const OTHER_KINDS: [&str; 17] = [
+const OTHER_KINDS: [&str; 21] = [
     "v1-split-block-3.fb",
     "v1-split-block-1000.fb",
     "v1-split-block-512-3.fb",
@@ -66,7 +66,15 @@ const OTHER_KINDS: [&str; 17] = [
     "v1-bumped-ribbon-parts-1000.fb",
     "v1-bumped-ribbon-parts-10000.fb",
     "v1-bumped-ribbon-compact-10000.fb",
+    "v1-binary-fuse-filled-8-3.fb",
+    "v1-binary-fuse-filled-8-1000.fb",
+    "v1-binary-fuse-filled-12-1000.fb",
+    "v1-binary-fuse-filled-16-1000.fb",
 ];
+
+/// Files that only the readers must accept. Their free slots are 0, and builders fill free slots.
+const NO_LONGER_WRITTEN: [&str; 4] =
+    ["v1-binary-fuse-8-3.fb", "v1-binary-fuse-8-1000.fb", "v1-binary-fuse-12-1000.fb", "v1-binary-fuse-16-1000.fb"];
 
 fn secret() -> Secret {
     Secret::new(b"golden secret of thirty-two byte").unwrap()
@@ -123,9 +131,9 @@ fn written(name: &str) -> Vec<u8> {
         _ if name.contains("bumped-ribbon") => "bumped-ribbon:fpr=0.00390625",
         _ if name.contains("ribbon-parts") => "ribbon:7.3",
         _ if name.contains("ribbon") => "ribbon:8",
-        _ if name.contains("binary-fuse-8") => "binary-fuse:8",
-        _ if name.contains("binary-fuse-12") => "binary-fuse:12",
-        _ if name.contains("binary-fuse-16") => "binary-fuse:16",
+        _ if name.contains("binary-fuse-filled-8") => "binary-fuse:8",
+        _ if name.contains("binary-fuse-filled-12") => "binary-fuse:12",
+        _ if name.contains("binary-fuse-filled-16") => "binary-fuse:16",
         _ => "bloom:10",
     };
     let keys = (0..num_keys(name)).map(key);
@@ -256,7 +264,8 @@ fn descriptions_of_golden_blocks_do_not_change() {
 
 #[test]
 fn builders_write_the_bytes_of_the_golden_files() {
-    for name in BLOCKS.iter().chain(&COMPACT).chain(&KEYED).chain(&OTHER_KINDS) {
+    let all = BLOCKS.iter().chain(&COMPACT).chain(&KEYED).chain(&OTHER_KINDS);
+    for name in all.filter(|name| !NO_LONGER_WRITTEN.contains(name)) {
         assert!(written(name) == golden(name), "{name}: the builder writes other bytes");
     }
 }

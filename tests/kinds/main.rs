@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod extremes;
+mod independence;
 mod planning;
 mod present_keys;
 mod rates;

@@ -4,13 +4,17 @@
 //! removes such a key, which may leave another slot with a single key. If it can remove all keys,
 //! it sets the slots in the reverse order of the removals.
 //!
+//! Through some slots no key is removed. The builder first fills all slots with bits that follow from
+//! the set of hashes. If the free slots were 0 in every filter, filters of one size would answer
+//! "maybe" for the same absent keys.
+//!
 //! Whether all keys can be removed depends on the number of slots, the seed and the keys. With
 //! 11,480 to 11,521 keys and segments of 1,024 slots, the published sizes fail for 20 to 40 % of
 //! the seeds (FastFilter/xor_singleheader, issue 77).
 
 use super::{Geometry, MAX_SEGMENT_LOG2, Width, mask, read};
 use crate::bits::NoMemory;
-use crate::codec::u16_bytes;
+use crate::codec::{u16_bytes, u64_bytes};
 use crate::hash::KeyHash;
 use crate::kinds::shape::zeros;
 use crate::simd;
@@ -90,6 +94,7 @@ pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry
         if peeling.peel(&geometry, hashes, slots)? {
             let len_bytes = (u64::from(slots) * u64::from(geometry.bits())).div_ceil(8);
             let mut payload = zeros(usize::try_from(len_bytes).map_err(|_| NoMemory)?)?;
+            fill(hashes, &mut payload);
             match width {
                 Width::Eight => peeling.assign::<8>(&geometry, hashes.len(), &mut payload),
                 Width::Twelve => peeling.assign::<12>(&geometry, hashes.len(), &mut payload),
@@ -99,6 +104,18 @@ pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry
         }
     }
     Ok(None)
+}
+
+/// Fills the payload with bits that depend only on the set of hashes: outputs of SplitMix64, which
+/// begins with the XOR of all hashes.
+fn fill(hashes: &[KeyHash], payload: &mut [u8]) {
+    let mut state = hashes.iter().fold(0, |xor, hash| xor ^ hash.raw());
+    for word in payload.chunks_mut(8) {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word.iter_mut().zip(u64_bytes(z ^ z >> 31)).for_each(|(to, from)| *to = from);
+    }
 }
 
 /// The maximum number of keys that a slot may have, which is one less than a power of two. In
@@ -242,8 +259,8 @@ impl Peeling {
         usize::from(one)
     }
 
-    /// Sets the slots of the `num_keys` removed keys in reverse order. The payload must be all
-    /// zero.
+    /// Sets the slots of the `num_keys` removed keys in reverse order. All other slots keep their
+    /// content.
     fn assign<const BITS: u32>(&self, geometry: &Geometry, num_keys: usize, payload: &mut [u8]) {
         for (i, &own) in self.order.iter().enumerate().take(num_keys).rev() {
             let ahead = self.order.get(i.saturating_sub(AHEAD)).copied().unwrap_or_default();
@@ -251,7 +268,7 @@ impl Peeling {
             let own_slot = index(own.into());
             let place = geometry.place(KeyHash::from_raw(self.hashes.get(own_slot).copied().unwrap_or_default()));
             let xor = |xor, slot| xor ^ read::<BITS>(payload, slot).unwrap_or_default();
-            let missing = others(place.slots, own).into_iter().fold(place.fingerprint, xor) & mask::<BITS>();
+            let missing = place.slots.into_iter().fold(place.fingerprint, xor) & mask::<BITS>();
             write::<BITS>(payload, own_slot, missing);
         }
     }
@@ -278,7 +295,7 @@ fn short(slot: usize) -> u32 {
     slot as u32
 }
 
-/// Writes a fingerprint of at most `BITS` bits to a slot. The slot must be zero.
+/// XORs a fingerprint of at most `BITS` bits into a slot.
 #[inline]
 #[expect(
     clippy::indexing_slicing,
@@ -291,9 +308,9 @@ fn write<const BITS: u32>(payload: &mut [u8], slot: usize, fingerprint: u16) {
         _ => (2 * slot, 0),
     };
     let [low, high] = u16_bytes(fingerprint << shift);
-    payload[at] |= low;
+    payload[at] ^= low;
     if BITS > 8 {
-        payload[at + 1] |= high;
+        payload[at + 1] ^= high;
     }
 }
 

@@ -1,0 +1,81 @@
+//! Tests that filters of different keys answer independently about absent keys. A store asks the
+//! filters of many SSTs for one absent key. If all of them answered "maybe" for the same keys,
+//! these keys would always be slow.
+
+use crate::support::{SplitMix, spec};
+use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, Verify};
+
+const FILTERS: usize = 200;
+const ABSENT: usize = 20_000;
+
+/// Builds 200 filters of `n` different keys each, and asks them for 20,000 absent keys. Counts for
+/// each absent key the answers "maybe". Returns the variance of the counts, divided by the variance
+/// of independent answers, and the highest count.
+fn measure(spec_text: &str, n: usize) -> (f64, u32) {
+    let mut random = SplitMix(n as u64);
+    let absent: Vec<KeyHash> = (0..ABSENT).map(|_| KeyHash::from_raw(random.next())).collect();
+    let (mut counts, mut answers) = (vec![0u32; ABSENT], vec![false; ABSENT]);
+    for _ in 0..FILTERS {
+        let mut builder = FilterBuilder::new(spec(spec_text), HashSeed(1));
+        (0..n).for_each(|_| builder.add_hash(KeyHash::from_raw(random.next())));
+        let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+        block.may_contain_batch(&absent, &mut answers);
+        counts.iter_mut().zip(&answers).for_each(|(count, &answer)| *count += u32::from(answer));
+    }
+    let mean = counts.iter().sum::<u32>() as f64 / ABSENT as f64;
+    let variance = counts.iter().map(|&count| (f64::from(count) - mean).powi(2)).sum::<f64>() / (ABSENT as f64 - 1.0);
+    let independent = mean * (1.0 - mean / FILTERS as f64);
+    (variance / independent, counts.into_iter().max().unwrap())
+}
+
+/// Tests each filter with an upper bound for the variance and for the highest count. With
+/// independent answers, the variance is within 5 % of 1.
+fn check(cases: &[(&str, usize, f64, u32)]) {
+    let found: Vec<_> = cases.iter().map(|&(spec, n, ..)| (spec, n, measure(spec, n))).collect();
+    let is_wrong =
+        |((.., most_variance, most), (.., found)): (&(&str, usize, f64, u32), &(&str, usize, (f64, u32)))| {
+            found.0 > *most_variance || found.1 > *most
+        };
+    assert!(!cases.iter().zip(&found).any(is_wrong), "{found:.3?}");
+}
+
+#[test]
+fn binary_fuse_filters_of_every_size_answer_independently() {
+    check(&[
+        ("binary-fuse:8", 1, 1.05, 9),
+        ("binary-fuse:8", 2, 1.05, 9),
+        ("binary-fuse:8", 10, 1.05, 9),
+        ("binary-fuse:8", 100, 1.05, 9),
+        ("binary-fuse:8", 1_000, 1.05, 9),
+        ("binary-fuse:8", 10_000, 1.05, 9),
+        ("binary-fuse:12", 1, 1.05, 5),
+        ("binary-fuse:12", 1_000, 1.05, 5),
+        ("binary-fuse:16", 1, 1.05, 2),
+        ("binary-fuse:16", 1_000, 1.05, 2),
+    ]);
+}
+
+#[test]
+fn bloom_filters_answer_independently() {
+    check(&[
+        ("bloom:10", 1_000, 1.05, 14),
+        ("blocked-bloom:10", 1_000, 1.15, 16),
+        ("split-block:10", 1_000, 1.05, 16),
+        ("split-block-512:10", 1_000, 1.05, 16),
+    ]);
+}
+
+/// Some blocks of a ribbon have one column less. They are the first blocks of every filter, so
+/// their keys have twice the FPR in every filter. Only a ribbon whose FPR is a power of 1/2 has no
+/// such blocks. The spare slots of `ribbon` are 0 in every filter.
+#[test]
+fn ribbons_answer_independently_but_for_their_narrow_blocks() {
+    check(&[
+        ("ribbon:8", 1_000, 1.20, 9),
+        ("bumped-ribbon:8", 1_000, 1.10, 9),
+        ("bumped-ribbon:fpr=0.00390625", 1_000, 1.05, 9),
+        ("ribbon:fpr=0.01", 1_000, 1.30, 17),
+        ("bumped-ribbon:fpr=0.01", 1_000, 1.30, 17),
+        ("bumped-ribbon:fpr=0.01:compact", 1_000, 1.30, 17),
+    ]);
+}
