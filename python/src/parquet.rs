@@ -233,7 +233,8 @@ fn version(found: &Metadata) -> (u64, Option<std::time::SystemTime>) {
     (found.len(), found.modified().ok())
 }
 
-/// Add Bloom filters for columns to a copy of a Parquet file. The data pages do not change.
+/// Add Bloom filters for columns to a copy of a Parquet file. The data pages do not change. Raises
+/// UnsupportedError for a column whose type makes an engine lose rows if it has a filter.
 ///
 /// Looks up every value of the columns in its new filter before the complete new file is renamed to
 /// `out`. After an exception before the rename, `out` is unchanged. Returns a list with a dict for
@@ -264,7 +265,7 @@ pub fn parquet_add<'py>(
         let file = open_regular_file(&path).map_err(failed)?;
         let before = version(&file.metadata().map_err(failed)?);
         let footer = Footer::read(&mut &file).map_err(|error| of_parquet(error.in_file(&path)))?;
-        let request = Request { leaves: leaves_of(&footer, &columns)?, sizing, replace };
+        let request = Request { leaves: leaves_of(&footer, &columns)?, sizing, replace, forced: Vec::new() };
         let mut new = NewFile::beside(&out, overwrite).map_err(|error| of_io(&error, Some(&out)))?;
         let added = fill(&file, &footer, &request, new.file()).map_err(|error| of_parquet(error.in_file(&path)))?;
         // If the file changed while it was copied, the copy may mix two versions of it.
@@ -307,7 +308,8 @@ fn fill(mut file: &File, footer: &Footer, request: &Request, mut copy: &File) ->
 /// `columns`, or of all columns.
 ///
 /// "state" is "missing", "damaged", "undersized" (the error rate is above `max_fpr`), "oversized"
-/// (at least four times the size that `fpr` needs) or "right". With values=True the values are
+/// (at least four times the size that `fpr` needs), "unsafe" (an engine loses rows with a filter of
+/// the column's type; "error" says which) or "right". With values=True the values are
 /// looked up in their filters. If "false_negatives" is above 0, readers of the file can lose rows.
 /// If it is None, not all values of the chunk were looked up.
 #[pyfunction]
@@ -366,10 +368,14 @@ fn told_of_chunk<'py>(
             told.set_item("len_bytes", filter.len_bytes)?;
             told.set_item("error_rate", filter.fpr)?;
             told.set_item("false_negatives", filter.false_negatives)?;
-            match filter.size {
-                Size::Right => "right",
-                Size::Oversized => "oversized",
-                Size::Undersized => "undersized",
+            match (filter.loss, filter.size) {
+                (Some(loss), _) => {
+                    told.set_item("error", format!("the column has {loss}"))?;
+                    "unsafe"
+                }
+                (None, Size::Right) => "right",
+                (None, Size::Oversized) => "oversized",
+                (None, Size::Undersized) => "undersized",
             }
         }
     };

@@ -54,6 +54,29 @@ def filtered(plain):
     return out
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [(pa.float16(), np.float16(1.5)), (pa.decimal256(39, 0), decimal.Decimal(7)), (pa.decimal256(76, 2), decimal.Decimal(7))],
+)
+def test_a_type_with_which_an_engine_loses_rows_is_refused(kind, value, tmp_path):
+    path, out = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    pq.write_table(pa.table({"c": pa.array([value], kind), "id": [1]}), path)
+    with pytest.raises(filterblock.UnsupportedError, match="DuckDB 2.0 .* loses rows; omit the column"):
+        parquet.add(path, out, ["c", "id"])
+    assert list(tmp_path.iterdir()) == [path]
+    parquet.add(path, out, ["id"])
+    assert [chunk["state"] for chunk in parquet.check(out)] == ["missing", "right"]
+
+
+def test_a_filter_of_such_a_type_is_unsafe(tmp_path):
+    path = tmp_path / "a.parquet"
+    numbers = pa.array([decimal.Decimal(i) for i in range(100)], pa.decimal256(39, 0))
+    pq.write_table(pa.table({"c": numbers}), path, bloom_filter_options={"c": True})
+    for values in (False, True):
+        (chunk,) = parquet.check(path, values=values)
+        assert chunk["state"] == "unsafe" and "DuckDB 2.0" in chunk["error"]
+
+
 def test_added_filters_keep_the_data_and_never_deny_a_value(plain, filtered):
     assert filtered.read_bytes()[: plain.stat().st_size - 1000] == plain.read_bytes()[:-1000]
     assert pq.read_table(filtered).equals(pq.read_table(plain))

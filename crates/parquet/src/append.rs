@@ -33,18 +33,22 @@ pub struct Request {
     pub sizing: Sizing,
     /// Whether chunks that have a filter get a new one.
     pub replace: bool,
+    /// The leaf columns that get filters although an engine loses rows with them: see
+    /// [`Leaf::loss`](crate::footer::Leaf::loss). The new footer marks these columns.
+    pub forced: Vec<usize>,
 }
 
 impl Request {
-    /// Returns an error if a requested column is `FLOAT16`. DuckDB 2.0 hashes `FLOAT16` values as
-    /// `FLOAT`. With a filter, it would skip row groups that hold the searched value.
+    /// Returns an error if an engine loses rows because of filters on a requested column, unless
+    /// the column is forced.
     fn check(&self, footer: &Footer) -> Result<()> {
-        let mut leaves = self.leaves.iter().filter_map(|&leaf| footer.leaves().get(leaf));
-        match leaves.find(|leaf| leaf.is_float16()) {
-            Some(leaf) => Err(Error::unsupported(
-                format!("column {} has the type FLOAT16", shortened(&leaf.path)),
-                "omit the column: DuckDB hashes FLOAT16 values as FLOAT, so with a filter it would miss rows",
-            )),
+        let accepted = self.leaves.iter().filter(|leaf| !self.forced.contains(leaf));
+        let mut refused =
+            accepted.filter_map(|&leaf| footer.leaves().get(leaf)).filter_map(|leaf| Some((leaf, leaf.loss()?)));
+        match refused.next() {
+            Some((leaf, loss)) => {
+                Err(Error::unsupported(format!("column {} has {loss}", shortened(&leaf.path)), "omit the column"))
+            }
             None => Ok(()),
         }
     }
@@ -86,7 +90,7 @@ pub struct Added {
 /// Reads each filter back from `out`, and looks up every hash of its chunk.
 ///
 /// # Errors
-/// Returns [`Error::Unsupported`] for a `FLOAT16` column, and [`Error::Changed`] if `out` has
+/// Returns [`Error::Unsupported`] for a column that [`Request::forced`] should have, and [`Error::Changed`] if `out` has
 /// another length than the file. Returns an error also if a chunk cannot be read, if a filter
 /// cannot be built or denies a value, or if `out` cannot be written and read back. After an error,
 /// discard `out`.
@@ -115,7 +119,8 @@ pub fn add<R: ChunkReader + 'static>(
         added.push(Added { row_group, leaf, range, distinct, is_estimate, fpr });
         progress(footer.chunk(row_group, leaf).map_or(0, |chunk| chunk.len_bytes));
     }
-    write_footer(footer, &ranges, out)?;
+    let forced: Vec<usize> = request.forced.iter().filter(|leaf| request.leaves.contains(leaf)).copied().collect();
+    write_footer(footer, &ranges, &forced, out)?;
     Ok(added)
 }
 
@@ -124,7 +129,7 @@ pub fn add<R: ChunkReader + 'static>(
 /// same share of distinct values.
 ///
 /// # Errors
-/// Returns [`Error::Unsupported`] for a `FLOAT16` column, [`Error::Values`] if a chunk cannot be
+/// Returns [`Error::Unsupported`] for a column that [`Request::forced`] should have, [`Error::Values`] if a chunk cannot be
 /// read, and [`Error::Filter`] if a filter cannot be built.
 pub fn estimate<R: ChunkReader + 'static>(
     footer: &Footer,
@@ -196,7 +201,7 @@ pub fn fix_lengths(footer: &Footer, out: &mut (impl Read + Write + Seek)) -> Res
     let missing = missing_lengths(footer, out)?;
     if missing.num_known() > 0 {
         out.seek(SeekFrom::End(0))?;
-        write_footer(footer, &missing.ranges, out)?;
+        write_footer(footer, &missing.ranges, &[], out)?;
     }
     Ok(missing)
 }
@@ -252,8 +257,14 @@ fn write(builder: &ParquetBloomBuilder, offset: u64, out: &mut (impl Write + See
 }
 
 /// Writes the new footer at the end of `out`, reads it back, and compares the two.
-fn write_footer(footer: &Footer, ranges: &Ranges, out: &mut (impl Read + Write + Seek)) -> Result<()> {
-    let bytes = footer.rewrite(|row_group, leaf, old| ranges.get(&(row_group, leaf)).copied().or(old))?;
+fn write_footer(
+    footer: &Footer,
+    ranges: &Ranges,
+    forced: &[usize],
+    out: &mut (impl Read + Write + Seek),
+) -> Result<()> {
+    let bytes =
+        footer.rewrite_marked(|row_group, leaf, old| ranges.get(&(row_group, leaf)).copied().or(old), forced)?;
     let start = out.seek(SeekFrom::End(0))?;
     out.write_all(&bytes)?;
     out.flush()?;

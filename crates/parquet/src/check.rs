@@ -9,7 +9,7 @@ use parquet::file::reader::ChunkReader;
 
 use crate::error::{Error, Result};
 use crate::filters::{self, Collector, Sizing};
-use crate::footer::{FilterRange, Footer, Pages, PhysicalType};
+use crate::footer::{FilterRange, Footer, Leaf, Loss, Pages, PhysicalType};
 use crate::values::ParquetValues;
 
 /// A filter with at least this multiple of the needed number of blocks is oversized, unless its FPR
@@ -63,6 +63,9 @@ pub struct CheckedFilter {
     /// values were looked up. A number of many millions may be an estimate. If the number is above
     /// 0, readers can lose rows.
     pub false_negatives: Option<u64>,
+    /// The engine that loses rows because of this filter, whatever the size: see
+    /// [`Leaf::loss`](crate::footer::Leaf::loss).
+    pub loss: Option<&'static Loss>,
 }
 
 /// The state of a chunk's filter.
@@ -248,6 +251,7 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
             fpr: info.expected_fpr,
             size,
             false_negatives: denied,
+            loss: self.footer.leaves().get(self.leaf).and_then(Leaf::loss),
         }
     }
 

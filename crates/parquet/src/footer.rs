@@ -3,13 +3,14 @@
 //!
 //! ```text
 //! "PAR1"  pages, indexes, filters  FileMetaData  its length (u32)  "PAR1"
-//! FileMetaData:   2 schema  4 row groups  8 encryption  9 signing key
+//! FileMetaData:   2 schema  4 row groups  5 keys and values  8 encryption  9 signing key
 //! RowGroup:       1 columns  3 number of rows  4 sorting columns
 //! ColumnChunk:    1 file path  3 metadata  8 encryption  9 encrypted metadata
 //! ColumnMetaData: 1 type  3 path  5 values  7 length  9 data  11 dictionary  12 statistics
 //!                 14, 15 filter
 //! ```
 
+mod loss;
 #[cfg(feature = "values")]
 mod pages;
 mod schema;
@@ -20,9 +21,10 @@ use std::collections::BTreeSet;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::error::{Error, Result, shortened};
-use crate::thrift::{Kind, List, Malformed, Struct};
+use crate::thrift::{Field, Kind, List, Malformed, Struct};
 
 pub use filterblock::foreign::parquet::PhysicalType;
+pub use loss::Loss;
 #[cfg(feature = "values")]
 pub(crate) use pages::Pages;
 pub use schema::Leaf;
@@ -32,6 +34,9 @@ const MAGIC: &[u8; 4] = b"PAR1";
 const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 /// The number of bytes after the metadata: 4 for the length of the metadata, 4 for the magic.
 const TAIL_LEN_BYTES: usize = 8;
+/// The start of the key that marks a column whose filters [`append::add`](crate::append) added
+/// although an engine loses rows. The path of the column follows.
+const FORCED_KEY: &str = "filterblock.forced_type:";
 const ENCRYPTED_ADVICE: &str = "give a file without encryption and signature";
 
 /// The location of a column chunk's filter.
@@ -191,6 +196,44 @@ impl Footer {
         found
     }
 
+    /// Returns whether the file says that the filters of a leaf column were added although an
+    /// engine loses rows with them: see [`Leaf::loss`].
+    #[must_use]
+    pub fn is_forced(&self, leaf: usize) -> bool {
+        let file = Struct::parse(&self.metadata).map(|(file, _)| file).unwrap_or_default();
+        let pairs = file.list(5).map(|pairs| pairs.elements).unwrap_or_default();
+        let is_key = |path: &str, key: &[u8]| key.strip_prefix(FORCED_KEY.as_bytes()) == Some(path.as_bytes());
+        self.leaves.get(leaf).is_some_and(|leaf| {
+            pairs.iter().any(|pair| {
+                Struct::parse(pair).is_ok_and(|(pair, _)| pair.binary(1).is_some_and(|key| is_key(&leaf.path, key)))
+            })
+        })
+    }
+
+    /// Adds a pair of key and value for each leaf column of `forced` that has a loss and no mark.
+    fn mark(&self, file: &mut Struct<'_>, forced: &[usize]) {
+        let mut new = Vec::new();
+        for &number in forced.iter().filter(|&&number| !self.is_forced(number)) {
+            let Some((leaf, loss)) = self.leaves.get(number).and_then(|leaf| Some((leaf, leaf.loss()?))) else {
+                continue;
+            };
+            let mut pair = Struct::default();
+            pair.set_binary(1, format!("{FORCED_KEY}{}", leaf.path).as_bytes());
+            pair.set_binary(2, loss.name.as_bytes());
+            let mut encoded = Vec::new();
+            pair.encode(&mut encoded);
+            new.push(encoded);
+        }
+        if new.is_empty() {
+            return;
+        }
+        let mut encoded = Vec::new();
+        let old = file.list(5).map(|pairs| pairs.elements).unwrap_or_default();
+        let pairs: Vec<&[u8]> = old.into_iter().chain(new.iter().map(Vec::as_slice)).collect();
+        List::encode(Kind::STRUCT, &pairs, &mut encoded);
+        file.set(Field { id: 5, kind: Kind::LIST, value: Cow::Owned(encoded) });
+    }
+
     /// Returns a footer (metadata, length of the metadata, magic) with new locations of filters.
     /// `filter` gets the row group, the leaf column and the current location, and returns the new
     /// location. If `filter` returns `None`, the current location stays. All other fields stay as
@@ -201,7 +244,20 @@ impl Footer {
     /// not fit in its field.
     pub fn rewrite(
         &self,
+        filter: impl FnMut(usize, usize, Option<FilterRange>) -> Option<FilterRange>,
+    ) -> Result<Vec<u8>> {
+        self.rewrite_marked(filter, &[])
+    }
+
+    /// Returns a new footer as [`Self::rewrite`] does, and marks the columns `forced`, for which
+    /// [`Self::is_forced`] then returns true. A column without a [`Loss`] gets no mark.
+    ///
+    /// # Errors
+    /// Returns an error as [`Self::rewrite`] does.
+    pub fn rewrite_marked(
+        &self,
         mut filter: impl FnMut(usize, usize, Option<FilterRange>) -> Option<FilterRange>,
+        forced: &[usize],
     ) -> Result<Vec<u8>> {
         let at = Place { base: self.metadata_offset, metadata: &self.metadata };
         let mut file = at.parse_struct(&self.metadata, "file metadata")?;
@@ -223,6 +279,7 @@ impl Footer {
             group.encode(&mut new_groups);
         }
         replace(&mut file, 4, new_groups);
+        self.mark(&mut file, forced);
         let mut bytes = Vec::with_capacity(self.metadata.len() + 64 * self.chunks.len());
         file.encode(&mut bytes);
         // Some readers parse the length as a signed number, so it must fit in 31 bits.

@@ -157,6 +157,15 @@ impl<'a> Struct<'a> {
         self.set(Field { id, kind, value: Cow::Owned(encoded) });
     }
 
+    /// Sets a field to bytes or a text. A new field goes before the first field with a greater
+    /// number.
+    pub fn set_binary(&mut self, id: i16, value: &[u8]) {
+        let mut encoded = Vec::with_capacity(MAX_VARINT_LEN_BYTES + value.len());
+        put_varint(&mut encoded, value.len() as u64);
+        encoded.extend_from_slice(value);
+        self.set(Field { id, kind: Kind::BINARY, value: Cow::Owned(encoded) });
+    }
+
     /// Sets a field. A new field goes before the first field with a greater number.
     pub fn set(&mut self, new: Field<'a>) {
         match self.fields.iter_mut().find(|field| field.id == new.id) {
@@ -201,6 +210,18 @@ impl<'a> List<'a> {
         Ok(Self { kind, header, elements })
     }
 
+    /// Appends the encoding of a list with these encoded elements to `out`.
+    pub fn encode(kind: Kind, elements: &[&[u8]], out: &mut Vec<u8>) {
+        match u8::try_from(elements.len()) {
+            Ok(len @ ..15) => out.push(len << 4 | kind.0),
+            _ => {
+                out.push(15 << 4 | kind.0);
+                put_varint(out, elements.len() as u64);
+            }
+        }
+        elements.iter().for_each(|element| out.extend_from_slice(element));
+    }
+
     /// Returns the texts or byte strings in the list, without their length prefixes. Returns `None`
     /// if the elements have another type.
     #[must_use]
@@ -223,7 +244,10 @@ impl<'a> List<'a> {
 
 /// Appends an integer as a zigzag varint.
 fn put_int(out: &mut Vec<u8>, value: i64) {
-    let mut rest = (value << 1 ^ value >> 63).cast_unsigned();
+    put_varint(out, (value << 1 ^ value >> 63).cast_unsigned());
+}
+
+fn put_varint(out: &mut Vec<u8>, mut rest: u64) {
     while rest >= 0x80 {
         out.push(rest.to_le_bytes()[0] | 0x80);
         rest >>= 7;

@@ -17,6 +17,7 @@ use super::one_file::{Source, Work};
 use super::report::{FileReport, Report};
 use super::{DEFAULT_FPR, targets};
 use filterblock_parquet::filters::{Budget, Sizing};
+use filterblock_parquet::footer::Loss;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,7 +38,8 @@ from the file again. If a filter denies a hash, there is no new file.
 
 Columns:
   NAME is the path of a leaf column: the names joined by dots, such as user.id or tags.list.element.
-  All types except Boolean and FLOAT16 can have filters. With filters on a FLOAT16 column, DuckDB misses rows that match.
+  Boolean columns get no filters. With filters on the types FLOAT16, INTERVAL and DECIMAL with a precision over 38, \
+DuckDB loses rows, so the command refuses them. Their names for --force-type are float16, interval and decimal256.
   Nulls are in no filter.
   If a column has +0.0 or -0.0, its filter has both. If it has a NaN, its filter has this NaN and the two default NaNs.
 
@@ -100,13 +102,17 @@ pub struct Arguments {
     /// of ClickHouse refuse such filters
     #[arg(long)]
     exact_size: bool,
+    /// Add filters also to columns of this type, although an engine then loses rows: float16,
+    /// decimal256, interval, or the name of a column; the file gets a mark that check shows
+    #[arg(long = "force-type", value_name = "NAME", num_args = 1..)]
+    force_types: Vec<String>,
     /// Replace existing filters of the columns; the old ones stay in the file as dead bytes
     /// [default: keep them]
     #[arg(long)]
     replace: bool,
     /// Only add the missing lengths of existing filters in all columns; readers then read fewer
     /// bytes
-    #[arg(long, conflicts_with_all = ["columns", "fpr", "bits_per_key", "exact_size", "replace"])]
+    #[arg(long, conflicts_with_all = ["columns", "fpr", "bits_per_key", "exact_size", "force_types", "replace"])]
     fix_lengths: bool,
     /// The output file, written atomically; with several files, a folder or a pattern, the output
     /// folder
@@ -173,7 +179,17 @@ impl Arguments {
             (fpr, None) => Budget::Fpr(fpr.unwrap_or(DEFAULT_FPR)),
         };
         let sizing = Sizing::new(budget, self.exact_size)?;
-        Ok(Work::Add { columns: &self.columns, sizing, replace: self.replace })
+        let is_known = |name: &&String| {
+            self.columns.contains(name) || Loss::ALL.iter().any(|loss| name.eq_ignore_ascii_case(loss.name))
+        };
+        if let Some(name) = self.force_types.iter().find(|name| !is_known(name)) {
+            let names = Loss::ALL.map(|loss| loss.name).join(", ");
+            return Err(Failure::Message(format!(
+                "--force-type {}: there is no such type; give one of {names}, or the name of a --column",
+                printable(name)
+            )));
+        }
+        Ok(Work::Add { columns: &self.columns, sizing, replace: self.replace, force_types: &self.force_types })
     }
 
     /// Returns the output path of each input. In a dry run, each path is `None`.

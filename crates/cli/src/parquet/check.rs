@@ -34,7 +34,7 @@ filter denies one of its own values, readers lose rows.
 
 Findings:
   These are findings: a missing filter of a --column, an undersized or damaged filter, a missing length in the footer, \
-and a denied value. Oversized and scattered filters are only remarks.
+a denied value, and an unsafe filter: an engine loses rows with a filter of this type, whatever its size. Oversized and scattered filters are only remarks.
 
 Exit status:
   0  no findings
@@ -151,6 +151,9 @@ impl Arguments {
             output::print_json(report)?;
         } else if !self.quiet && !report.files.is_empty() {
             output::print(&format!("The column \"used by\" is from tests with these engines: {}.\n", engines::TRIED))?;
+            if report.files.iter().any(FileReport::has_filters) {
+                output::print(engines::DECLARED)?;
+            }
         }
         match (report.failed, report.findings) {
             (0, 0) => Ok(Exit::Success),

@@ -64,6 +64,9 @@ struct ColumnReport {
     oversized: u64,
     undersized: u64,
     damaged: u64,
+    /// The number of sound filters because of which an engine loses rows. None of them counts as
+    /// right, oversized or undersized.
+    r#unsafe: u64,
     missing_lengths: u64,
     /// The number of distinct values that sound filters deny, summed over the row groups. Null
     /// without --values, for a Boolean column, or if no row group has both a sound filter and
@@ -79,6 +82,11 @@ struct ColumnReport {
     /// The number of reads that fetch all sound filters: 1 if they lie side by side, 0 if there are
     /// none.
     reads: usize,
+    /// The engine that loses rows if the column has filters, and the reason, or null if no tested
+    /// engine does.
+    loses_rows: Option<String>,
+    /// Whether `parquet add --force-type` added filters to the column.
+    is_forced: bool,
     /// The reason why a filter may not help, or null if no reason is known.
     helps_little: Option<String>,
     /// Whether another column has the same path, so that `parquet add` refuses the column.
@@ -95,7 +103,7 @@ struct ColumnReport {
 #[derive(Debug, Serialize)]
 struct ChunkReport {
     row_group: usize,
-    /// `missing`, `damaged`, `right`, `oversized` or `undersized`.
+    /// `missing`, `damaged`, `unsafe`, `right`, `oversized` or `undersized`.
     filter: &'static str,
     offset: Option<u64>,
     len_bytes: Option<u64>,
@@ -132,6 +140,10 @@ impl FileReport {
 
     pub fn num_findings(&self) -> u64 {
         self.columns.iter().map(|column| column.findings.len() as u64).sum()
+    }
+
+    pub fn has_filters(&self) -> bool {
+        self.columns.iter().any(|column| column.filters > 0)
     }
 
     pub fn has_unread(&self) -> bool {
@@ -188,6 +200,7 @@ impl ColumnReport {
             (self.oversized, "oversized"),
             (self.undersized, "undersized"),
             (self.damaged, "damaged"),
+            (self.r#unsafe, "unsafe"),
         ];
         let verdicts = verdicts.iter().filter(|(num, _)| *num > 0).map(|(num, name)| format!("{num} {name}"));
         let filters = match (self.filters, &self.helps_little) {
@@ -199,6 +212,7 @@ impl ColumnReport {
         };
         let about = if self.is_estimate { "about " } else { "" };
         let used_by = match &self.engines {
+            _ if self.loses_rows.is_some() => "an engine loses rows".into(),
             None => "not tried".into(),
             Some(engines) if engines.is_empty() => "no engine".into(),
             Some(engines) => engines.join(", "),
@@ -228,7 +242,8 @@ struct Column<'a> {
 
 impl Column<'_> {
     fn report(&self) -> ColumnReport {
-        let with_size = |size| self.sound().filter(|(_, filter)| filter.size == size).count() as u64;
+        let loss = self.leaf.loss();
+        let with_size = |size| self.sound().filter(|(_, filter)| loss.is_none() && filter.size == size).count() as u64;
         let distinct: Option<Vec<u64>> = self.chunks.iter().map(|chunk| chunk.distinct).collect();
         let (missing, damaged) = (self.groups(is_missing), self.groups(is_damaged));
         let denied = self.sound().filter_map(|(_, filter)| filter.false_negatives);
@@ -240,6 +255,7 @@ impl Column<'_> {
             oversized: with_size(Size::Oversized),
             undersized: with_size(Size::Undersized),
             damaged: damaged.len() as u64,
+            r#unsafe: loss.map_or(0, |_| self.sound().count() as u64),
             missing_lengths: self.groups(lacks_length).len() as u64,
             false_negatives: denied.reduce(|a, b| a + b),
             distinct_values: distinct.map(|numbers| numbers.iter().sum()),
@@ -247,6 +263,8 @@ impl Column<'_> {
             len_bytes: self.sound().map(|(_, filter)| filter.len_bytes).sum(),
             fpr: self.sound().map(|(_, filter)| filter.fpr).reduce(f64::max),
             reads: check::num_reads(&self.chunks),
+            loses_rows: loss.map(|loss| format!("{} {}", loss.engine, loss.reason)),
+            is_forced: self.footer.is_forced(self.number),
             helps_little: self.helps_little(),
             is_ambiguous: self.is_ambiguous,
             engines: engines::of(self.leaf),
@@ -286,12 +304,20 @@ impl Column<'_> {
                 _ => {}
             }
         }
-        let missing = self.groups(is_missing);
+        let (missing, loss) = (self.groups(is_missing), self.leaf.loss());
+        if let Some(loss) = loss.filter(|_| missing.len() < self.chunks.len()) {
+            let mark = if self.footer.is_forced(self.number) { "added with --force-type: " } else { "" };
+            findings.push(format!("{mark}the column has {loss}; {replace}"));
+        }
         if self.given.is_required && !missing.is_empty() {
-            findings.push(format!("{} without a filter; {}", named(&missing), self.command(&self.options(""))));
+            let next = match loss {
+                Some(loss) => format!("the column has {loss}; omit this column"),
+                None => self.command(&self.options("")),
+            };
+            findings.push(format!("{} without a filter; {next}", named(&missing)));
         }
         let small = self.groups(is_undersized);
-        if !small.is_empty() {
+        if !small.is_empty() && loss.is_none() {
             // At the limit, `needed_blocks` may be capped. A new filter could be undersized too.
             let needs_limit = |filter: &CheckedFilter| filter.needed_blocks as u64 * 32 >= MAX_LEN_BYTES;
             let mut undersized = self.sound().filter(|(_, filter)| filter.size == Size::Undersized);
@@ -302,7 +328,7 @@ impl Column<'_> {
             findings.push(format!("{}: the filter is undersized; {next}", named(&small)));
         }
         let without = self.groups(lacks_length);
-        if !without.is_empty() {
+        if !without.is_empty() && loss.is_none() {
             let fix = self.command("--fix-lengths ");
             findings.push(format!("{}: the footer lacks the filter's length; {fix}", named(&without)));
         }
@@ -312,7 +338,7 @@ impl Column<'_> {
     fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         let long: Vec<_> = self.sound().filter(|(_, filter)| filter.size == Size::Oversized).collect();
-        if !long.is_empty() {
+        if !long.is_empty() && self.leaf.loss().is_none() {
             let groups: Vec<usize> = long.iter().map(|(group, _)| *group).collect();
             let bytes = |blocks: fn(&CheckedFilter) -> usize| {
                 thousands(long.iter().map(|(_, filter)| blocks(filter) as u64 * 32).sum())
@@ -335,10 +361,10 @@ impl Column<'_> {
         remarks
     }
 
-    /// Returns the advice to replace the filters of the column. `parquet add` refuses Boolean and
-    /// FLOAT16 columns, and columns that share a path.
+    /// Returns the advice to replace the filters of the column. `parquet add` refuses Boolean columns,
+    /// types with which an engine loses rows, and columns that share a path.
     fn replace(&self) -> String {
-        if self.leaf.physical_type == PhysicalType::Boolean || self.leaf.is_float16() {
+        if self.leaf.physical_type == PhysicalType::Boolean || self.leaf.loss().is_some() {
             "write the file again without filters for this column".to_owned()
         } else if self.is_ambiguous {
             "several columns have this path, so write the file again with another name for one of them".to_owned()
@@ -362,8 +388,8 @@ impl Column<'_> {
         if self.leaf.physical_type == PhysicalType::Boolean {
             return Some("a Boolean has two values".into());
         }
-        if engines::is_float16(self.leaf) {
-            return Some("with filters on a FLOAT16 column, DuckDB misses rows that match".into());
+        if let Some(loss) = self.leaf.loss() {
+            return Some(format!("{} loses rows with filters on this type", loss.engine));
         }
         if tips::is_sorted(self.footer, self.number, self.ranges) {
             return Some("sorted".into());
@@ -424,6 +450,7 @@ fn chunk_report(chunk: &CheckedChunk) -> ChunkReport {
     ChunkReport {
         row_group: chunk.row_group,
         filter: match (filter.map(|filter| filter.size), &damaged) {
+            _ if filter.is_some_and(|filter| filter.loss.is_some()) => "unsafe",
             (Some(Size::Right), _) => "right",
             (Some(Size::Oversized), _) => "oversized",
             (Some(Size::Undersized), _) => "undersized",

@@ -36,17 +36,30 @@ pub fn find(footer: &Footer, names: &[String]) -> Outcome<Vec<usize>> {
                 "column {name} is Boolean: a filter of two values rarely skips a row group; omit this column"
             )));
         }
-        if leaf.is_float16() {
-            return Err(Failure::Message(format!(
-                "column {name} has the type FLOAT16: DuckDB hashes such values as FLOAT, so with a filter, \
-                 DuckDB would miss rows that match; omit this column"
-            )));
-        }
         if seen.insert(number) {
             found.push(number);
         }
     }
     Ok(found)
+}
+
+/// Returns the leaf columns with filters of which an engine loses rows. Returns an error unless
+/// `accepted` has the path or the type of each.
+pub fn forced(footer: &Footer, leaves: &[usize], accepted: &[String]) -> Outcome<Vec<usize>> {
+    let mut forced = Vec::new();
+    for &number in leaves {
+        let leaf = footer.leaves().get(number);
+        let Some((leaf, loss)) = leaf.and_then(|leaf| Some((leaf, leaf.loss()?))) else { continue };
+        if !accepted.iter().any(|name| *name == leaf.path || name.eq_ignore_ascii_case(loss.name)) {
+            return Err(Failure::Message(format!(
+                "column {} has {loss}; omit this column, or accept that queries lose rows with --force-type {}",
+                shown(&leaf.path),
+                loss.name
+            )));
+        }
+        forced.push(number);
+    }
+    Ok(forced)
 }
 
 fn unknown(footer: &Footer, name: &str) -> Failure {

@@ -1,13 +1,17 @@
 //! Tells which engines use the filters of a column, by its type.
 //!
-//! `tests/engines/expected.json` has the test results. Of the types that were not tested, Boolean
-//! and FLOAT16 have an empty list of engines, and all others have no list.
+//! `tests/engines/expected.json` has the test results. Boolean and FLOAT16 have an empty list of
+//! engines, and types that the suite `skips` does not test have no list.
 
 use filterblock_parquet::footer::{Leaf, PhysicalType};
 
 /// The engines that were tried, with their versions.
 pub const TRIED: &str = "DuckDB 2.0.0, DataFusion 55.0.0, ClickHouse 26.9.2.1, hyparquet 1.31.5 (with \
 useBloomFilters), pyarrow 26.0.1 and Polars 2.1.0";
+
+/// The note about queries that make an engine look up other values than the file has.
+pub const DECLARED: &str = "ClickHouse 26.9 can lose rows if a query declares another type for a column with filters \
+than the file has, such as UInt16 for UInt32: declare the type of the file.\n";
 
 const DUCKDB: &str = "DuckDB";
 const DATAFUSION: &str = "DataFusion";
@@ -63,11 +67,6 @@ pub fn of(column: &Leaf) -> Option<Vec<&'static str>> {
     let is_tried = !column.is_repeated && (!column.is_nested || kind == Kind::Integer || engines.is_empty());
     let in_groups = |engine: &&&str| !column.is_nested || **engine != DATAFUSION;
     is_tried.then(|| engines.iter().filter(in_groups).copied().collect())
-}
-
-/// Returns whether a column has the logical type `FLOAT16`.
-pub fn is_float16(column: &Leaf) -> bool {
-    kind(column) == Some(Kind::Float16)
 }
 
 fn kind(column: &Leaf) -> Option<Kind> {
@@ -140,6 +139,7 @@ mod tests {
             logical_type,
             converted_type,
             integer_bits: None,
+            precision: None,
             is_nested: false,
             is_repeated: false,
         }

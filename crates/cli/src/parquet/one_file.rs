@@ -23,7 +23,7 @@ use filterblock_parquet::{Error, Footer};
 #[derive(Debug)]
 pub enum Work<'a> {
     /// Add filters of these columns.
-    Add { columns: &'a [String], sizing: Sizing, replace: bool },
+    Add { columns: &'a [String], sizing: Sizing, replace: bool, force_types: &'a [String] },
     /// Add missing lengths of filters.
     FixLengths,
 }
@@ -90,10 +90,12 @@ impl<'a> Source<'a> {
     pub fn request(&self, work: &Work<'_>) -> Outcome<Option<Request>> {
         match work {
             Work::FixLengths => Ok(None),
-            Work::Add { columns, sizing, replace } => {
-                let leaves = columns::find(&self.footer, columns)
-                    .map_err(|failure| Failure::Message(format!("{}: {failure}", self.path.display())))?;
-                Ok(Some(Request { leaves, sizing: *sizing, replace: *replace }))
+            Work::Add { columns, sizing, replace, force_types } => {
+                let found = columns::find(&self.footer, columns)
+                    .and_then(|leaves| Ok((columns::forced(&self.footer, &leaves, force_types)?, leaves)));
+                let (forced, leaves) =
+                    found.map_err(|failure| Failure::Message(format!("{}: {failure}", self.path.display())))?;
+                Ok(Some(Request { leaves, sizing: *sizing, replace: *replace, forced }))
             }
         }
     }

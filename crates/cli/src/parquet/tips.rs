@@ -3,7 +3,7 @@
 use filterblock_parquet::Footer;
 use filterblock_parquet::append::Added;
 use filterblock_parquet::filters::MAX_LEN_BYTES;
-use filterblock_parquet::footer::PhysicalType;
+use filterblock_parquet::footer::{Leaf, PhysicalType};
 
 /// The maximum number of distinct values that [`are_few`] treats as few.
 const FEW_VALUES: u64 = 100;
@@ -22,6 +22,9 @@ pub fn of(
     requested_fpr: Option<f64>,
 ) -> Vec<String> {
     let mut tips = Vec::new();
+    if let Some(loss) = footer.leaves().get(leaf).and_then(Leaf::loss) {
+        tips.push(format!("forced: it has {loss}"));
+    }
     let most = filters.iter().map(|filter| filter.distinct).max().unwrap_or(0);
     let values = filters.iter().filter_map(|filter| footer.chunk(filter.row_group, leaf)).map(|chunk| chunk.num_values);
     if !filters.is_empty() && are_few(most, values.max().unwrap_or(0)) {

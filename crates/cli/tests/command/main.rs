@@ -18,6 +18,7 @@ mod index;
 mod interrupted;
 mod parquet_add;
 mod parquet_check;
+mod parquet_types;
 mod plan;
 mod refused_values;
 mod repair;

@@ -276,21 +276,6 @@ fn an_error_for_an_unknown_column_names_similar_ones() {
 }
 
 #[test]
-fn a_column_of_half_floats_is_refused() {
-    let schema = "message m { required fixed_len_byte_array(2) half (FLOAT16); }";
-    let schema = Arc::new(parse_message_type(schema).unwrap());
-    let mut bytes = Vec::new();
-    SerializedFileWriter::new(&mut bytes, schema, Arc::default()).unwrap().close().unwrap();
-    let shell = Shell::new();
-    shell.write("a.parquet", bytes);
-    let run = shell.run(&["parquet", "add", "a.parquet", "--column", "half", "-o", "b.parquet"]);
-    run.fails_with(&["half has the type FLOAT16", "omit this column"]);
-    let run = shell.run(&["parquet", "add", "a.parquet", "--column", "half", "--dry-run"]);
-    run.fails_with(&["half has the type FLOAT16", "omit this column"]);
-    assert_eq!(shell.files(), ["a.parquet"]);
-}
-
-#[test]
 fn columns_that_gain_little_get_a_tip() {
     let shell = shell();
     let run = shell.run(&["parquet", "add", "a.parquet", "--column", "kind", "step", "id", "-o", "b.parquet"]);

@@ -1,12 +1,14 @@
 //! Finds the leaf columns of a schema and their dotted paths.
 
+use super::loss::Loss;
 use crate::error::{Error, Result};
 use crate::thrift::{List, Struct};
 use filterblock::foreign::parquet::PhysicalType;
 
 /// The number of the repetition type `REPEATED`.
 const REPEATED: i64 = 2;
-/// The number of the logical type `INTEGER`.
+/// The numbers of the logical types `DECIMAL` and `INTEGER`.
+const DECIMAL: i16 = 5;
 const INTEGER: i16 = 10;
 
 /// A leaf column: a column that has values, unlike a group of columns.
@@ -27,20 +29,21 @@ pub struct Leaf {
     pub converted_type: Option<i64>,
     /// The number of bits of the logical type `INTEGER`, or `None` for other types.
     pub integer_bits: Option<u8>,
+    /// The number of digits of a decimal, or `None` for other types. If the logical type and the
+    /// schema element give different numbers, this is the greater one.
+    pub precision: Option<i64>,
     /// Whether the column lies in a group below the root.
     pub is_nested: bool,
     /// Whether a row may have several values, as in a list.
     pub is_repeated: bool,
 }
 
-/// The number of the logical type `FLOAT16`.
-const FLOAT16: i16 = 15;
-
 impl Leaf {
-    /// Returns whether the values are half-precision floating-point numbers.
+    /// Returns the engine that loses rows if a column of this type has filters, or `None` if no
+    /// tested engine does.
     #[must_use]
-    pub fn is_float16(&self) -> bool {
-        self.logical_type == Some(FLOAT16)
+    pub fn loss(&self) -> Option<&'static Loss> {
+        Loss::of(self)
     }
 }
 
@@ -103,8 +106,8 @@ fn find_leaves(schema: &List<'_>, mut take: impl FnMut(&str) -> bool) -> Option<
                 let physical_type = PhysicalType::from_number(element.int(1)?)?;
                 let logical = element.get(10).and_then(|field| Some(Struct::parse(&field.value).ok()?.0));
                 let member = logical.as_ref().and_then(|union| union.fields.first());
-                let integer = member.filter(|member| member.id == INTEGER);
-                let integer = integer.and_then(|member| Some(Struct::parse(&member.value).ok()?.0));
+                let params = member.and_then(|member| Some(Struct::parse(&member.value).ok()?.0));
+                let of = |number| params.as_ref().filter(|_| member.is_some_and(|member| member.id == number));
                 if !take(&path) {
                     return None;
                 }
@@ -118,7 +121,8 @@ fn find_leaves(schema: &List<'_>, mut take: impl FnMut(&str) -> bool) -> Option<
                     logical_type: member.map(|member| member.id),
                     converted_type: element.int(6),
                     // The width is a single byte, not a varint.
-                    integer_bits: integer.and_then(|integer| integer.get(1)?.value.first().copied()),
+                    integer_bits: of(INTEGER).and_then(|integer| integer.get(1)?.value.first().copied()),
+                    precision: of(DECIMAL).and_then(|decimal| decimal.int(2)).max(element.int(8)),
                     is_nested,
                     is_repeated,
                 });

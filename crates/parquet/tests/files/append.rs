@@ -26,7 +26,7 @@ pub fn all_leaves() -> Vec<usize> {
 }
 
 fn request() -> Request {
-    Request { leaves: all_leaves(), sizing: sizing(), replace: false }
+    Request { leaves: all_leaves(), sizing: sizing(), replace: false, forced: vec![] }
 }
 
 pub fn add(bytes: &[u8], request: &Request) -> Result<(Vec<u8>, Vec<Added>), Error> {
@@ -108,7 +108,8 @@ fn sizes_follow_the_number_of_distinct_values() {
         (false, Budget::BitsPerValue(10.0), 128),
     ] {
         let sizing = Sizing::new(budget, is_exact).unwrap();
-        let (bytes, added) = add(&sample.bytes, &Request { leaves: vec![2], sizing, replace: false }).unwrap();
+        let (bytes, added) =
+            add(&sample.bytes, &Request { leaves: vec![2], sizing, replace: false, forced: vec![] }).unwrap();
         assert_eq!((added[0].distinct, added[0].range.len_bytes), (2000, Some(16 + 32 * blocks)));
         assert_finds_all(&bytes, &sample, &[2]);
     }
@@ -228,6 +229,10 @@ fn a_column_of_half_floats_is_refused_with_its_reason() {
     let sample = write(&layouts()[0]);
     let error = add(&sample.bytes, &Request { leaves: vec![0, HALF], ..request() }).unwrap_err();
     assert!(error.to_string().contains("half") && error.to_string().contains("DuckDB"), "{error}");
+    let (bytes, _) = add(&sample.bytes, &Request { leaves: vec![0], forced: vec![HALF], ..request() }).unwrap();
+    assert!(!Footer::read(&mut Cursor::new(bytes)).unwrap().is_forced(HALF));
+    let (bytes, _) = add(&sample.bytes, &Request { leaves: vec![0, HALF], forced: vec![HALF], ..request() }).unwrap();
+    assert!(Footer::read(&mut Cursor::new(bytes)).unwrap().is_forced(HALF));
 }
 
 #[test]
@@ -308,7 +313,7 @@ fn files_of_pyarrow_and_of_the_crate_parquet_get_filters() {
         let footer = Footer::read(&mut Cursor::new(&bytes)).unwrap();
         let leaves: Vec<usize> = (0..footer.leaves().len()).collect();
         let before = ParquetFile::open(&bytes[..]).unwrap();
-        let request = Request { leaves, sizing: sizing(), replace: true };
+        let request = Request { leaves, sizing: sizing(), replace: true, forced: vec![] };
         let (after, added) = add(&bytes, &request).unwrap();
         assert!(after.starts_with(&bytes) && added.len() == before.column_chunks().len(), "{name}");
         // The new filter must have every value.

@@ -33,7 +33,7 @@ fn checked(bytes: &[u8]) -> Vec<CheckedChunk> {
 /// Returns a file with filters of this budget for all columns that can have one.
 fn with_filters(sample: &Sample, budget: Budget) -> Vec<u8> {
     let sizing = Sizing::new(budget, false).unwrap();
-    add(&sample.bytes, &AddRequest { leaves: all_leaves(), sizing, replace: true }).unwrap().0
+    add(&sample.bytes, &AddRequest { leaves: all_leaves(), sizing, replace: true, forced: vec![] }).unwrap().0
 }
 
 fn sound(chunk: &CheckedChunk) -> CheckedFilter {

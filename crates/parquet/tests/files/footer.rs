@@ -8,7 +8,7 @@ use filterblock_parquet::{Error, Footer};
 use parquet::file::metadata::SortingColumn;
 use proptest::prelude::*;
 
-use crate::support::{Layout, PATHS, write, write_with};
+use crate::support::{HALF, Layout, PATHS, write, write_with};
 
 fn footer_of(bytes: &[u8]) -> Result<Footer, Error> {
     Footer::read(&mut Cursor::new(bytes))
@@ -69,6 +69,40 @@ fn unknown_fields_survive_a_rewrite() {
     let changed = footer_of(&[&bytes[..footer.metadata_offset() as usize], &changed].concat()).unwrap();
     assert_eq!(changed.chunk(1, 3).unwrap().filter, range);
     assert_eq!(changed.chunk(1, 2).unwrap().filter, None);
+}
+
+#[test]
+fn a_forced_column_is_marked_once_and_other_keys_stay() {
+    let sample = write(&Layout::default());
+    for num_keys in [0, 1, 14, 15, 16, 200] {
+        let pairs = (0..num_keys).map(|key: u32| {
+            let (mut pair, mut bytes) = (Struct::default(), Vec::new());
+            pair.set_binary(1, format!("key {key}").as_bytes());
+            pair.encode(&mut bytes);
+            bytes
+        });
+        let pairs: Vec<Vec<u8>> = pairs.collect();
+        let mut list = Vec::new();
+        List::encode(Kind::STRUCT, &pairs.iter().map(Vec::as_slice).collect::<Vec<_>>(), &mut list);
+        let bytes = set_in_file(&sample.bytes, Field { id: 5, kind: Kind::LIST, value: list.into() });
+        let marked = |bytes: &[u8], forced: &[usize]| {
+            let footer = footer_of(bytes).unwrap();
+            let new = footer.rewrite_marked(|_, _, filter| filter, forced).unwrap();
+            [&bytes[..footer.metadata_offset() as usize], &new].concat()
+        };
+        // Column 0 has no loss, and there is no column 99.
+        assert_eq!(marked(&bytes, &[0, 99]), bytes);
+        let once = marked(&bytes, &[0, HALF]);
+        assert_eq!(marked(&once, &[HALF]), once);
+        let footer = footer_of(&once).unwrap();
+        assert_eq!((0..PATHS.len()).filter(|&leaf| footer.is_forced(leaf)).collect::<Vec<_>>(), [HALF]);
+        let file = Struct::parse(footer.metadata()).unwrap().0;
+        let found = file.list(5).unwrap();
+        assert_eq!(found.elements[..pairs.len()], pairs);
+        let mark = Struct::parse(found.elements[pairs.len()]).unwrap().0;
+        assert_eq!(mark.binary(1), Some(&b"filterblock.forced_type:half"[..]));
+        assert_eq!((mark.binary(2), found.elements.len()), (Some(&b"float16"[..]), pairs.len() + 1));
+    }
 }
 
 #[test]
