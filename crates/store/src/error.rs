@@ -130,6 +130,18 @@ impl Error {
         }
     }
 
+    /// Adds the number of a store's SST files to the error for too many open files.
+    pub(crate) fn with_num_tables(self, num_tables: usize) -> Self {
+        match self {
+            Self::InFile { path, source } => source.with_num_tables(num_tables).in_file(&path),
+            Self::Io(error) if too_many_open(&error).is_some() => {
+                let (kind, text) = (error.kind(), Self::Io(error).to_string());
+                Self::Io(std::io::Error::new(kind, format!("{text}; the store has {num_tables} SST files")))
+            }
+            other => other,
+        }
+    }
+
     /// Returns the error without the [`Error::InFile`] layers around it.
     #[must_use]
     pub fn root(&self) -> &Self {
@@ -195,6 +207,18 @@ fn next_step(kind: std::io::ErrorKind) -> &'static str {
     }
 }
 
+/// Returns the limit of open files and the next step if the process has reached the limit.
+fn too_many_open(error: &std::io::Error) -> Option<String> {
+    #[cfg(unix)]
+    if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let limit = limit.map_or_else(|| "a limited number of".to_owned(), |limit| limit.to_string());
+        return Some(format!("this process may open {limit} files; raise the limit (ulimit -n)"));
+    }
+    let _ = error;
+    None
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -203,7 +227,10 @@ impl fmt::Display for Error {
             Self::Io(error) if error.get_ref().is_some_and(|own| own.to_string().contains("; ")) => {
                 write!(f, "{error}")
             }
-            Self::Io(error) => write!(f, "{error}; {}", next_step(error.kind())),
+            Self::Io(error) => match too_many_open(error) {
+                Some(limit) => write!(f, "{error}; an open store keeps each of its SST files open, and {limit}"),
+                None => write!(f, "{error}; {}", next_step(error.kind())),
+            },
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Corrupt { field, offset } => write_corrupt(f, *field, *offset),
             Self::ChecksumMismatch { field, offset, stored, computed } => {

@@ -19,6 +19,9 @@ Examples:
   filterblock db stats store/
   filterblock db stats store/ --json | jq .total.bits_per_key
 
+An open store keeps each of its SST files open, and a few more files. If the limit of open files is lower, the store does not open. \
+Raise the limit with \"ulimit -n\".
+
 Exit status: 0 printed; 2 an error.";
 
 const VERIFY_EXAMPLES: &str = "\
@@ -71,6 +74,9 @@ struct Report {
     total: Level,
     /// The name of the store's prefix extractor. `None` if the store has none.
     prefix_extractor: Option<String>,
+    /// The maximum number of files that this process may have open. An open store has one for each
+    /// SST file. `None` if there is no limit, or it is unknown.
+    open_files_limit: Option<u64>,
     reports: Vec<String>,
 }
 
@@ -101,16 +107,27 @@ pub fn run(arguments: &Arguments) -> Outcome {
         levels: stats.levels.iter().map(|level| Level::new(Some(level.level), level)).collect(),
         total: Level::new(None, &stats.total),
         prefix_extractor: stats.prefix_extractor,
+        open_files_limit: open_files_limit(),
         reports: stats.reports,
     };
     match arguments.json {
         true => output::print_json(&report)?,
         false => {
-            output::print(&format!("{}\n{}", table(&report), scan_lines(&report)))?;
+            let limit = report.open_files_limit.map_or_else(String::new, |limit| {
+                format!("open files: one for each SST file; limit of this process (ulimit -n): {}\n", thousands(limit))
+            });
+            output::print(&format!("{}\n{limit}{}", table(&report), scan_lines(&report)))?;
             report.reports.iter().for_each(message);
         }
     }
     Ok(Exit::Success)
+}
+
+fn open_files_limit() -> Option<u64> {
+    #[cfg(unix)]
+    return rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    #[cfg(not(unix))]
+    None
 }
 
 impl Level {

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use crate::shell::{Shell, with_default_signals};
+use crate::shell::{Run, Shell, with_default_signals};
 use serde_json::Value;
 
 #[test]
@@ -120,7 +120,7 @@ fn a_directory_without_a_store_is_refused_unchanged() {
     for command in ["scan", "stats", "verify", "compact"] {
         shell.run(&["db", command, "none"]).fails_with(&["none"]);
     }
-    shell.run(&["db", "load", "none", "other"]).fails_with(&["other: this is a directory"]);
+    shell.run(&["db", "load", "none", "other"]).fails_with(&["other: not a regular file"]);
     shell.run(&["db", "put", "other", "k", "v"]).fails_with(&["other", "holds no store"]);
     shell.run(&["db", "verify", "missing"]).fails_with(&["missing"]);
     shell.run(&["db", "scan", "missing"]).fails_with(&["missing: there is no store here; check the path"]);
@@ -441,4 +441,25 @@ fn the_benchmark_refuses_impossible_settings() {
         cold.fails_with(&["/dev/shm", "tmpfs", "--dir"]);
     }
     assert_eq!(shell.files(), ["few"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn too_many_open_files_are_explained() {
+    use filterblock_store::lsm::{Db, Options};
+    let shell = Shell::new();
+    let db = Db::open(shell.path("store"), Options { auto_compaction: false, ..Options::default() }).unwrap();
+    for number in 0..60 {
+        db.put(format!("key {number}").as_bytes(), b"value").unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let limited = |limit: u64, arguments: &str| {
+        let script = format!("ulimit -n {limit} && exec {} {arguments}", env!("CARGO_BIN_EXE_filterblock"));
+        Run::new(Command::new("sh").args(["-c", &script]).current_dir(shell.dir.path()).output().unwrap())
+    };
+    limited(40, "db get store 'key 7'").fails_with(&["may open 40 files", "ulimit -n", "the store has 60 SST files"]);
+    assert_eq!(limited(200, "db get store 'key 7'").exits(0), "value\n");
+    assert!(limited(200, "db stats store").exits(0).contains("limit of this process (ulimit -n): 200\n"));
+    assert_eq!(limited(200, "db stats store --json").json(0)["open_files_limit"], 200);
 }

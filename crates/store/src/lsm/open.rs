@@ -93,7 +93,8 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
     let identity = Identity { dir: dir.to_path_buf(), store_id: state.store_id, hasher, extractor };
     let files = Files { outside, closed: Arc::default(), reclaimer: Reclaimer::with_limit(MAX_WAITING_BYTES) };
     let open = |meta: &TableMeta| open_table(&options, &identity, &files, &reports, meta.clone());
-    let mut opened = open_tables(&state.levels.iter().flatten().collect::<Vec<_>>(), open)?.into_iter();
+    let metas: Vec<&TableMeta> = state.levels.iter().flatten().collect();
+    let mut opened = open_tables(&metas, open).map_err(|error| error.with_num_tables(metas.len()))?.into_iter();
     let levels = state.levels.iter().map(|level| opened.by_ref().take(level.len()).collect()).collect();
     let version = Version::new(levels, &identity.hasher, options.filter_memory_budget);
     found.doubt.iter().for_each(|doubt| doubt.report(dir, &version, &reports));
