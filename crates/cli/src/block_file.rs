@@ -1,17 +1,15 @@
 //! Opens a filter block file or a file of another engine, and explains files that are neither. Also
 //! unlocks a filter block, and checks that it can answer a query.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::failure::{Failure, Outcome};
 use super::foreign::file::table_message;
-use super::foreign::{FileArguments, Foreign, ValueType};
+use super::foreign::{FileArguments, Foreign, ValueType, own};
+use super::format::{Ends, Kind};
 use super::secret::SecretArguments;
-use super::text;
+use super::{held, text};
 use filterblock::AlignedBytes;
-use filterblock::layout::{MAGIC, TRAILER_LEN_BYTES};
 use filterblock::{Added, FilterBlock, LockedBlock, Verify};
 use filterblock::{Error, Field};
 
@@ -38,31 +36,54 @@ pub enum FilterFile {
 /// Determines the type of a file and checks it. A filter block is read and not mapped, because
 /// another process could truncate a mapped file and so kill the command.
 pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
-    // Reading a directory fails with an unhelpful message, and reading a device or a pipe may
-    // never end.
-    let found = path.metadata().map_err(|error| Failure::file(path, error))?;
-    if !found.is_file() {
-        return Err(Failure::Message(format!(
-            "{}: not a regular file (a directory, a device or a pipe); give a file",
-            path.display()
-        )));
-    }
-    // The magic is checked before the whole file is read, because a file of another type may be
-    // large.
-    let read_magic = || {
-        let mut magic = [0; MAGIC.len()];
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(found.len().saturating_sub(MAGIC.len() as u64)))?;
-        file.read_exact(&mut magic).map(|()| magic)
+    let place = held::place(path)?;
+    let ends = Ends::of(&place).map_err(|error| Failure::file(path, error))?;
+    // A bare filter may have any bytes.
+    let kind = ends.format().filter(|_| arguments.format.is_none());
+    let damaged = |error: String| BlockFile::Damaged(error);
+    let opened = match kind.map(|format| (format.kind, format)) {
+        Some((Kind::Block, _)) => return check_block(path, &place, arguments),
+        Some((Kind::Sst, _)) => own::Sst::open(path, place)?.map(Foreign::Sst),
+        Some((Kind::FileFilter, _)) => {
+            own::open_file_filter(path, &place)?.map(|filter| Foreign::FileFilter(Box::new(filter)))
+        }
+        Some((Kind::Index | Kind::Stranger, format)) => {
+            let (path, name, advice) = (path.display(), format.name, format.advice);
+            return Err(Failure::Message(format!("{path}: this is {name}, not a filter; {advice}")));
+        }
+        Some((Kind::Foreign(_), _)) | None => match Foreign::open(path, &place, arguments) {
+            Ok(Some(file)) => Ok(file),
+            Ok(None) => return unknown(path, &ends),
+            Err(error) if error.is_damage() => Err(table_message(&error, arguments.key_form)),
+            Err(error) => return Err(error.into()),
+        },
     };
-    let is_block = arguments.format.is_none()
-        && found.len() >= TRAILER_LEN_BYTES as u64
-        && read_magic().map_err(|error| Failure::file(path, error))? == MAGIC;
-    if !is_block {
-        return check_foreign(path, arguments, found.len());
+    if let Ok(file) = &opened {
+        arguments.check(path, Some(file), file.kind())?;
     }
-    arguments.check(path, None)?;
-    let content = AlignedBytes::read(path)?;
+    Ok(opened.map_or_else(damaged, BlockFile::Foreign))
+}
+
+/// Explains a file of no known format.
+fn unknown(path: &Path, ends: &Ends) -> Outcome<BlockFile> {
+    let path = path.display();
+    match ends.len_bytes() {
+        0 => Ok(BlockFile::Damaged(format!("{path}: the file is empty; build it again, or restore it"))),
+        _ if ends.is_text() => Err(Failure::Message(format!(
+            "{path}: a text file, not a filter; to build a filter of its lines, use \"filterblock build\""
+        ))),
+        len => Ok(BlockFile::Damaged(format!(
+            "{path}: neither a filter block nor a known file of another engine ({}); it may be damaged or truncated, or \
+             a bare filter, which only inspect, query, verify and export read (with --format)",
+            text::count(len, "byte")
+        ))),
+    }
+}
+
+fn check_block(path: &Path, place: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
+    arguments.check(path, None, "filter block")?;
+    let content =
+        AlignedBytes::read(place).map_err(|error| Failure::Message(format!("{}: {}", path.display(), error.root())))?;
     match LockedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
         Ok(filter) => Ok(BlockFile::Sound(filter)),
         Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => {
@@ -75,23 +96,11 @@ pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
     }
 }
 
-fn check_foreign(path: &Path, arguments: &FileArguments, len_bytes: u64) -> Outcome<BlockFile> {
-    match Foreign::open(path, arguments) {
-        Ok(Some(file)) => {
-            arguments.check(path, Some(&file))?;
-            Ok(BlockFile::Foreign(file))
-        }
-        Ok(None) => {
-            let (path, len) = (path.display(), text::count(len_bytes, "byte"));
-            Ok(BlockFile::Damaged(format!(
-                "{path}: neither a filter block nor a known file of another engine ({len}); it may be damaged or \
-                 truncated, a file of a store (see filterblock db), an index (see filterblock index), or a bare \
-                 filter, which only inspect, query, verify and export read (with --format)"
-            )))
-        }
-        Err(error) if error.is_damage() => Ok(BlockFile::Damaged(table_message(&error, arguments.key_form))),
-        Err(error) => Err(error.into()),
-    }
+/// Returns whether the file is an index over many files.
+pub fn is_index(path: &Path, arguments: &FileArguments) -> Outcome<bool> {
+    let ends = Ends::of(&held::place(path)?).map_err(|error| Failure::file(path, error))?;
+    let is_index = arguments.format.is_none() && ends.format().is_some_and(|format| format.kind == Kind::Index);
+    if is_index { arguments.check(path, None, "filterblock-index").map(|()| true) } else { Ok(false) }
 }
 
 /// Opens a file without unlocking it. Returns an error for a damaged or unknown file.

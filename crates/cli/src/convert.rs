@@ -61,6 +61,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
         FilterFile::Foreign(Foreign::Parquet(_)) => {
             return refused("a Parquet file cannot be converted; write its values to a file and use filterblock build");
         }
+        FilterFile::Foreign(Foreign::Sst(_) | Foreign::FileFilter(_)) => {
+            return refused("a file of filterblock; give a table of LevelDB or RocksDB");
+        }
         FilterFile::Foreign(table) => table,
     };
     arguments.block.make(path, |builder| {
@@ -84,7 +87,7 @@ fn add_keys(table: &Foreign, builder: &mut FilterBuilder) -> Result<u64> {
     let walked = match table {
         Foreign::LevelDb(table) => table.for_each_key(&mut add),
         Foreign::RocksDb(table) => table.for_each_key(&mut add),
-        Foreign::Parquet(_) | Foreign::Raw(..) => Ok(()),
+        _ => Ok(()),
     };
     bar.finish_and_clear();
     walked.map(|()| keys_read)

@@ -103,6 +103,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     match block_file::open(path, &arguments.foreign)? {
         FilterFile::Native(block) => export_block(arguments, &block),
+        FilterFile::Foreign(file @ (Foreign::Sst(_) | Foreign::FileFilter(_))) => Err(Failure::Message(format!(
+            "{}: export cannot take the filter out of a {}; give a filter block, or a file of another engine",
+            path.display(),
+            file.kind()
+        ))),
         FilterFile::Foreign(file) => export_foreign(arguments, &file),
     }
 }

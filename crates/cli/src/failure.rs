@@ -34,6 +34,8 @@ impl From<Exit> for ExitCode {
 pub enum Failure {
     /// Ctrl-C or another terminating signal arrived.
     Interrupted,
+    /// The reader of stdout closed its end before the command had an answer.
+    ReaderGone,
     /// An error of the library.
     Library(Error),
     /// An error of the library about a file or a filter of another engine.
@@ -87,6 +89,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Interrupted => f.write_str("interrupted"),
+            Self::ReaderGone => f.write_str("standard output: the reader closed it"),
             Self::Library(error) => write!(f, "{error}"),
             Self::Foreign(error) => write!(f, "{error}"),
             Self::Variants(error) => write!(f, "{error}"),

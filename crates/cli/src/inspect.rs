@@ -1,22 +1,26 @@
 //! `filterblock inspect`: explains every field of a filter block file, or the filters of another
 //! engine's file.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use serde_json::json;
 
 use super::block_file::FilterFile;
 use super::failure::{Exit, Failure, Outcome};
 use super::fields::{FieldReport, fields};
-use super::foreign::{self, FileArguments, Foreign};
+use super::foreign::report::FileReport;
+use super::foreign::{self, FileArguments};
 use super::new_file::NewFile;
 use super::text::{self, count, percent, significant, thousands};
 use super::what_if::{Present, WhatIf};
-use super::{block_file, html, output};
+use super::{block_file, html, index, output};
 use filterblock::AlignedBytes;
 use filterblock::Error;
 use filterblock::LockedBlock;
+use filterblock_parquet::index::IndexReader;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,6 +36,9 @@ Filter block:
   If only the range filter beside the filter of keys cannot be used, the command first prints the report, and then the error.
   The fields are those of the trailer, the last bytes of the block. Integers are little-endian. Offsets count from the start \
 of the file. docs/FORMAT.md is the specification. The command does not need the secret.
+
+Other file of filterblock (SST file, index, FileFilter):
+  The command prints the properties of the file and, if it has one filter, the parameters of the filter.
 
 File of another engine (LevelDB or RocksDB table, Parquet file, or a bare filter with --format):
   For each filter, the command prints its offset, kind, probes, seed, fill ratio, estimated keys and expected FPR.
@@ -52,7 +59,8 @@ Exit status: 0 printed; 2 an error.";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
-    /// The filter block file, or a file of another engine
+    /// The filter block file, another file of filterblock (an SST file, an index, a FileFilter), or a
+    /// file of another engine; `-` is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Also compare the filter with other kinds of filter for the same number of keys and the same
@@ -105,9 +113,16 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if let Some(page) = &page {
         page.refuse_inputs([arguments.file.as_path()])?;
     }
+    if block_file::is_index(&arguments.file, &arguments.foreign)? {
+        let index = index::opened::open(&arguments.file)?;
+        return inspect_file(arguments, describe_index(&arguments.file, &index).into(), page);
+    }
     match block_file::open(&arguments.file, &arguments.foreign)? {
         FilterFile::Native(block) => inspect_block(arguments, &block, page),
-        FilterFile::Foreign(file) => inspect_foreign(arguments, &file, page),
+        FilterFile::Foreign(file) => {
+            let report = foreign::inspect::report(&arguments.file, &file, &arguments.foreign)?;
+            inspect_file(arguments, report, page)
+        }
     }
 }
 
@@ -129,8 +144,25 @@ fn publish(
     Ok(Exit::Success)
 }
 
-fn inspect_foreign(arguments: &Arguments, file: &Foreign, page: Option<NewFile>) -> Outcome {
-    let mut report = foreign::inspect::report(&arguments.file, file, &arguments.foreign)?;
+/// Describes an index over many files.
+fn describe_index(path: &Path, index: &IndexReader<File>) -> FileReport {
+    let settings = index.settings();
+    let mut found = FileReport::new(path.display().to_string(), "filterblock-index", index.len_bytes());
+    found.properties = vec![
+        ("files", json!(index.files().len())),
+        ("column", json!(settings.column)),
+        ("key_type", json!(settings.key_type.to_string())),
+        ("logical_type", json!(settings.logical_type)),
+        ("false_positive_rate", json!(settings.fpr)),
+        ("rows", json!(index.rows())),
+        ("cells", json!(index.cells())),
+        ("generation", json!(index.generation())),
+    ];
+    found.keys = Some(index.files().iter().map(|file| file.num_keys).sum());
+    found
+}
+
+fn inspect_file(arguments: &Arguments, mut report: foreign::inspect::Report, page: Option<NewFile>) -> Outcome {
     // A note may say how the number of keys becomes known, so the notes precede the comparison.
     report.tell_notes();
     if arguments.what_if {

@@ -1,21 +1,24 @@
 //! Reads keys from a file, stdin or the command line. Keys need not be UTF-8.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::Path;
 
 use clap::ValueEnum;
 
 use super::failure::{Failure, Outcome};
-use super::output::message;
-use super::{streams, text};
+use super::format::{self, Ends};
+use super::output::{self, message};
+use super::streams::{self, Input};
+use super::text;
 use filterblock::Error;
 
 /// The maximum length of a key for a filter block. The limit bounds the reader's memory.
 pub const MAX_FILTER_KEY_LEN_BYTES: usize = 16 << 20;
 
 const BUFFER_LEN_BYTES: usize = 1 << 16;
+
+const ANY_BYTES: &str = "; to take its bytes as lines, add --any-bytes";
 
 /// The error message for a bad or missing hexadecimal digit.
 pub const NO_PAIR: &str = "not a pair of hexadecimal digits; with --hex, write abc as 616263";
@@ -62,9 +65,18 @@ pub struct KeyFormat {
     /// stderr
     #[arg(long)]
     pub keep_empty: bool,
+    /// Take the lines of any file, even of a Parquet file, an SST file, a compressed file or text
+    /// in UTF-16
+    #[arg(long)]
+    pub any_bytes: bool,
 }
 
 impl KeyFormat {
+    /// Returns whether keys are plain lines, in which NUL, CR and a byte order mark are unusual.
+    fn has_plain_lines(self) -> bool {
+        self.delimiter == Delimiter::Newline && !self.hex
+    }
+
     /// Appends the key that `written` encodes.
     ///
     /// # Errors
@@ -97,6 +109,43 @@ pub struct Written<'a> {
     pub key: &'a [u8],
 }
 
+/// Input that must be a list of lines. A read returns an error if the bytes so far show that the
+/// input has a known format. The formats with a magic at the end show at the end of the input.
+struct Lines {
+    input: Input,
+    /// Whether the input ends when the reader of stdout closes its end.
+    ends_with_stdout: bool,
+    ends: Ends,
+    format: KeyFormat,
+    /// The end of the error message.
+    hint: &'static str,
+}
+
+impl Read for Lines {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.ends_with_stdout {
+            let (is_ready, is_closed) = streams::wait(&self.input)?;
+            // The first lines may decide the exit status.
+            if is_closed && !(is_ready && self.ends.len_bytes() == 0) {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+        }
+        let len = self.input.read(buffer)?;
+        if !self.ends.push(buffer.get(..len).unwrap_or_default()) || self.format.any_bytes {
+            return Ok(len);
+        }
+        let (what, advice) = match self.ends.format() {
+            Some(format) => (format.name, format.advice),
+            None if self.format.has_plain_lines() && self.ends.is_utf16() => {
+                ("text in UTF-16", "convert it first (iconv -f UTF-16 -t UTF-8)")
+            }
+            None => return Ok(len),
+        };
+        let why = format!("this is {what}, not a list of lines; {advice}{}", self.hint);
+        Err(io::Error::new(io::ErrorKind::InvalidData, why))
+    }
+}
+
 /// Reads keys one by one. Its memory is bounded by the longest allowed key.
 pub struct KeyReader {
     input: Box<dyn BufRead>,
@@ -107,6 +156,8 @@ pub struct KeyReader {
     max_len_bytes: usize,
     number: u64,
     skipped: u64,
+    /// The number of lines with a NUL byte, and with a carriage return before the line end.
+    odd: [u64; 2],
     line: Vec<u8>,
     key: Vec<u8>,
 }
@@ -114,31 +165,65 @@ pub struct KeyReader {
 impl KeyReader {
     /// Opens a file of keys; `-` is stdin. A key has at most `max_len_bytes` bytes after decoding.
     pub fn open(path: &Path, format: KeyFormat, max_len_bytes: usize) -> Outcome<Self> {
-        if path.as_os_str() == "-" {
-            let stdin = streams::reader().map_err(|error| Failure::Message(format!("standard input: {error}")))?;
-            let input = Box::new(BufReader::with_capacity(BUFFER_LEN_BYTES, stdin));
-            return Ok(Self::new(input, "standard input".into(), format, max_len_bytes));
-        }
-        let file = File::open(path).map_err(|error| Failure::file(path, error))?;
-        // Opening a directory succeeds and only reading it fails. That would be too late for
-        // callers that create files first.
-        if file.metadata().is_ok_and(|found| found.is_dir()) {
-            return Err(Failure::Message(format!("{}: this is a directory; give a file", path.display())));
-        }
-        let input = Box::new(BufReader::with_capacity(BUFFER_LEN_BYTES, file));
-        Ok(Self::new(input, path.display().to_string(), format, max_len_bytes))
+        Self::open_with(path, format, max_len_bytes, ANY_BYTES, false)
+    }
+
+    /// Opens a file of keys to look up, as [`Self::open`] does. If it is a pipe, its lines end when
+    /// the reader of stdout closes its end: see [`output::complete`].
+    pub fn open_questions(path: &Path, format: KeyFormat, max_len_bytes: usize) -> Outcome<Self> {
+        Self::open_with(path, format, max_len_bytes, ANY_BYTES, true)
     }
 
     /// Opens a file of lines for a command without the options of [`KeyFormat`]; `-` is stdin. A
     /// line has at most `max_len_bytes` bytes.
     pub fn open_lines(path: &Path, max_len_bytes: usize) -> Outcome<Self> {
-        Ok(Self::open(path, KeyFormat::default(), max_len_bytes)?.without_options())
+        Ok(Self::open_with(path, KeyFormat::default(), max_len_bytes, "", false)?.without_options())
+    }
+
+    fn open_with(path: &Path, format: KeyFormat, max: usize, hint: &'static str, is_question: bool) -> Outcome<Self> {
+        let is_stdin = path.as_os_str() == "-";
+        let name = if is_stdin { "standard input".into() } else { path.display().to_string() };
+        let input = match is_stdin {
+            true => streams::reader().map_err(|error| Failure::Message(format!("{name}: {error}")))?,
+            false => streams::open(path).map_err(|error| Failure::file(path, error))?,
+        };
+        // Opening a directory succeeds and only reading it fails. That would be too late for
+        // callers that create files first.
+        let found = if is_stdin { Path::new("/dev/stdin") } else { path }.metadata().ok();
+        if found.as_ref().is_some_and(|found| found.is_dir()) {
+            return Err(Failure::Message(format!("{name}: {}", format::not_a_file(path))));
+        }
+        let ends_with_stdout = is_question && !found.is_some_and(|found| found.is_file());
+        let lines = Lines { input, ends_with_stdout, ends: Ends::default(), format, hint };
+        Ok(Self::new(Box::new(BufReader::with_capacity(BUFFER_LEN_BYTES, lines)), name, format, max))
     }
 
     /// Returns the reader for a command without --delimiter and --keep-empty, or for lines that are
     /// not keys. Its messages do not name these options.
     pub fn without_options(self) -> Self {
         Self { has_options: false, ..self }
+    }
+
+    /// Reads input that does not begin with text to its end, and keeps it in a temporary file. So
+    /// a file of a known format is refused before a line of it is used.
+    pub fn hold_binary(mut self) -> Outcome<Self> {
+        if self.format.any_bytes {
+            return Ok(self);
+        }
+        let mut first = Vec::new();
+        let held = (&mut self.input).take(format::FRONT_LEN_BYTES as u64).read_to_end(&mut first).and_then(|_| {
+            if format::is_text(&first) {
+                return Ok(None);
+            }
+            let mut held = tempfile::tempfile()?;
+            io::copy(&mut first.chain(&mut self.input), &mut held)?;
+            held.rewind().map(|()| Some(held))
+        });
+        self.input = match held.map_err(|error| self.unreadable(error))? {
+            Some(held) => Box::new(BufReader::with_capacity(BUFFER_LEN_BYTES, held)),
+            None => Box::new(io::Cursor::new(first).chain(self.input)),
+        };
+        Ok(self)
     }
 
     fn new(input: Box<dyn BufRead>, name: String, format: KeyFormat, max_len_bytes: usize) -> Self {
@@ -150,9 +235,14 @@ impl KeyReader {
             max_len_bytes,
             number: 0,
             skipped: 0,
+            odd: [0; 2],
             line: Vec::new(),
             key: Vec::new(),
         }
+    }
+
+    fn unreadable(&self, error: io::Error) -> Failure {
+        Failure::Message(format!("{}: {}", self.name, Error::from(error)))
     }
 
     /// Returns the name of the input and the number of the line read last, for messages.
@@ -165,8 +255,11 @@ impl KeyReader {
     pub fn next_key(&mut self) -> Outcome<Option<Written<'_>>> {
         loop {
             if !self.read_line()? {
-                self.report_skipped();
+                self.report();
                 return Ok(None);
+            }
+            if self.format.has_plain_lines() {
+                self.note_odd_bytes();
             }
             if !self.line.is_empty() || self.format.keep_empty {
                 break;
@@ -192,10 +285,13 @@ impl KeyReader {
         // Two bytes more than the longest key: a key of that length may end with CRLF, and a longer
         // key must be recognized as too long.
         let mut limited = (&mut self.input).take(max_written as u64 + 2);
-        let len = limited.read_until(delimiter.byte(), &mut self.line).map_err(|error| {
-            let error = Error::from(error);
-            Failure::Message(format!("{}: {error}", self.name))
-        })?;
+        let len = match limited.read_until(delimiter.byte(), &mut self.line) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                output::cut_input();
+                return Ok(false);
+            }
+            read => read.map_err(|error| self.unreadable(error))?,
+        };
         if len == 0 {
             return Ok(false);
         }
@@ -221,7 +317,36 @@ impl KeyReader {
         Ok(true)
     }
 
-    fn report_skipped(&mut self) {
+    /// Names a byte order mark, and counts lines with bytes that rarely belong to a line of text.
+    fn note_odd_bytes(&mut self) {
+        if self.number == 1 && self.line.starts_with(b"\xef\xbb\xbf") {
+            let name = &self.name;
+            message(format_args!(
+                "{name}: begins with a byte order mark (EF BB BF), which is taken as part of line 1; remove it"
+            ));
+        }
+        for (count, byte) in self.odd.iter_mut().zip([0, b'\r']) {
+            *count += u64::from(self.line.contains(&byte));
+        }
+    }
+
+    /// Prints how many lines were skipped, and how many have bytes that rarely belong to a line.
+    fn report(&mut self) {
+        let [nul, cr] = std::mem::take(&mut self.odd).map(|lines| text::count(lines, "line"));
+        let advice = if self.has_options { "if each NUL ends a key, add --delimiter nul" } else { "check the input" };
+        if nul != "0 lines" {
+            message(format_args!(
+                "{}: {nul} with NUL bytes, which are taken as parts of the lines; {advice}",
+                self.name
+            ));
+        }
+        if cr != "0 lines" {
+            message(format_args!(
+                "{}: {cr} with a carriage return (CR) that is not part of a line end (CRLF), and is taken as part of \
+                 the line; if CR ends the lines, convert them (tr '\\r' '\\n')",
+                self.name
+            ));
+        }
         let unit = self.format.delimiter.unit();
         match std::mem::take(&mut self.skipped) {
             0 => {}

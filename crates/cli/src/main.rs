@@ -14,6 +14,8 @@ mod failure;
 mod fields;
 mod filter_choice;
 mod foreign;
+mod format;
+mod held;
 mod html;
 mod index;
 mod inspect;
@@ -70,6 +72,8 @@ Exit status:
 Streams and signals:
   If the reader of a pipe closes it, text output stops without an error and the exit status does not change. For a \
 binary block (--output -), a closed pipe is an error.
+  If the reader of standard output closes it while a command looks up keys from a pipe, the command ends. If the keys \
+so far do not decide the exit status, it is 141, as after SIGPIPE.
   A full disk, a closed standard output and a closed standard input are errors. Closed streams are detected \
 only on Linux.
   If HUP, INT, QUIT, TERM or XCPU ends the command, the command removes its temporary files first. Other signals, such \
@@ -131,12 +135,15 @@ fn main() -> ExitCode {
         Command::Completions(arguments) => completions::run(arguments, Arguments::command()),
         Command::Man(arguments) => man::run(arguments, Arguments::command()),
     };
+    held::clear();
     match outcome {
         Ok(exit) => exit.into(),
         Err(Failure::Interrupted) => {
             output::message("interrupted");
             ExitCode::from(interrupt::status_after_signal())
         }
+        // As if SIGPIPE (13) had ended the command.
+        Err(Failure::ReaderGone) => ExitCode::from(128 + 13),
         Err(failure) => {
             output::message(&failure);
             ExitCode::from(2)

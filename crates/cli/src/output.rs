@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use super::failure::{Failure, Outcome};
+use super::failure::{Exit, Failure, Outcome};
 use super::streams;
 
 /// The size of the buffer of stdout. The buffer holds many lines, so that most lines need no system
@@ -14,6 +14,9 @@ const BUFFER_LEN_BYTES: usize = 1 << 16;
 
 /// True once a write has shown that the reader of stdout has closed its end.
 static READER_GONE: AtomicBool = AtomicBool::new(false);
+
+/// True once endless input was no longer read because the reader of stdout has closed its end.
+static INPUT_CUT: AtomicBool = AtomicBool::new(false);
 
 /// Prints a message for the user on stderr.
 pub fn message(text: impl std::fmt::Display) {
@@ -65,6 +68,18 @@ pub fn stdout() -> Stdout {
 /// only produces output may then stop. Work that decides the exit status must continue.
 pub fn reader_gone() -> bool {
     READER_GONE.load(Ordering::Relaxed)
+}
+
+/// Notes that the reader of stdout has closed its end, and that the rest of the input is not read.
+pub fn cut_input() {
+    READER_GONE.store(true, Ordering::Relaxed);
+    INPUT_CUT.store(true, Ordering::Relaxed);
+}
+
+/// Returns `exit`, the answer of a command that read input. If the rest of the input was not read
+/// and could change the answer (`is_certain` is false), returns [`Failure::ReaderGone`].
+pub fn complete(exit: Exit, is_certain: bool) -> Outcome {
+    if INPUT_CUT.load(Ordering::Relaxed) && !is_certain { Err(Failure::ReaderGone) } else { Ok(exit) }
 }
 
 /// Prints `text` without changes.

@@ -13,7 +13,7 @@ use super::foreign::{Asked, FileArguments, ValueType, value_type};
 use super::key_range::KeyRange;
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::secret::SecretArguments;
-use super::{block_file, output, text};
+use super::{block_file, held, index, output, text};
 use filterblock::Added;
 use filterblock::AlignedBytes;
 use filterblock::FilterBlock;
@@ -52,6 +52,10 @@ or UPPER is unbounded on that side.
   Bounds are bytes, in byte order; with --hex, each bound is in hexadecimal. The filter must be a range filter.
   A lower bound above the upper bound is an error.
 
+Other files of filterblock:
+  An SST file answers like a get: a key outside of its key range is absent, too. An index answers as \
+\"filterblock index query\". A pipe is read to its end before the first answer.
+
 Files of other engines (docs/FOREIGN.md):
   A LevelDB or RocksDB table gives the answers of its engine. Without a filter, a RocksDB table answers `maybe` to \
 every key, and a LevelDB table to every key up to the end of its last data block. With --prefixes, a RocksDB table \
@@ -68,7 +72,8 @@ Exit status, as grep: 0 some key may be present; 1 all keys are absent; 2 an err
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
-    /// The filter block file, or a file of another engine
+    /// The filter block file, another file of filterblock (an SST file, an index, a FileFilter), or a
+    /// file of another engine; `-` is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The keys, or `-` for standard input
@@ -107,6 +112,10 @@ pub struct Arguments {
 /// Runs `filterblock query`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let path = &arguments.file;
+    held::refuse_both(path, arguments.keys_file())?;
+    if block_file::is_index(path, &arguments.foreign)? {
+        return ask_index(arguments);
+    }
     match block_file::open(path, &arguments.foreign)? {
         FilterFile::Native(filter) => {
             block_file::refuse_type(path, arguments.value_type)?;
@@ -118,9 +127,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
             }
             ask_all(arguments, Target::Native(filter))
         }
-        FilterFile::Foreign(_) if arguments.ranges => Err(Failure::Message(format!(
-            "{}: --ranges is for filter blocks, and this is a file of another engine; query keys without --ranges",
-            path.display()
+        FilterFile::Foreign(file) if arguments.ranges => Err(Failure::Message(format!(
+            "{}: --ranges is for filter blocks, and this is a {}; query keys without --ranges",
+            path.display(),
+            file.kind()
         ))),
         FilterFile::Foreign(mut file) => {
             file.unlock(path, &arguments.foreign, &arguments.secret)?;
@@ -135,13 +145,40 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
+/// Queries an index over many files: the answers name the files.
+fn ask_index(arguments: &Arguments) -> Outcome {
+    let path = &arguments.file;
+    arguments.secret.refuse(path)?;
+    if arguments.prefixes || arguments.ranges {
+        let path = path.display();
+        return Err(Failure::Message(format!("{path}: an index answers for keys only; omit --prefixes and --ranges")));
+    }
+    index::query::run(&index::query::Arguments {
+        index: path.clone(),
+        arguments: arguments.arguments.clone(),
+        keys: arguments.keys.clone(),
+        count: arguments.count,
+        quiet: arguments.quiet,
+        json: arguments.json,
+        files: index::opened::CheckArguments::default(),
+        value_type: arguments.value_type,
+        format: arguments.format,
+    })
+}
+
+impl Arguments {
+    /// Returns the file of keys, or `None` if the keys are arguments.
+    fn keys_file(&self) -> Option<&Path> {
+        match self.arguments.as_slice() {
+            [only] if only == "-" => Some(Path::new("-")),
+            _ => self.keys.as_deref(),
+        }
+    }
+}
+
 fn ask_all(arguments: &Arguments, target: Target<'_>) -> Outcome {
     let mut query = Query { arguments, target, batch: Batch::default(), out: output::stdout(), maybe: 0, absent: 0 };
-    let from_file = match arguments.arguments.as_slice() {
-        [only] if only == "-" => Some(Path::new("-")),
-        _ => arguments.keys.as_deref(),
-    };
-    match from_file {
+    match arguments.keys_file() {
         Some(path) => query.ask_file(path)?,
         None => query.ask_arguments()?,
     }
@@ -250,7 +287,7 @@ impl<W: Write> Query<'_, W> {
     }
 
     fn ask_file(&mut self, path: &Path) -> Outcome<()> {
-        let mut reader = KeyReader::open(path, self.format(), MAX_FILTER_KEY_LEN_BYTES)?;
+        let mut reader = KeyReader::open_questions(path, self.format(), MAX_FILTER_KEY_LEN_BYTES)?;
         if self.arguments.ranges {
             // An empty line is no range, so messages must not suggest --keep-empty.
             reader = reader.without_options();
@@ -336,7 +373,7 @@ impl<W: Write> Query<'_, W> {
             self.out.write_all(counts.as_bytes()).map_err(Failure::stdout)?;
         }
         self.out.flush().map_err(Failure::stdout)?;
-        Ok(if maybe > 0 { Exit::Success } else { Exit::Negative })
+        output::complete(if maybe > 0 { Exit::Success } else { Exit::Negative }, maybe > 0)
     }
 }
 

@@ -17,8 +17,16 @@
 
 #[cfg(unix)]
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A file, or stdin.
+#[cfg(unix)]
+pub type Input = File;
+/// A file, or stdin.
+#[cfg(not(unix))]
+pub type Input = Box<dyn io::Read>;
 
 static STDIN_CLOSED: AtomicBool = AtomicBool::new(false);
 static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
@@ -54,15 +62,44 @@ fn closed(advice: &str) -> io::Error {
 /// # Errors
 /// Returns an error if the process was started with a closed stdin (detected only on Linux), or if
 /// the descriptor cannot be duplicated.
-pub fn reader() -> io::Result<Box<dyn Read>> {
+pub fn reader() -> io::Result<Input> {
     if STDIN_CLOSED.load(Ordering::Relaxed) {
         return Err(closed("redirect a file or a pipe into it"));
     }
     #[cfg(unix)]
     let stdin = File::from(std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned()?);
     #[cfg(not(unix))]
-    let stdin = io::stdin();
-    Ok(Box::new(stdin))
+    let stdin: Input = Box::new(io::stdin());
+    Ok(stdin)
+}
+
+/// Opens a file for reading.
+pub fn open(path: &Path) -> io::Result<Input> {
+    #[cfg(unix)]
+    return File::open(path);
+    #[cfg(not(unix))]
+    Ok(Box::new(std::fs::File::open(path)?))
+}
+
+/// Waits until `input` has bytes or has ended, or the reader of stdout has closed its end. Returns
+/// whether `input` has bytes or has ended, and whether the reader has closed its end. Systems other
+/// than Unix do not wait.
+pub fn wait(input: &Input) -> io::Result<(bool, bool)> {
+    #[cfg(unix)]
+    {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let stdout = io::stdout();
+        let mut both = [PollFd::new(input, PollFlags::IN), PollFd::new(&stdout, PollFlags::empty())];
+        while let Err(error) = poll(&mut both, None) {
+            if error != rustix::io::Errno::INTR {
+                return Err(error.into());
+            }
+        }
+        let [input, stdout] = both.map(|found| found.revents());
+        Ok((!input.is_empty(), stdout.intersects(PollFlags::ERR | PollFlags::HUP)))
+    }
+    #[cfg(not(unix))]
+    Ok((true, false))
 }
 
 /// Opens stdout without a buffer.

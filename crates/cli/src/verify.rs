@@ -13,7 +13,7 @@ use super::foreign::{Asked, FileArguments, Foreign, ValueType, value_type};
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::output::{self, message};
 use super::secret::SecretArguments;
-use super::{progress, text};
+use super::{held, index, progress, text};
 
 /// The maximum number of false negatives that are listed. All others are only counted.
 const NAMED_MAX: u64 = 10;
@@ -30,6 +30,10 @@ Filter block:
   The command checks the magic, the shape, and the checksums of the trailer and of every page.
   If the version is above 1, the command also tries version 1. If the checksum is then valid, only the version is \
 damaged (status 1). Otherwise the block has a newer format or more damage (status 2). Version 0 is always damage (status 1).
+
+Other files of filterblock:
+  An SST file is checked as \"filterblock db verify\" checks it, an index as \"filterblock index verify\" does. For a FileFilter, \
+the command checks the checksums of all pages.
 
 --against looks up every key of KEYFILE. A key that the filter denies is a false negative: a read would not find the key.
   For a filter that holds only prefixes, give --prefixes and a KEYFILE of prefixes.
@@ -48,7 +52,8 @@ Exit status: 0 sound; 1 damaged, or false negatives found; 2 an error, such as a
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
-    /// The filter block file, or a file of another engine
+    /// The filter block file, another file of filterblock (an SST file, an index, a FileFilter), or a
+    /// file of another engine; `-` is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The keys of the filter, one per line, or `-` for standard input
@@ -90,6 +95,12 @@ struct Report {
 
 /// Runs `filterblock verify`.
 pub fn run(arguments: &Arguments) -> Outcome {
+    held::refuse_both(&arguments.file, arguments.against.as_deref())?;
+    let is_index = block_file::is_index(&arguments.file, &arguments.foreign)?;
+    if is_index { verify_index(arguments) } else { verify_file(arguments) }
+}
+
+fn verify_file(arguments: &Arguments) -> Outcome {
     let mut report = Report { file: arguments.file.display().to_string(), ..Report::default() };
     let path = &arguments.file;
     let bar = progress::spinner("reading the filter");
@@ -155,7 +166,21 @@ pub fn run(arguments: &Arguments) -> Outcome {
         true => output::print_json(&report)?,
         false => output::print(&describe(&report))?,
     }
-    Ok(if passed { Exit::Success } else { Exit::Negative })
+    output::complete(if passed { Exit::Success } else { Exit::Negative }, !passed)
+}
+
+/// Verifies an index over many files.
+fn verify_index(arguments: &Arguments) -> Outcome {
+    let path = &arguments.file;
+    arguments.secret.refuse(path)?;
+    if arguments.against.is_some() {
+        let path = path.display();
+        return Err(Failure::Message(format!(
+            "{path}: an index holds the keys of many files; to look up keys, use \"filterblock index query\""
+        )));
+    }
+    let files = index::opened::CheckArguments::default();
+    index::verify::run(&index::verify::Arguments { index: path.clone(), files, json: arguments.json })
 }
 
 /// Says that the damage may come from a wrong --key-form. Whether the form is wrong cannot be judged
@@ -176,7 +201,7 @@ impl Report {
         format: KeyFormat,
         may_contain: impl Fn(&[u8]) -> Result<bool, String>,
     ) -> Outcome<()> {
-        let mut reader = KeyReader::open(keys, format, MAX_FILTER_KEY_LEN_BYTES)?;
+        let mut reader = KeyReader::open_questions(keys, format, MAX_FILTER_KEY_LEN_BYTES)?;
         let bar = progress::bar(None, "looking up every key");
         let (mut asked, mut lost) = (0, 0);
         while let Some(next) = reader.next_key()? {

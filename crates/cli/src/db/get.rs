@@ -5,11 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::super::failure::{Exit, Failure, Outcome};
 use super::super::keys::{KeyFormat, KeyReader};
 use super::super::output;
-use super::super::text::thousands;
+use super::super::text::{hex as hex_of, thousands};
 use super::{Notation, StoreArguments, print_reports};
 use filterblock_store::lsm::{Db, FilterUse, MAX_KEY_LEN_BYTES, Options, Stats};
 
@@ -25,6 +26,8 @@ Examples:
   filterblock db get store/ --keys names.txt --count --ignore-filters
 
 With --keys, each line of the output is a present key, a tab and its value.
+With --json, there is a line for each key, such as {\"key\":\"apple\",\"value\":\"red\"}. The value of an absent key is null. \
+A key or value that is not UTF-8 is in \"key_hex\" or \"value_hex\"; with --hex, all are.
 
 The counts of --count:
   keys               lines of KEYFILE that are not empty
@@ -52,11 +55,15 @@ pub struct Arguments {
     /// Look up every line of a file; `-` is standard input
     #[arg(long, value_name = "KEYFILE", conflicts_with = "key")]
     keys: Option<PathBuf>,
+    /// Take the lines of any KEYFILE, even of a Parquet file, an SST file, a compressed file or
+    /// text in UTF-16
+    #[arg(long, requires = "keys")]
+    any_bytes: bool,
     /// Print counts of keys, filter answers and data blocks instead of values
     #[arg(long, requires = "keys", conflicts_with = "key")]
     count: bool,
-    /// Print the counts as JSON
-    #[arg(long, requires = "count")]
+    /// Print one JSON object per key, or the counts as JSON
+    #[arg(long)]
     json: bool,
     /// Read without querying the filters, to compare the counts
     #[arg(long)]
@@ -94,17 +101,20 @@ fn get_one(arguments: &Arguments, key: &OsStr, options: Options) -> Outcome {
     let value = db.get(&key)?;
     print_reports(&db);
     db.close()?;
-    let Some(value) = value else { return Ok(Exit::Negative) };
     let mut out = output::stdout();
-    let written = notation.write(&mut out, &value).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
-    written.map_err(Failure::stdout)?;
-    Ok(Exit::Success)
+    let written = match &value {
+        _ if arguments.json => print_pair(&mut out, notation.hex, &key, value.as_deref()),
+        Some(value) => notation.write(&mut out, value).and_then(|()| out.write_all(b"\n")),
+        None => Ok(()),
+    };
+    written.and_then(|()| out.flush()).map_err(Failure::stdout)?;
+    Ok(if value.is_some() { Exit::Success } else { Exit::Negative })
 }
 
 /// Looks up the keys of a file in batches. Prints the pairs of present keys, or the counts.
 fn get_all(arguments: &Arguments, keys: &Path, options: Options) -> Outcome {
-    let format = KeyFormat { hex: arguments.notation.hex, ..KeyFormat::default() };
-    let mut reader = KeyReader::open(keys, format, MAX_KEY_LEN_BYTES)?.without_options();
+    let format = KeyFormat { hex: arguments.notation.hex, any_bytes: arguments.any_bytes, ..KeyFormat::default() };
+    let mut reader = KeyReader::open_questions(keys, format, MAX_KEY_LEN_BYTES)?.without_options();
     let db = arguments.store.open_with(options)?;
     let mut all = Lookups { arguments, db: &db, batch: Vec::new(), out: output::stdout(), counts: Counts::default() };
     while let Some(next) = reader.next_key()? {
@@ -124,7 +134,7 @@ fn get_all(arguments: &Arguments, keys: &Path, options: Options) -> Outcome {
         (true, false) => output::print(&counts.describe())?,
         (false, _) => {}
     }
-    Ok(if counts.absent == 0 { Exit::Success } else { Exit::Negative })
+    output::complete(if counts.absent == 0 { Exit::Success } else { Exit::Negative }, counts.absent > 0)
 }
 
 /// A lookup of many keys: the current batch, the output and the counts.
@@ -142,23 +152,36 @@ impl<W: Write> Lookups<'_, W> {
         let values = self.db.multi_get(&self.batch)?;
         for (key, value) in self.batch.drain(..).zip(values) {
             self.counts.keys += 1;
-            let Some(value) = value else {
-                self.counts.absent += 1;
-                continue;
-            };
-            self.counts.found += 1;
-            if !self.arguments.count {
-                let (notation, out) = (&self.arguments.notation, &mut self.out);
-                notation
+            *(if value.is_some() { &mut self.counts.found } else { &mut self.counts.absent }) += 1;
+            let (notation, out) = (&self.arguments.notation, &mut self.out);
+            let printed = match value {
+                _ if self.arguments.count => Ok(()),
+                value if self.arguments.json => print_pair(out, notation.hex, &key, value.as_deref()),
+                Some(value) => notation
                     .write(out, &key)
                     .and_then(|()| out.write_all(b"\t"))
                     .and_then(|()| notation.write(out, &value))
-                    .and_then(|()| out.write_all(b"\n"))
-                    .map_err(Failure::stdout)?;
-            }
+                    .and_then(|()| out.write_all(b"\n")),
+                None => Ok(()),
+            };
+            printed.map_err(Failure::stdout)?;
         }
         Ok(())
     }
+}
+
+/// Prints the line of `--json` for a key.
+fn print_pair(out: &mut impl Write, hex: bool, key: &[u8], value: Option<&[u8]>) -> std::io::Result<()> {
+    let mut pair = serde_json::Map::new();
+    for (name, bytes) in [("key", Some(key)), ("value", value)] {
+        match bytes.map(|bytes| (bytes, std::str::from_utf8(bytes))) {
+            None => pair.insert(name.into(), Value::Null),
+            Some((_, Ok(text))) if !hex => pair.insert(name.into(), text.into()),
+            Some((bytes, _)) => pair.insert(format!("{name}_hex"), hex_of(bytes).into()),
+        };
+    }
+    serde_json::to_writer(&mut *out, &pair)?;
+    out.write_all(b"\n")
 }
 
 impl Counts {

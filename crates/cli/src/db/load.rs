@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::super::failure::{Exit, Failure, Outcome};
-use super::super::keys::{KeyReader, NO_PAIR};
+use super::super::keys::{KeyFormat, KeyReader, NO_PAIR};
 use super::super::output::message;
 use super::super::{progress, text};
 use super::{IfMissing, Notation, StoreArguments, WriteArguments, print_reports};
@@ -23,7 +23,8 @@ Examples:
   sort pairs.tsv | filterblock db load store/ - --sync
 
 Input:
-  A line is a key, a tab and a value. A line without a tab is a key with an empty value. Empty lines are skipped.
+  A line is a key, a tab and a value. A line without a tab is a key with an empty value; such lines are counted on stderr. \
+Empty lines are skipped.
   A line that cannot be stored is an error with its line number. All lines before it are stored.
 
 Durability:
@@ -49,6 +50,10 @@ pub struct Arguments {
     write: WriteArguments,
     #[command(flatten)]
     notation: Notation,
+    /// Take the lines of any file, even of a Parquet file, an SST file, a compressed file or text
+    /// in UTF-16
+    #[arg(long)]
+    any_bytes: bool,
 }
 
 /// Runs `filterblock db load`.
@@ -57,15 +62,24 @@ pub fn run(arguments: &Arguments) -> Outcome {
     // tab.
     let hex = arguments.notation.hex;
     let max = if hex { LINE_LEN_BYTES_MAX * 2 } else { LINE_LEN_BYTES_MAX };
-    let lines = KeyReader::open_lines(&arguments.file, max)?;
+    let format = KeyFormat { any_bytes: arguments.any_bytes, ..KeyFormat::default() };
+    // Pairs are stored while the input is read, so its format must be known before.
+    let lines = KeyReader::open(&arguments.file, format, max)?.without_options().hold_binary()?;
     let db = arguments.store.open_to_write(&arguments.write, IfMissing::Create)?;
-    let mut load = Load { lines, hex, batch: WriteBatch::new(), accepted: 0 };
+    let mut load = Load { lines, hex, batch: WriteBatch::new(), accepted: 0, tabless: 0, first_tabless: None };
     // The pairs before a bad line are stored too. The message below counts them.
     let read = load.read_all(&db);
     let written = load.write(&db);
     let flushed = db.flush();
     print_reports(&db);
     let closed = db.close();
+    if let Some(place) = &load.first_tabless {
+        let others = match load.tabless {
+            1 => String::new(),
+            all => format!(" (also {} after it)", text::count(all - 1, "line")),
+        };
+        message(format_args!("{place} has no tab, so the line is a key with an empty value{others}"));
+    }
     let is_kept = load.accepted == 0 || arguments.write.sync || (flushed.is_ok() && closed.is_ok());
     message(format_args!("{}: {}", arguments.store.dir().display(), outcome(load.accepted, is_kept)));
     read?;
@@ -90,6 +104,9 @@ struct Load {
     hex: bool,
     batch: WriteBatch,
     accepted: u64,
+    /// The number of lines without a tab, and the place of the first.
+    tabless: u64,
+    first_tabless: Option<String>,
 }
 
 impl Load {
@@ -97,7 +114,9 @@ impl Load {
         let bar = progress::bar(None, "loading pairs");
         let (mut key_bytes, mut value_bytes) = (Vec::new(), Vec::new());
         while let Some(line) = self.lines.next_key()? {
-            let (mut key, mut value) = split(line.key);
+            let tab = line.key.iter().position(|&byte| byte == b'\t');
+            let (mut key, mut value) = line.key.split_at(tab.unwrap_or(line.key.len()));
+            value = value.get(1..).unwrap_or_default();
             if self.hex {
                 if let Some(column) = unhex_pair(key, value, &mut key_bytes, &mut value_bytes) {
                     let place = self.lines.place();
@@ -107,6 +126,10 @@ impl Load {
             }
             if let Err(error) = self.batch.put(key, value) {
                 return Err(Failure::Message(format!("{}: {error}", self.lines.place())));
+            }
+            if tab.is_none() {
+                self.tabless += 1;
+                self.first_tabless.get_or_insert_with(|| self.lines.place());
             }
             if self.batch.len() >= BATCH_LEN || self.batch.len_bytes() >= BATCH_LEN_BYTES {
                 self.write(db)?;
@@ -123,15 +146,6 @@ impl Load {
         db.write(batch)?;
         self.accepted += len;
         Ok(())
-    }
-}
-
-/// Splits a line into the key before the first tab and the value after it. Without a tab, the value
-/// is empty.
-fn split(line: &[u8]) -> (&[u8], &[u8]) {
-    match line.iter().position(|&byte| byte == b'\t') {
-        Some(tab) => (line.get(..tab).unwrap_or_default(), line.get(tab + 1..).unwrap_or_default()),
-        None => (line, &[]),
     }
 }
 

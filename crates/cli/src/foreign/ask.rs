@@ -4,18 +4,26 @@ use std::fs::File;
 use std::path::Path;
 
 use super::super::failure::{Failure, Outcome};
+use super::super::held;
 use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat};
+use super::own::Sst;
 use super::value::{ColumnType, Encoding, ValueType};
 use filterblock::foreign::parquet::{ParquetBloom, ParquetFile, PhysicalType};
 use filterblock::foreign::rocksdb::RocksDbFilterLayout;
 use filterblock::foreign::{leveldb, rocksdb};
+use filterblock::variants::{FileFilter, Membership};
 use filterblock_parquet::index::{KeyType, ParquetColumn};
 use filterblock_parquet::values::ParquetValues;
 
 /// The filters that answer a query.
 #[derive(Debug)]
 pub enum Asked<'a> {
+    Sst {
+        sst: &'a Sst,
+        prefixes: bool,
+    },
+    FileFilter(&'a FileFilter),
     LevelDb(&'a leveldb::LevelDbTable<Content>),
     RocksDb {
         table: &'a rocksdb::RocksDbTable<Content>,
@@ -59,6 +67,7 @@ impl<'a> Asked<'a> {
             )));
         }
         let has_prefixes = match file {
+            Foreign::Sst(sst) => !sst.table.properties().prefix_extractor.is_empty(),
             Foreign::RocksDb(table) => table.properties().extractor().is_some(),
             Foreign::Raw(format, _) => *format == RawFormat::RocksdbFilter,
             _ => false,
@@ -70,6 +79,8 @@ impl<'a> Asked<'a> {
             )));
         }
         Ok(match file {
+            Foreign::Sst(sst) => Self::Sst { sst, prefixes: question.prefixes },
+            Foreign::FileFilter(filter) => Self::FileFilter(filter),
             Foreign::LevelDb(table) => Self::LevelDb(table),
             Foreign::RocksDb(table) => Self::RocksDb { table, prefixes: question.prefixes },
             Foreign::Raw(RawFormat::LeveldbBloom, bytes) => {
@@ -137,6 +148,9 @@ impl<'a> Asked<'a> {
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> Result<bool, String> {
         Ok(match self {
+            Self::Sst { sst, prefixes: false } => sst.may_contain(key),
+            Self::Sst { sst, prefixes: true } => sst.may_contain_prefix(key),
+            Self::FileFilter(filter) => filter.may_contain(key),
             Self::LevelDb(table) => table.may_contain(key),
             Self::RocksDb { table, prefixes: false } => table.may_contain(key),
             Self::RocksDb { table, prefixes: true } => table.prefix_may_match(key),
@@ -157,6 +171,12 @@ impl<'a> Asked<'a> {
         const HOLDS_NONE: &str = "the filter is too short to hold keys, or truncated; its engine answers \"absent\" to \
                                   every key, so check the file";
         match self {
+            Self::Sst { sst, .. } if sst.table.filter().ready().is_none() => {
+                Some("the SST file has no usable filter, so every key in its key range may be present")
+            }
+            Self::FileFilter(filter) if filter.damaged_pages() > 0 => {
+                Some("pages of the filter are damaged, so absent keys pass more often; run filterblock verify")
+            }
             Self::LevelDb(table) if !table.has_known_filters() => {
                 Some("the table has no known filter, so only a key after its last data block can be absent")
             }
@@ -188,7 +208,7 @@ fn fixed_type(path: &Path, column: &str) -> Outcome<(Option<usize>, String)> {
     let refused = |why: &dyn std::fmt::Display| {
         Failure::Message(format!("{}: the length of the values of column {column:?} is unknown: {why}", path.display()))
     };
-    let file = File::open(path).map_err(|error| Failure::file(path, error))?;
+    let file = File::open(held::place(path)?).map_err(|error| Failure::file(path, error))?;
     let values = ParquetValues::open(file).map_err(|error| refused(&error))?;
     let found = ParquetColumn::find(&values, column).map_err(|error| refused(&error))?;
     match found.key_type {

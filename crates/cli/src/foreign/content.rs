@@ -1,20 +1,16 @@
-//! Determines the type of another engine's file, and reads or maps the file. Files up to 256 MiB
-//! are read: another process could truncate a mapped file, and access to the missing pages would
-//! kill the command. Longer files are mapped, to save memory.
+//! Reads or maps another engine's file. Files up to 256 MiB are read: another process could truncate
+//! a mapped file, and access to the missing pages would kill the command. Longer files are mapped,
+//! to save memory.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use filterblock::AlignedBytes;
-use filterblock::foreign::{Error, Field, FileKind, Result};
+use filterblock::foreign::{Error, Field, Result};
 use filterblock::{Mapped, Populate};
 
 /// The maximum length of a file that is read into memory. By default, RocksDB's tables have 64 MiB.
 const READ_LEN_BYTES_MAX: u64 = 256 << 20;
-
-/// The number of bytes read from each end of a file. Every magic is at most this long.
-const END_LEN_BYTES: u64 = 8;
 
 /// The bytes of a file.
 #[derive(Debug)]
@@ -46,18 +42,4 @@ impl AsRef<[u8]> for Content {
             Self::Mapped(bytes) => bytes.as_ref(),
         }
     }
-}
-
-/// Determines the type of a file by its first and last eight bytes, because the file may be large.
-/// Returns `None` for an unknown type.
-pub fn kind_of(path: &Path) -> Result<Option<FileKind>> {
-    let mut file = File::open(path)?;
-    let len = file.metadata()?.len();
-    let mut ends = Vec::new();
-    (&mut file).take(END_LEN_BYTES).read_to_end(&mut ends)?;
-    if len > END_LEN_BYTES {
-        file.seek(SeekFrom::Start(len - END_LEN_BYTES))?;
-        file.take(END_LEN_BYTES).read_to_end(&mut ends)?;
-    }
-    Ok(FileKind::of(&ends))
 }

@@ -6,13 +6,16 @@ use std::path::Path;
 use clap::ValueEnum;
 
 use super::super::failure::{Failure, Outcome};
+use super::super::format::Ends;
 use super::super::refused_value::whole;
 use super::super::secret::{HashArguments, SecretArguments};
 use super::super::text::{count, printable, thousands, without_advice};
-use super::content::{Content, kind_of};
+use super::content::Content;
+use super::own::Sst;
 use filterblock::foreign::parquet::{self, ParquetColumnChunk};
 use filterblock::foreign::{Error, Field, Result};
 use filterblock::foreign::{FileKind, KeyForm, leveldb, rocksdb};
+use filterblock::variants::FileFilter;
 use filterblock::{HashIdentity, HashKind, HashSeed, KeyHasher};
 
 /// A bare filter: the bytes of one filter without the file around it.
@@ -74,9 +77,11 @@ impl Form {
     }
 }
 
-/// A file of another engine.
+/// A file of another engine, or a file of filterblock that is no filter block.
 #[derive(Debug)]
 pub enum Foreign {
+    Sst(Sst),
+    FileFilter(Box<FileFilter>),
     LevelDb(leveldb::LevelDbTable<Content>),
     RocksDb(rocksdb::RocksDbTable<Content>),
     Parquet(parquet::ParquetFile<Content>),
@@ -84,22 +89,23 @@ pub enum Foreign {
 }
 
 impl Foreign {
-    /// Opens a file of another engine. Returns `None` if the format is unknown.
+    /// Opens a file of another engine at `place`; errors name `path`. Returns `None` if the format is
+    /// unknown.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, is damaged, or has a format that is not
     /// supported.
-    pub fn open(path: &Path, arguments: &FileArguments) -> Result<Option<Self>> {
+    pub fn open(path: &Path, place: &Path, arguments: &FileArguments) -> Result<Option<Self>> {
         let open = || {
             if let Some(format) = arguments.format {
-                let raw = Self::Raw(format, Content::open(path)?);
+                let raw = Self::Raw(format, Content::open(place)?);
                 if let Some(Err(error)) = raw.raw_parquet() {
                     return Err(error);
                 }
                 return Ok(Some(raw));
             }
-            let Some(kind) = kind_of(path)? else { return Ok(None) };
-            let bytes = Content::open(path)?;
+            let Some(kind) = Ends::of(place)?.foreign() else { return Ok(None) };
+            let bytes = Content::open(place)?;
             Ok(match kind {
                 FileKind::LevelDbTable => {
                     let hasher = KeyHasher::xxh3(HashSeed(arguments.seed.unwrap_or_default()));
@@ -129,6 +135,9 @@ impl Foreign {
             return table
                 .set_hasher(&hasher, file.key_form.map(Form::of_keys))
                 .map_err(|error| error.in_file(path).into());
+        }
+        if let Self::Sst(sst) = self {
+            return sst.unlock(path, arguments);
         }
         let Self::RocksDb(table) = self else { return arguments.refuse(path) };
         let Some(HashIdentity { kind, fingerprint: stored @ Some(_), .. }) = table.native_hash() else {
@@ -162,9 +171,19 @@ impl Foreign {
         }
     }
 
-    /// Returns the bytes of the file.
+    /// Returns the length of the file in bytes.
+    pub fn len_bytes(&self) -> u64 {
+        match self {
+            Self::Sst(sst) => sst.table.len_bytes(),
+            Self::FileFilter(filter) => filter.path().metadata().map_or(0, |found| found.len()),
+            file => file.as_bytes().len() as u64,
+        }
+    }
+
+    /// Returns the bytes of the file of another engine.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
+            Self::Sst(_) | Self::FileFilter(_) => &[],
             Self::LevelDb(table) => table.as_bytes(),
             Self::RocksDb(table) => table.as_bytes(),
             Self::Parquet(file) => file.as_bytes(),
@@ -177,6 +196,7 @@ impl Foreign {
     /// `filterblock-compact` (a filter in compact form, read only with its table).
     pub fn raw_format(&self) -> &'static str {
         match self {
+            Self::Sst(_) | Self::FileFilter(_) => "filterblock",
             Self::RocksDb(table) if table.native_hash().is_some() => "filterblock",
             Self::LevelDb(table) if table.has_native_filters() => "filterblock-compact",
             Self::LevelDb(_) | Self::Raw(RawFormat::LeveldbBloom, _) => "leveldb-bloom",
@@ -188,6 +208,8 @@ impl Foreign {
     /// Returns the name of the file's type for reports.
     pub fn kind(&self) -> &'static str {
         match self {
+            Self::Sst(_) => "filterblock-sst",
+            Self::FileFilter(_) => "file-filter",
             Self::LevelDb(_) => "leveldb-table",
             Self::RocksDb(_) => "rocksdb-table",
             Self::Parquet(_) => "parquet-file",
@@ -199,11 +221,11 @@ impl Foreign {
 }
 
 impl FileArguments {
-    /// Returns an error for an option that does not fit `file`. For a filter block, `file` is
-    /// `None`.
-    pub fn check(&self, path: &Path, file: Option<&Foreign>) -> Outcome<()> {
+    /// Returns an error for an option that does not fit `file`. Without a file, `kind` names what
+    /// the file is instead.
+    pub fn check(&self, path: &Path, file: Option<&Foreign>, kind: &'static str) -> Outcome<()> {
         let is_parquet = matches!(file, Some(Foreign::Parquet(_)));
-        let (file_name, kind) = (path.display(), file.map_or("filter block", Foreign::kind));
+        let (file_name, kind) = (path.display(), file.map_or(kind, Foreign::kind));
         let refuse = |flag: &str, what: &str, kind: &str| {
             Err(Failure::Message(format!("{file_name}: {flag} is for {what}, and this is a {kind}; omit {flag}")))
         };

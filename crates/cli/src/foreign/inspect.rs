@@ -11,6 +11,7 @@ use super::super::text;
 use super::super::what_if::{Engine, Present, WhatIf};
 use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat};
+use super::own;
 use super::report::{FileReport, FilterReport};
 use filterblock::foreign::Error;
 use filterblock::foreign::{leveldb, parquet, rocksdb};
@@ -30,9 +31,11 @@ pub struct Report {
 /// Returns an error if a Parquet filter is damaged or of an unknown kind, or if a selected column
 /// or row group does not exist.
 pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome<Report> {
-    let mut found = FileReport::new(path.display().to_string(), file.kind(), file.as_bytes().len() as u64);
+    let mut found = FileReport::new(path.display().to_string(), file.kind(), file.len_bytes());
     let in_file = |error: Error| error.in_file(path);
     match file {
+        Foreign::Sst(sst) => sst.describe(&mut found),
+        Foreign::FileFilter(filter) => own::describe_file_filter(filter, &mut found),
         Foreign::LevelDb(table) => {
             found.add_leveldb(table);
             if table.key_forms().count() > 1 {
@@ -67,6 +70,12 @@ fn add_parquet(
     }
     found.end_parquet(file.num_row_groups(), chunks.len());
     Ok(())
+}
+
+impl From<FileReport> for Report {
+    fn from(found: FileReport) -> Self {
+        Self { found, what_if: None }
+    }
 }
 
 impl Report {

@@ -5,6 +5,7 @@ pub mod content;
 mod describe;
 pub mod file;
 pub mod inspect;
+pub mod own;
 pub mod report;
 pub mod value;
 pub mod verify;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::super::failure::Outcome;
 use super::super::text::{count, thousands};
 use super::file::{Foreign, Form, table_message, unknown_form};
+use super::own;
 use filterblock::foreign::Verified;
 
 /// The result of a check that found no damage.
@@ -18,6 +19,8 @@ pub enum Walked {
     Table { blocks: u64, keys: u64, denied_keys: u64 },
     /// A Parquet file. The headers of all filters are valid.
     Filters { filters: u64 },
+    /// A file of `FileFilter`. Every page has a valid checksum.
+    FileFilter { keys: Option<u64> },
     /// A bare filter, which has no checksums to verify.
     Raw {},
 }
@@ -46,6 +49,7 @@ impl fmt::Display for Walked {
             Self::Filters { filters } => {
                 write!(f, "the headers of {} are valid; Parquet has no checksums for filters", count(filters, "filter"))
             }
+            Self::FileFilter { .. } => f.write_str("the checksums of all pages are valid"),
             Self::Raw {} => f.write_str("a bare filter has no checksums, so its bits were not verified"),
         }
     }
@@ -55,6 +59,18 @@ impl fmt::Display for Walked {
 /// that the check could not finish.
 pub fn walk(path: &Path, file: &Foreign, key_form: Option<Form>) -> Outcome<Result<Walked, String>> {
     let walked = match file {
+        Foreign::Sst(sst) => {
+            return Ok(sst.verify(path)?.map(|check| Walked::Table {
+                blocks: check.data_blocks,
+                keys: check.entries,
+                denied_keys: check.filter_false_negatives,
+            }));
+        }
+        Foreign::FileFilter(filter) => {
+            let keys = filter.len().ok();
+            let damage = own::damage_of(filter).map(|damage| format!("{}: {damage}", path.display()));
+            return Ok(damage.map_or(Ok(Walked::FileFilter { keys }), Err));
+        }
         Foreign::LevelDb(table) => table.verify().map(Walked::from),
         Foreign::RocksDb(table) => table.verify().map(Walked::from),
         Foreign::Parquet(file) => file.verify().map(|filters| Walked::Filters { filters }),

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::failure::{Failure, Outcome};
-use super::super::foreign::content::{Content as FileContent, kind_of};
+use super::super::foreign::content::Content as FileContent;
 use super::super::foreign::file::{Form, table_message, unknown_form};
 use super::super::foreign::{FileArguments, Foreign};
+use super::super::format::{self, Ends};
 use super::super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::super::progress;
 use super::failure;
@@ -129,7 +130,7 @@ impl FileList {
                     return true;
                 }
                 let is_sst = ends_with(&place, &MAGIC).unwrap_or(false);
-                !is_sst && kind_of(&place).ok().flatten().is_none_or(|kind| kind == wanted)
+                !is_sst && Ends::of(&place).ok().and_then(|ends| ends.foreign()).is_none_or(|kind| kind == wanted)
             };
             self.files.iter().any(fits)
         };
@@ -172,8 +173,8 @@ impl FileList {
             return Ok((stamp, content));
         }
         let arguments = FileArguments { key_form: self.key_form, ..FileArguments::default() };
-        let opened =
-            Foreign::open(path, &arguments).map_err(|error| Failure::Message(table_message(&error, self.key_form)))?;
+        let opened = Foreign::open(path, path, &arguments)
+            .map_err(|error| Failure::Message(table_message(&error, self.key_form)))?;
         let content = match opened {
             Some(Foreign::Parquet(_)) => {
                 return refused("the Parquet file is encrypted; give a file without encryption");
@@ -277,10 +278,7 @@ impl Input<'_> {
 fn stamp(path: &Path) -> Outcome<Stamp> {
     let found = path.metadata().map_err(|error| Failure::file(path, error))?;
     if !found.is_file() {
-        return Err(Failure::Message(format!(
-            "{}: not a regular file (a directory, a device or a pipe); give a file",
-            path.display()
-        )));
+        return Err(Failure::Message(format!("{}: {}", path.display(), format::not_a_file(path))));
     }
     Stamp::of(path).map_err(|error| Failure::file(path, error))
 }
@@ -306,7 +304,7 @@ fn add_table(path: &Path, table: &Foreign, hashes: &mut DistinctHashes) -> Outco
     let (walked, source) = match table {
         Foreign::LevelDb(table) => (table.for_each_key(&mut add), SourceKind::LevelDb),
         Foreign::RocksDb(table) => (table.for_each_key(&mut add), SourceKind::RocksDb),
-        Foreign::Parquet(_) | Foreign::Raw(..) => (Ok(()), SourceKind::KeyList),
+        _ => (Ok(()), SourceKind::KeyList),
     };
     walked.map_err(|error| unknown_form(&error, path).unwrap_or_else(|| error.in_file(path).into()))?;
     Ok(source)

@@ -4,10 +4,10 @@
 mod build;
 mod guard;
 mod input;
-mod opened;
-mod query;
+pub mod opened;
+pub mod query;
 mod update;
-mod verify;
+pub mod verify;
 
 use filterblock_parquet::index::Error;
 

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 use super::super::failure::{Failure, Outcome};
 use super::super::output::message;
-use super::super::text;
+use super::super::{held, text};
 use super::failure;
 use filterblock_parquet::index::{Difference, Error, IndexReader};
 
@@ -27,7 +27,7 @@ pub enum Check {
 }
 
 /// The options for the files of an index.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct CheckArguments {
     /// How to notice changed files: `tail` (size, time, checksum of the last 4 KiB or of a Parquet
     /// file's metadata), `stat` (size and time) or `no`
@@ -76,14 +76,7 @@ pub fn open(path: &Path) -> Outcome<IndexReader<File>> {
 /// Opens an index file. The inner error comes from reading the index. The outer error means that
 /// the path names no readable regular file.
 pub fn try_open(path: &Path) -> Outcome<Result<IndexReader<File>, Error>> {
-    let found = path.metadata().map_err(|error| Failure::file(path, error))?;
-    if !found.is_file() {
-        return Err(Failure::Message(format!(
-            "{}: not a regular file (a directory, a device or a pipe); give an index",
-            path.display()
-        )));
-    }
-    let file = File::open(path).map_err(|error| Failure::file(path, error))?;
+    let file = File::open(held::place(path)?).map_err(|error| Failure::file(path, error))?;
     Ok(IndexReader::open(file))
 }
 

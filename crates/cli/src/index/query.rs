@@ -13,7 +13,7 @@ use super::super::foreign::value::{ColumnType, Encoding};
 use super::super::foreign::{ValueType, value_type};
 use super::super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::super::output::{self, message};
-use super::super::text;
+use super::super::{held, text};
 use super::opened::{self, CheckArguments};
 use filterblock::foreign::parquet::PhysicalType;
 use filterblock_parquet::index::{IndexReader, KeyType, Settings, hash};
@@ -62,44 +62,45 @@ Exit status, as grep: 0 some key may be in a file; 1 all keys are absent from al
 pub struct Arguments {
     /// The index
     #[arg(value_name = "INDEX")]
-    index: PathBuf,
+    pub index: PathBuf,
     /// The keys, or `-` for standard input
     #[arg(value_name = "KEY", required_unless_present = "keys", allow_negative_numbers = true)]
-    arguments: Vec<OsString>,
+    pub arguments: Vec<OsString>,
     /// A file with one key per line
     #[arg(long, value_name = "KEYFILE", conflicts_with = "arguments")]
-    keys: Option<PathBuf>,
+    pub keys: Option<PathBuf>,
     /// Print only three numbers: the keys with candidates (`maybe`), the keys without (`absent`),
     /// and the candidates of all keys together
     #[arg(long, conflicts_with = "quiet")]
-    count: bool,
+    pub count: bool,
     /// Print no answers; the exit status is the answer
     #[arg(short, long)]
-    quiet: bool,
+    pub quiet: bool,
     /// Print one JSON object per line
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     #[command(flatten)]
-    files: CheckArguments,
+    pub files: CheckArguments,
     /// The type of Parquet values: int32, int64, uint32, uint64, float, double, utf8, bytes or uuid
     #[arg(long = "type", value_parser = value_type(), value_name = "TYPE", hide_possible_values = true, conflicts_with = "hex")]
-    value_type: Option<ValueType>,
+    pub value_type: Option<ValueType>,
     #[command(flatten)]
-    format: KeyFormat,
+    pub format: KeyFormat,
 }
 
 /// Runs `filterblock index query`.
 pub fn run(arguments: &Arguments) -> Outcome {
+    let from_file = match arguments.arguments.as_slice() {
+        [only] if only == "-" => Some(Path::new("-")),
+        _ => arguments.keys.as_deref(),
+    };
+    held::refuse_both(&arguments.index, from_file)?;
     let index = opened::open(&arguments.index)?;
     let encoding = encoding(arguments, index.settings())?;
     let out = output::stdout();
     let (batch, counts, changed) = (Batch::default(), Counts::default(), HashSet::new());
     let mut query = Query { arguments, index, encoding, batch, batch_len: BATCH_LEN, changed, out, counts };
     query.check_files();
-    let from_file = match arguments.arguments.as_slice() {
-        [only] if only == "-" => Some(Path::new("-")),
-        _ => arguments.keys.as_deref(),
-    };
     match from_file {
         Some(path) => query.ask_file(path)?,
         None => query.ask_arguments()?,
@@ -187,7 +188,7 @@ impl<W: Write> Query<'_, W> {
     }
 
     fn ask_file(&mut self, path: &Path) -> Outcome<()> {
-        let mut reader = KeyReader::open(path, self.arguments.format, MAX_FILTER_KEY_LEN_BYTES)?;
+        let mut reader = KeyReader::open_questions(path, self.arguments.format, MAX_FILTER_KEY_LEN_BYTES)?;
         if !is_regular(path) {
             self.batch_len = STREAM_BATCH_LEN;
         }
@@ -310,6 +311,7 @@ impl<W: Write> Query<'_, W> {
             self.out.write_all(printed.as_bytes()).map_err(Failure::stdout)?;
         }
         self.out.flush().map_err(Failure::stdout)?;
-        Ok(if self.counts.maybe > 0 { Exit::Success } else { Exit::Negative })
+        let is_maybe = self.counts.maybe > 0;
+        output::complete(if is_maybe { Exit::Success } else { Exit::Negative }, is_maybe)
     }
 }

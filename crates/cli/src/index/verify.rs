@@ -33,12 +33,12 @@ newer format.";
 pub struct Arguments {
     /// The index
     #[arg(value_name = "INDEX")]
-    index: PathBuf,
+    pub index: PathBuf,
     #[command(flatten)]
-    files: CheckArguments,
+    pub files: CheckArguments,
     /// Print the report as JSON, with every file
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 #[derive(Debug, Serialize)]

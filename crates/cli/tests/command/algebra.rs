@@ -127,7 +127,7 @@ fn a_failed_merge_names_both_files_and_the_difference() {
         assert!(text.contains(&format!("{what}: {first} and {second}")) && !text.contains("keys of"), "{text}");
     }
     shell.run(&["merge", "-o", "out", "kind", "kind"]).fails_with(&["kind: ", "ribbon"]);
-    shell.run(&["merge", "-o", "out", "a", "keys-a"]).fails_with(&["keys-a", "neither a filter block"]);
+    shell.run(&["merge", "-o", "out", "a", "keys-a"]).fails_with(&["keys-a", "a text file, not a filter"]);
     shell.run(&["diff", "a", "keys-a"]).fails_with(&["keys-a"]);
     shell.run(&["merge", "-o", "out"]).fails_with(&[]);
     // For a kind without comparable bits, `diff` tells only whether the filters are equal.

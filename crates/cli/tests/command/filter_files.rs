@@ -220,7 +220,7 @@ fn damage_is_distinguished_from_unreadable_files() {
         ("flipped", flipped, "damaged: "),
         ("cut", sound[1..].to_vec(), "damaged: "),
         ("short", sound[..sound.len() - 1].to_vec(), no_block),
-        ("empty", Vec::new(), no_block),
+        ("empty", Vec::new(), "the file is empty"),
         ("zeros", vec![0; 200], no_block),
     ];
     for (name, bytes, reason) in damaged {

@@ -64,7 +64,23 @@ fn options_of_a_file_of_keys_are_checked() {
     shell.run(&["db", "get", "store"]).fails_with(&["KEY"]);
     shell.run(&["db", "get", "store", "0002", "--keys", "even"]).fails_with(&["--keys"]);
     shell.run(&["db", "get", "store", "0002", "--count"]).fails_with(&["--count"]);
-    shell.run(&["db", "get", "store", "--keys", "even", "--json"]).fails_with(&["--count"]);
     shell.run(&["db", "get", "store", "--keys", "nothing"]).fails_with(&["nothing"]);
     shell.run(&["db", "get", "nowhere", "--keys", "even"]).fails_with(&["no store"]);
+}
+
+#[test]
+fn json_has_a_line_for_each_key() {
+    let shell = store();
+    let get = |more: &[&str]| shell.run(&[&["db", "get", "store", "--json"], more].concat());
+    assert_eq!(get(&["0002"]).exits(0), "{\"key\":\"0002\",\"value\":\"value 2\"}\n");
+    assert_eq!(get(&["0003"]).exits(1), "{\"key\":\"0003\",\"value\":null}\n");
+    assert_eq!(get(&["--hex", "30303032"]).exits(0), "{\"key_hex\":\"30303032\",\"value_hex\":\"76616c75652032\"}\n");
+    shell.write("some", "0004\n0005\n");
+    assert_eq!(
+        get(&["--keys", "some"]).exits(1),
+        "{\"key\":\"0004\",\"value\":\"value 4\"}\n{\"key\":\"0005\",\"value\":null}\n"
+    );
+    shell.run_with(&["db", "load", "store"], b"raw\t\xff\n").exits(0);
+    assert_eq!(get(&["raw"]).exits(0), "{\"key\":\"raw\",\"value_hex\":\"ff\"}\n");
+    assert_eq!(get(&["--keys", "some", "--count"]).json(1)["absent"], 1);
 }

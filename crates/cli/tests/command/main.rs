@@ -16,6 +16,8 @@ mod get_keys;
 mod html;
 mod index;
 mod interrupted;
+mod key_lists;
+mod own_files;
 mod parquet_add;
 mod parquet_check;
 mod parquet_types;

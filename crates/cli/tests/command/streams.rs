@@ -293,3 +293,73 @@ fn a_torn_log_is_reported_even_if_stdout_fails() {
         run(&shell, &["db", "verify", "torn"], "").exits(i32::from(!is_looked_at));
     }
 }
+
+/// Returns the exit status of a command with endless input, if it ends within ten seconds after the
+/// reader of its stdout has closed its end. The input is `line` again and again, or pauses after one
+/// line.
+fn status_with_endless_input(shell: &Shell, arguments: &[&str], line: &str, pauses: bool) -> Option<i32> {
+    let (reader, writer) = io::pipe().unwrap();
+    let mut command = redirected(shell, arguments, "");
+    let mut child = command.stdin(Stdio::piped()).stdout(writer).stderr(Stdio::null()).spawn().unwrap();
+    // The command holds the write end of the pipe, too.
+    drop(command);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(line.as_bytes()).unwrap();
+    drop(reader);
+    let line = line.to_owned();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let feeder = std::thread::spawn(move || match pauses {
+        true => drop((stopped.recv(), stdin)),
+        false => while stdin.write_all(line.as_bytes()).is_ok() {},
+    });
+    let start = std::time::Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status.code(),
+            None if start.elapsed().as_secs() > 10 => break None,
+            None => std::thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    };
+    let _ = child.kill();
+    drop(stop);
+    feeder.join().unwrap();
+    status
+}
+
+#[test]
+fn endless_questions_end_with_the_reader_of_stdout() {
+    let shell = shell();
+    shell.run(&["index", "build", "-o", "index", "--key-file", "keys"]).exits(0);
+    let lookups: [&[&str]; 11] = [
+        &["query", "fruit.filter", "-"],
+        &["query", "fruit.filter", "--keys", "-"],
+        &["query", "fruit.filter", "--keys", "/dev/stdin"],
+        &["query", "fruit.filter", "--keys", "-", "--count"],
+        &["query", "fruit.filter", "--keys", "-", "--quiet"],
+        &["query", "fruit.filter", "--keys", "-", "--json"],
+        &["index", "query", "index", "--keys", "-"],
+        &["index", "query", "index", "--keys", "-", "--count"],
+        &["index", "query", "index", "--keys", "-", "--quiet"],
+        &["db", "get", "store", "--keys", "-"],
+        &["db", "get", "store", "--keys", "-", "--count"],
+    ];
+    for arguments in lookups {
+        for pauses in [false, true] {
+            // The remaining keys could change the answer "all are absent" or "all are present".
+            let (undecided, decided) =
+                if arguments[0] == "db" { ("apple\n", "zebra\n") } else { ("zebra\n", "apple\n") };
+            let status = status_with_endless_input(&shell, arguments, undecided, pauses);
+            assert_eq!(status, Some(141), "{arguments:?}, pauses: {pauses}");
+            let status = status_with_endless_input(&shell, arguments, decided, pauses);
+            assert_eq!(status, Some(i32::from(arguments[0] == "db")), "{arguments:?}, pauses: {pauses}");
+        }
+    }
+    let against = ["verify", "fruit.filter", "--against", "-"];
+    assert_eq!(status_with_endless_input(&shell, &against, "apple\n", false), Some(141));
+    assert_eq!(status_with_endless_input(&shell, &against, "zebra\n", false), Some(1));
+    // The output of a build is not stdout.
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    let mut build = redirected(&shell, &["build", "-o", "piped", "-"], "< keys");
+    assert!(build.stdout(writer).status().unwrap().success());
+}

@@ -260,6 +260,12 @@ impl Table {
         self.footer.file_len_bytes
     }
 
+    /// Returns the offset of the filter block in the file.
+    #[must_use]
+    pub fn filter_offset(&self) -> u64 {
+        self.footer.filter.offset
+    }
+
     /// Returns the length of the filter block in bytes, or 0 if the file has no filter.
     #[must_use]
     pub fn filter_len_bytes(&self) -> u64 {
