@@ -62,6 +62,10 @@ pub struct Statistics {
     /// The number of distinct keys, estimated from the fill ratio and not read from the trailer. It
     /// is `None` if the kind allows no estimate, or if partitions have several kinds.
     pub estimated_keys: Option<f64>,
+    /// The expected FPR of the filter with `estimated_keys` keys. It is `None` if there is no
+    /// estimate, or for a filter in partitions. If a merge counted keys several times, the recorded
+    /// number of keys and [`FilterBlock::expected_fpr`] are too high, and this estimate is not.
+    pub estimated_fpr: Option<f64>,
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
@@ -102,13 +106,17 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         };
         let set_bits: u64 = parts.iter().map(|part| count_ones(part.asked_payload(bytes))).sum();
         let bits = self.metadata().payload_len_bytes.saturating_mul(8);
+        let estimated_keys = match parts.first() {
+            None => Some(0.0),
+            Some(first) if parts.iter().any(|part| part.geometry.kind() != first.geometry.kind()) => None,
+            Some(first) => first.geometry.estimated_keys(set_bits, bits),
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the number of bits")]
+        let rate = |keys: f64| self.filter.geometry.expected_fpr(keys.round().min(bits as f64) as u64, bits / 8);
         Statistics {
             fill_ratio: if bits == 0 { 0.0 } else { set_bits as f64 / bits as f64 },
-            estimated_keys: match parts.first() {
-                None => Some(0.0),
-                Some(first) if parts.iter().any(|part| part.geometry.kind() != first.geometry.kind()) => None,
-                Some(first) => first.geometry.estimated_keys(set_bits, bits),
-            },
+            estimated_keys,
+            estimated_fpr: estimated_keys.filter(|_| self.partitions().is_none()).map(rate),
         }
     }
 }

@@ -90,6 +90,8 @@ struct Report {
     probes: u32,
     fill: f64,
     expected_false_positive_rate: f64,
+    /// The expected FPR of the filter if it has `estimated_keys` keys.
+    estimated_false_positive_rate: Option<f64>,
     payload_len_bytes: u64,
     block_len_bytes: u64,
     partitions: usize,
@@ -213,6 +215,7 @@ fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>, page:
         probes: info.probes,
         fill: found.fill_ratio,
         expected_false_positive_rate: expected_fpr,
+        estimated_false_positive_rate: found.estimated_fpr,
         payload_len_bytes: info.payload_len_bytes,
         block_len_bytes: info.block_len_bytes,
         partitions: info.num_partitions,
@@ -247,13 +250,20 @@ fn describe(report: &Report) -> String {
         Some(keys) if keys.is_finite() => format!("; {} estimated from the fill ratio", significant(keys)),
         _ => String::new(),
     };
+    // After a merge, a key that several blocks had counts several times.
+    let is_overstated = text::is_overstated(report.keys, report.estimated_keys);
+    let at_most = if is_overstated { "at most " } else { "" };
+    let estimated_fpr = match report.estimated_false_positive_rate {
+        Some(rate) if is_overstated => format!("; {} by the fill ratio", percent(rate)),
+        _ => String::new(),
+    };
     let mut text = format!(
         "{file}: {state}, {bytes}\n\n{table}\n\n\
          filter           {kind}{probes}\n\
-         keys             {keys}{estimated}\n\
+         keys             {at_most}{keys}{estimated}\n\
          bits per key     {bits} (whole block)\n\
          fill ratio       {fill}\n\
-         expected FPR     {rate}\n",
+         expected FPR     {at_most}{rate}{estimated_fpr}\n",
         file = report.file,
         state = if report.damage.is_some() { "sound, but the range filter cannot be used" } else { "sound" },
         bytes = count(report.block_len_bytes, "byte"),

@@ -27,7 +27,8 @@ merged with blocks of any of these kinds and sizes.
 Result:
   The new block has the same bits as one filter of this shape built from all keys. Its number of keys is the sum of \
 the inputs' numbers. The block of a Bloom filter of any layout records at most as many keys as it has bits. Up to \
-this limit, the sum and the printed FPR are upper bounds, because some keys may be in several blocks.
+this limit, the sum and the printed FPR are upper bounds, because some keys may be in several blocks. If the fill \
+ratio shows fewer keys, the command also prints the number of keys and the FPR that follow from the fill ratio.
   Range filters beside the filters of keys cannot be merged. The new block has none, and a message says so.
 
 See `filterblock build --help` for --force and --allow-empty.
@@ -72,6 +73,8 @@ struct Report {
     block_len_bytes: u64,
     /// The expected FPR of the new block if it has `keys` keys.
     expected_false_positive_rate: f64,
+    /// The expected FPR of the new block if it has `estimated_keys` keys.
+    estimated_false_positive_rate: Option<f64>,
 }
 
 /// Runs `filterblock merge`.
@@ -102,6 +105,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         fill: found.fill_ratio,
         block_len_bytes: info.block_len_bytes,
         expected_false_positive_rate: block.expected_fpr(),
+        estimated_false_positive_rate: found.estimated_fpr,
     };
     if info.num_keys == 0 {
         file.judge_empty("all blocks are empty", arguments.allow_empty)?;
@@ -163,8 +167,14 @@ fn summary(report: &Report) -> String {
         true => (format!("number of keys unknown ({keys} recorded)"), "unknown".to_owned()),
         false => (format!("at most {keys}"), format!("at most {}", text::percent(report.expected_false_positive_rate))),
     };
+    let estimated = match (report.estimated_keys, report.estimated_false_positive_rate) {
+        (Some(keys), Some(rate)) if text::is_overstated(report.keys, report.estimated_keys) => {
+            format!("; by the fill ratio, about {} keys and an FPR of {}", text::significant(keys), text::percent(rate))
+        }
+        _ => String::new(),
+    };
     format!(
-        "{}: {} merged; {}, {keys}, fill ratio {}, expected FPR {fpr}",
+        "{}: {} merged; {}, {keys}, fill ratio {}, expected FPR {fpr}{estimated}",
         report.file,
         text::count(report.merged as u64, "block"),
         text::count(report.block_len_bytes, "byte"),

@@ -29,6 +29,14 @@ pub fn count(value: u64, unit: &str) -> String {
     format!("{} {unit}{}", thousands(value), if value == 1 { "" } else { "s" })
 }
 
+/// Returns whether the recorded number of keys is clearly above the number that the fill ratio
+/// shows. A merge counts a key several times if several blocks have it.
+pub fn is_overstated(recorded: u64, estimated: Option<f64>) -> bool {
+    let recorded = recorded as f64;
+    // An estimate of few keys may be wrong by one or two.
+    estimated.is_some_and(|keys| keys < recorded * 0.9 && keys < recorded - 2.0)
+}
+
 /// Formats a fraction of 1 as a percentage, with as many digits as [`significant`] gives.
 pub fn percent(share: f64) -> String {
     format!("{} %", significant(share * 100.0))

@@ -36,6 +36,7 @@ Other files of filterblock:
 the command checks the checksums of all pages.
 
 --against looks up every key of KEYFILE. A key that the filter denies is a false negative: a read would not find the key.
+  If the filter denies more than half of the keys, the command says that KEYFILE is probably not the list of its keys (status 1, too).
   For a filter that holds only prefixes, give --prefixes and a KEYFILE of prefixes.
   Only --against needs the secret of a filter block (--secret-file).
 
@@ -91,6 +92,9 @@ struct Report {
     walked: Option<Walked>,
     keys_asked: Option<u64>,
     false_negatives: Option<u64>,
+    /// Whether the filter denies so many keys that the list is probably not the list of its keys.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_probably_another_list: bool,
 }
 
 /// Runs `filterblock verify`.
@@ -195,6 +199,9 @@ fn tell_of_key_form(path: &Path) {
 impl Report {
     /// Looks up every key of a file, and counts the keys and the false negatives. Prints the first
     /// [`NAMED_MAX`] false negatives.
+    ///
+    /// If the filter denies more than half of the keys, it was probably built from other keys. The
+    /// messages then say so, because a filter that lost keys by damage or by a bug denies fewer.
     fn ask_every_key(
         &mut self,
         keys: &Path,
@@ -203,7 +210,7 @@ impl Report {
     ) -> Outcome<()> {
         let mut reader = KeyReader::open_questions(keys, format, MAX_FILTER_KEY_LEN_BYTES)?;
         let bar = progress::bar(None, "looking up every key");
-        let (mut asked, mut lost) = (0, 0);
+        let (mut asked, mut lost, mut named) = (0, 0, Vec::new());
         while let Some(next) = reader.next_key()? {
             asked += 1;
             progress::tick(&bar, asked);
@@ -215,12 +222,29 @@ impl Report {
             lost += 1;
             if lost <= NAMED_MAX {
                 let key = String::from_utf8_lossy(next.written).into_owned();
-                bar.suspend(|| message(format_args!("{}: false negative: the filter denies {key:?}", reader.place())));
+                named.push((reader.place(), key));
             }
         }
         bar.finish_and_clear();
+        self.is_probably_another_list = lost > 1 && lost > asked / 2;
+        let (noun, what) = match self.is_probably_another_list {
+            true => ("more denied key", ""),
+            false => ("more false negative", "false negative: "),
+        };
+        for (place, key) in named {
+            message(format_args!("{place}: {what}the filter denies {key:?}"));
+        }
         if lost > NAMED_MAX {
-            message(format_args!("and {}", text::count(lost - NAMED_MAX, "more false negative")));
+            message(format_args!("and {}", text::count(lost - NAMED_MAX, noun)));
+        }
+        if self.is_probably_another_list {
+            message(format_args!(
+                "{}: the filter denies {} of {}, as it denies keys that were never added; this is probably not the list \
+                 of its keys; check the list, and its notation (--hex, --delimiter, --type)",
+                keys.display(),
+                text::thousands(lost),
+                text::count(asked, "key"),
+            ));
         }
         self.keys_asked = Some(asked);
         self.false_negatives = Some(lost);
@@ -238,7 +262,11 @@ fn describe(report: &Report) -> String {
         text += &format!("{}: {walked}\n", report.file);
     }
     if let (Some(asked), Some(lost)) = (report.keys_asked, report.false_negatives) {
-        let (asked, lost) = (text::count(asked, "key"), text::count(lost, "false negative"));
+        let asked = text::count(asked, "key");
+        let lost = match report.is_probably_another_list {
+            true => format!("{} denied; the list is probably not the list of its keys", text::thousands(lost)),
+            false => text::count(lost, "false negative"),
+        };
         text += &format!("{}: {asked} looked up, {lost}\n", report.file);
     }
     text

@@ -45,6 +45,24 @@ fn a_merged_block_is_sound_and_has_the_keys_of_all_inputs() {
 }
 
 #[test]
+fn a_merge_of_equal_keys_prints_the_fpr_of_its_fill_ratio() {
+    let shell = shell_with_two("bloom:10");
+    let merged = shell.run(&["merge", "-o", "twice", "a", "a"]);
+    assert!(merged.stderr.contains("at most 8,000 keys"), "{}", merged.stderr);
+    assert!(merged.stderr.contains("expected FPR at most 13"), "{}", merged.stderr);
+    assert!(merged.stderr.contains("; by the fill ratio, about "), "{}", merged.stderr);
+    let told = shell.run(&["merge", "-o", "again", "a", "a", "--json"]).json(0);
+    let rate = told["estimated_false_positive_rate"].as_f64().unwrap();
+    assert!((0.007..0.010).contains(&rate), "{rate}");
+    // The block does not tell that it was merged, but its fill ratio shows fewer keys.
+    let text = shell.run(&["inspect", "twice"]).exits(0);
+    assert!(text.contains("keys             at most 8,000; ") && text.contains("FPR     at most 13"), "{text}");
+    assert!(text.contains(" % by the fill ratio"), "{text}");
+    let text = shell.run(&["inspect", "a"]).exits(0);
+    assert!(!text.contains("at most") && !text.contains("% by the fill ratio"), "{text}");
+}
+
+#[test]
 fn a_merge_of_more_keys_than_bits_prints_no_upper_bound() {
     let shell = shell_with_two("bloom:1");
     let merged = shell.run(&["merge", "-o", "all", "a", "b"]);

@@ -82,6 +82,29 @@ fn a_range_filter_answers_ranges() {
 }
 
 #[test]
+fn a_list_of_other_keys_is_told_from_false_negatives() {
+    let shell = Shell::new();
+    let keys = |range: std::ops::Range<u32>| range.map(|i| format!("key-{i}\n")).collect::<String>();
+    shell.write("keys", keys(0..1_000));
+    shell.write("others", keys(1_000..2_000));
+    shell.write("few", keys(0..1_000) + &keys(5_000..5_030));
+    shell.run(&["build", "-o", "f", "keys"]).exits(0);
+    let run = shell.run(&["verify", "f", "--against", "others"]);
+    assert!(
+        run.stderr.contains("others: the filter denies ") && run.stderr.contains("probably not the list of its keys")
+    );
+    assert!(!run.stderr.contains("false negative"), "{}", run.stderr);
+    assert!(run.exits(1).contains(" denied; the list is probably not the list of its keys"));
+    let report = shell.run(&["verify", "f", "--against", "others", "--json"]).json(1);
+    assert!(report["false_negatives"].as_u64().unwrap() > 900, "{report}");
+    assert_eq!(report["is_probably_another_list"], true);
+    // A few denied keys may be keys that the filter lost.
+    let run = shell.run(&["verify", "f", "--against", "few"]);
+    assert!(run.stderr.contains("false negative: the filter denies \"key-50"), "{}", run.stderr);
+    assert!(run.exits(1).contains("false negatives\n"));
+}
+
+#[test]
 fn build_prints_a_summary_and_inspect_explains_every_field() {
     let shell = Shell::new();
     shell.write("keys", FRUIT);
