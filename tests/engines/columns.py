@@ -91,8 +91,6 @@ INTEGER_DECIMALS = [
     decimals("decimal_int32", pa.decimal128(9, 2), 1),
     decimals("decimal_int64", pa.decimal128(18, 2), 10**9 + 7),
 ]
-# The command refuses this type: DuckDB hashes its values as FLOAT and would find no rows.
-FLOAT16 = [Kind("float16", pa.float16(), 1000, lambda i: np.float16(i / 2))]
 INT96 = [times("int96", pa.timestamp("ns"))]
 NESTED = Kind("nested", pa.int64(), 2**30, lambda i: i * 3, ("place", "code"))
 

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
+# The recorded answers of the versions in requirements.txt, by suite.
+EXPECTED = HERE / "expected.json"
 ENGINES = ["duckdb", "datafusion", "clickhouse", "hyparquet", "pyarrow", "polars"]
 # The engines that skip row groups by Bloom filters.
 FILTERING = ["duckdb", "datafusion", "clickhouse", "hyparquet"]
@@ -116,6 +118,14 @@ class Results:
     def note(self, text):
         self.notes.append(text)
         print("  " + text, flush=True)
+
+    def compare(self, suite, table):
+        """Checks that the answers of each engine, a dict for each row of the table, are the recorded ones."""
+        expected = json.loads(EXPECTED.read_text()).get(suite, {}) if EXPECTED.exists() else {}
+        for row, answers in table.items():
+            for who, answer in answers.items():
+                recorded = expected.get(row, {}).get(who, answer)
+                self.check(suite, who, recorded == answer, f"{row}: recorded {recorded}, found {answer}")
 
     def print_table(self):
         print("\n| Suite | Who | Passed | Failed |\n|---|---|---|---|")

@@ -7,6 +7,8 @@ import datafusion
 import pyarrow as pa
 from counted import Server
 from datafusion.object_store import AmazonS3
+from forms import compare as compare_forms
+from forms import FULL, conditions
 
 
 def version():
@@ -75,3 +77,62 @@ def write(source, path, options):
 def count(sql):
     con = datafusion.SessionContext().enable_url_table()
     return {"count": con.sql(sql).collect()[0].column(0)[0].as_py()}
+
+
+KINDS = ["Int8", "Int64", "UInt64", "Float32", "Float64", "Utf8", "LargeUtf8", "Binary", "Date32"]
+KINDS += ["Timestamp(Nanosecond, None)", "Decimal128(38, 2)", "Decimal256(76, 2)"]
+
+
+def compare(old, new, zero, column, values, declared=None):
+    con, name = connect(), expression(column)
+    for path in (old, new, zero):
+        if declared:
+            table = f'create external table "{os.path.basename(path)}" ({name} {declared})'
+            con.sql(f"{table} stored as parquet location '{path}'")
+        else:
+            con.register_parquet(os.path.basename(path), path)
+    table = lambda path: '"' + os.path.basename(path) + '"'
+    rows = f"select {name} as c, arrow_typeof({name}) as kind from {table(old)} where {name} is not null limit {values}"
+    read = lambda selected: pa.Table.from_batches(con.sql(f"select {selected} as x from ({rows})").collect())["x"]
+    kind = read("kind")[0].as_py()
+    try:
+        scalars = list(read("c"))
+    except KeyError:
+        # pyarrow has no class for the type, such as some intervals.
+        scalars = []
+    try:
+        texts = read("cast(c as varchar)").to_pylist()
+    except BaseException:
+        texts = [scalar.as_py() for scalar in scalars]
+
+    full = 1 if declared else FULL
+
+    def cast(text, kind):
+        return f"arrow_cast({text}, '{kind}')"
+
+    kinds = [other for other in KINDS if other != kind and not declared]
+
+    def forms():
+        if len(column) == 1:
+            yield from ((i, "scalar", scalar) for i, scalar in enumerate(scalars))
+        for i, text in enumerate(texts):
+            if isinstance(text, bytes):
+                yield i, "bytes", f"{name} = X'{text.hex()}'"
+                continue
+            for form, condition in conditions(name, text, kind, cast, kinds if i == 0 else [], i >= full):
+                yield i, form, condition
+
+    def count_of(path, question):
+        if isinstance(question, str):
+            return con.sql(f"select count(*) from {table(path)} where {question}").collect()[0].column(0)[0].as_py()
+        frame = con.table(os.path.basename(path)).filter(datafusion.col("c") == datafusion.lit(question))
+        return sum(batch.num_rows for batch in frame.collect())
+
+    return compare_forms(count_of, forms(), old, new, zero) | {"type": kind}
+
+
+def export(expression, rows, path):
+    """Writes a file with the column `c`, computed from the integers `i`."""
+    source = f"(select unnest(range({rows})) as i)"
+    connect().sql(f"select {expression} as c from {source}").write_parquet(path)
+    return {}

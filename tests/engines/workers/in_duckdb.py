@@ -5,6 +5,8 @@ import os
 import tempfile
 
 import duckdb
+from forms import compare as compare_forms
+from forms import FULL, conditions, quoted
 
 
 def version():
@@ -85,3 +87,53 @@ def copy(source, path, options):
 
 def count(sql):
     return {"count": connect().execute(sql).fetchall()[0][0]}
+
+
+KINDS = "TINYINT BIGINT HUGEINT UBIGINT FLOAT DOUBLE DECIMAL(38,2) VARCHAR BLOB DATE TIMESTAMP_NS TIMESTAMPTZ INTERVAL"
+
+
+def source(path, declared, options=""):
+    """Returns the table of a file. With a declared type, an empty file before it gives the column this type."""
+    if not declared:
+        return f"read_parquet('{path}')"
+    first = os.path.join(os.path.dirname(path), f"first-{abs(hash(declared))}.parquet")
+    if not os.path.exists(first):
+        connect().execute(f"copy (select null::{declared} as c limit 0) to '{first}' (format parquet)")
+    return f"read_parquet(['{first}', '{path}']{options})"
+
+
+def compare(old, new, zero, column, values, declared=None, options=""):
+    con = connect()
+    name, table = ".".join(column), lambda path: source(path, declared, options)
+    sql = f"select distinct on ({name}) {name}::varchar, typeof({name}) from {table(old)} where {name} is not null limit {values}"
+    found = con.execute(sql).fetchall()
+    if "GEOMETRY" in found[0][1]:
+        found = [(text, "GEOMETRY") for text, _ in found]
+
+    full = 1 if declared else FULL
+
+    def cast(text, kind):
+        return f"{text}::{kind}"
+
+    def forms():
+        for i, (text, kind) in enumerate(found):
+            kinds = [other for other in KINDS.split() if other != kind] if i == 0 and not declared else []
+            typed = cast(quoted(text), kind)
+            for form, condition in conditions(name, text, kind, cast, kinds, i >= full):
+                yield i, form, (f"where {condition}", [])
+            if i >= full:
+                continue
+            yield i, "join", (f"join (select unnest([{typed}]) v) w on {name} = w.v", [])
+            yield i, "subquery", (f"where {name} = (select {typed})", [])
+            # A parameter has the Python value of the column.
+            try:
+                where = f"{name}::varchar = {quoted(text)} limit 1"
+                value = con.execute(f"select {name} from {table(old)} where {where}").fetchone()[0]
+            except Exception:
+                continue
+            yield i, "parameter", (f"where {name} = ?", [value])
+
+    def count_of(path, question):
+        return con.execute(f"select count(*) from {table(path)} t {question[0]}", question[1]).fetchone()[0]
+
+    return compare_forms(count_of, forms(), old, new, zero) | {"type": found[0][1]}

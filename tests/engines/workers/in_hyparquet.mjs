@@ -43,7 +43,55 @@ function value({ kind, text }) {
   }
 }
 
+// The forms in which a program may write a value that it has read.
+function * forms(value) {
+  yield ['eq', { $eq: value }]
+  yield ['in', { $in: [value] }]
+  yield ['range', { $gte: value, $lte: value }]
+  const casts = { number: Number, bigint: BigInt, text: String, date: v => new Date(v), bytes: v => new TextEncoder().encode(v) }
+  for (const [name, cast] of Object.entries(casts)) {
+    let other
+    try {
+      other = cast(value)
+    } catch {
+      continue
+    }
+    yield [`${name} eq`, { $eq: other }]
+    yield [`${name} in`, { $in: [other] }]
+  }
+}
+
 const operations = {
+  async compare({ old, new: changed, zero, column, values }) {
+    const name = column.join('.')
+    const result = { found: 0, asked: [], lost: {}, type: '' }
+    for (const utf8 of [true, false]) {
+      const rows = await parquetReadObjects({ file: open(old), columns: [column[0]], compressors, utf8 })
+      const all = rows.map(row => column.reduce((found, part) => found?.[part], row))
+      const present = all.filter(value => value !== undefined && value !== null).slice(0, Math.min(values, 4))
+      result.type = present[0]?.constructor.name
+      const count = async (path, filter) => {
+        const options = { file: open(path), columns: [column[0]], filter, compressors, utf8, useBloomFilters: true }
+        try {
+          return (await parquetQuery(options)).length
+        } catch (error) {
+          return String(error)
+        }
+      }
+      for (const value of present) {
+        for (const [form, condition] of forms(value)) {
+          const filter = { [name]: condition }
+          const before = await count(old, filter)
+          if (!(before > 0)) continue
+          result.found += 1
+          const after = await count(changed, filter)
+          if (after !== before) result.lost[form] ??= `${form} ${String(value)}: ${before} rows, then ${after}`.slice(0, 200)
+          if (!result.asked.includes(form) && await count(zero, filter) !== before) result.asked.push(form)
+        }
+      }
+    }
+    return result
+  },
   version: () => JSON.parse(readFileSync(modules + 'hyparquet/package.json')),
   async equal({ old, new: changed }) {
     const [a, b] = await Promise.all([old, changed].map(path => parquetReadObjects({ file: open(path), compressors })))
