@@ -86,6 +86,8 @@ mod hash_kind;
 mod kinds;
 pub mod planning;
 mod policy;
+#[cfg(feature = "variants")]
+pub mod replace;
 mod simd;
 mod spec;
 mod sync;

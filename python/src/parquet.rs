@@ -1,11 +1,12 @@
 //! Asks, adds and checks the Bloom filters of Parquet files.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use filterblock::{SharedBytes, open_regular_file};
 use filterblock::foreign::parquet::ParquetFile as Parquet;
+use filterblock::replace::Version;
+use filterblock::{SharedBytes, open_regular_file};
 use filterblock_parquet::append::{self, Request};
 use filterblock_parquet::check::{self, Size, State};
 use filterblock_parquet::filters::{Budget, Sizing};
@@ -227,12 +228,6 @@ fn leaves_of(footer: &Footer, names: &[String]) -> PyResult<Vec<usize>> {
     Ok(found)
 }
 
-/// Returns the length and the modification time of a file. If one of them changes, the file counts
-/// as changed.
-fn version(found: &Metadata) -> (u64, Option<std::time::SystemTime>) {
-    (found.len(), found.modified().ok())
-}
-
 /// Add Bloom filters for columns to a copy of a Parquet file. The data pages do not change. Raises
 /// UnsupportedError for a column whose type makes an engine lose rows if it has a filter.
 ///
@@ -262,14 +257,15 @@ pub fn parquet_add<'py>(
     let sizing = Sizing::new(budget, exact_size).map_err(of_parquet)?;
     let (footer, added) = py.detach(|| {
         let failed = |error: io::Error| of_io(&error, Some(&path));
+        // The input may be the file that is replaced, so it is read under the lock of that file.
+        let mut new = NewFile::beside(&out, overwrite).map_err(|error| of_io(&error, Some(&out)))?;
         let file = open_regular_file(&path).map_err(failed)?;
-        let before = version(&file.metadata().map_err(failed)?);
+        let version = Version::of(&file).map_err(failed)?;
         let footer = Footer::read(&mut &file).map_err(|error| of_parquet(error.in_file(&path)))?;
         let request = Request { leaves: leaves_of(&footer, &columns)?, sizing, replace, forced: Vec::new() };
-        let mut new = NewFile::beside(&out, overwrite).map_err(|error| of_io(&error, Some(&out)))?;
         let added = fill(&file, &footer, &request, new.file()).map_err(|error| of_parquet(error.in_file(&path)))?;
         // If the file changed while it was copied, the copy may mix two versions of it.
-        if path.metadata().map(|found| version(&found)).ok() != Some(before) {
+        if !path.canonicalize().is_ok_and(|path| version.is_at(&path)) {
             return Err(of_parquet(Error::Changed.in_file(&path)));
         }
         new.publish().map_err(|error| of_io(&error, Some(&out)))?;

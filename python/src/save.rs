@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use filterblock::replace::{Place, dir_of};
 use tempfile::NamedTempFile;
 
 /// A temporary file in the directory of `path`. [`publish`](Self::publish) renames it to `path`. If
@@ -11,36 +12,34 @@ use tempfile::NamedTempFile;
 #[derive(Debug)]
 pub struct NewFile {
     file: NamedTempFile,
-    path: PathBuf,
-    overwrites: bool,
+    place: Place,
 }
 
 impl NewFile {
-    /// Creates the file. If `path` is a symbolic link, `publish` replaces the target and keeps the
-    /// link. The new file has the mode of the file that it replaces. If it replaces no file, its
-    /// mode follows the umask.
+    /// Locks the file that will be replaced, and creates the new file. If `path` is a symbolic link,
+    /// `publish` replaces the target and keeps the link. The new file has the mode of the file that
+    /// it replaces. If it replaces no file, its mode follows the umask.
     ///
     /// # Errors
-    /// Returns an error if `path` exists and is not a regular file, or if it exists and
-    /// `overwrites` is `false`.
+    /// Returns an error if `path` exists and is not a regular file, if another process has locked
+    /// it, or if it exists and `overwrites` is `false`.
     pub fn beside(path: &Path, overwrites: bool) -> io::Result<Self> {
-        let path = if path.is_symlink() { path.canonicalize()? } else { path.to_path_buf() };
-        let found = path.metadata().ok();
-        if found.as_ref().is_some_and(|found| !found.is_file()) {
+        if path.metadata().is_ok_and(|found| !found.is_file()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file; choose another path"));
         }
-        if found.is_some() && !overwrites {
+        let place = Place::lock(path)?;
+        if place.old().is_some() && !overwrites {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the file exists; choose another path"));
         }
         let mut builder = tempfile::Builder::new();
         builder.prefix(".filterblock-").suffix(".tmp");
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let file = builder.tempfile_in(parent(&path))?;
-        if let Some(found) = found {
-            file.as_file().set_permissions(found.permissions())?;
+        let file = builder.tempfile_in(dir_of(place.path()))?;
+        if let Some((old, _)) = place.old() {
+            file.as_file().set_permissions(old.metadata()?.permissions())?;
         }
-        Ok(Self { file, path, overwrites })
+        Ok(Self { file, place })
     }
 
     /// Returns the file, so that the caller can write its content.
@@ -51,15 +50,12 @@ impl NewFile {
     /// Syncs the file, renames it to `path`, and syncs the directory (on Unix).
     ///
     /// # Errors
-    /// Returns `AlreadyExists` if `path` exists and the file must not overwrite it.
+    /// Returns `AlreadyExists` if there was no file, and now there is one. Returns another error if
+    /// the file that will be replaced has changed.
     pub fn publish(self) -> io::Result<()> {
         self.file.as_file().sync_all()?;
-        let published =
-            if self.overwrites { self.file.persist(&self.path) } else { self.file.persist_noclobber(&self.path) };
-        published.map_err(|error| error.error)?;
-        #[cfg(unix)]
-        File::open(parent(&self.path))?.sync_all()?;
-        Ok(())
+        let (file, made) = self.file.keep().map_err(|refused| refused.error)?;
+        self.place.publish(&file, &made)
     }
 }
 
@@ -69,8 +65,4 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut new = NewFile::beside(path, true)?;
     new.file().write_all(bytes)?;
     new.publish()
-}
-
-fn parent(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -6,6 +6,7 @@ import os
 import pathlib
 import struct
 import uuid
+import zlib
 
 import filterblock
 import numpy as np
@@ -273,3 +274,46 @@ def test_damage_raises_with_field_and_offset(filtered, tmp_path):
             with pytest.raises((filterblock.Error, OSError)):
                 call(damaged)
     assert os.listdir(tmp_path) == ["damaged"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the other systems lock no files")
+def test_a_file_that_another_process_locked_or_replaced_is_not_replaced(plain, tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    path = tmp_path / "a.parquet"
+    path.write_bytes(plain.read_bytes())
+    block = filterblock.Filter.build([1, 2, 3])
+    before = path.read_bytes()
+    with path.open("rb") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        for write in (
+            lambda: parquet.add(path, path, ["i64"], overwrite=True),
+            lambda: parquet.add(plain, path, ["i64"], overwrite=True),
+            lambda: block.save(path),
+        ):
+            with pytest.raises(OSError, match="has locked this file"):
+                write()
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["a.parquet"]
+    # In place, the old file is read and replaced.
+    assert parquet.add(path, path, ["i64"], overwrite=True)
+    assert path.read_bytes().startswith(before[:-1000])
+    assert os.listdir(tmp_path) == ["a.parquet"]
+
+
+def test_checksum_files_of_hadoop_follow_the_file(plain, tmp_path):
+    def checksums(content):
+        parts = [content[at : at + 512] for at in range(0, len(content), 512)]
+        return b"crc\0" + struct.pack(">I", 512) + b"".join(struct.pack(">I", zlib.crc32(p)) for p in parts)
+
+    path, sums = tmp_path / "a.parquet", tmp_path / ".a.parquet.crc"
+    path.write_bytes(plain.read_bytes())
+    sums.write_bytes(checksums(path.read_bytes()))
+    parquet.add(path, path, ["i64"], overwrite=True)
+    assert sums.read_bytes() == checksums(path.read_bytes())
+    filterblock.Filter.build([1]).save(path)
+    assert sums.read_bytes() == checksums(path.read_bytes())
+    sums.write_bytes(checksums(b"other"))
+    before = path.read_bytes()
+    with pytest.raises(OSError, match="checksum"):
+        filterblock.Filter.build([2]).save(path)
+    assert path.read_bytes() == before

@@ -4,7 +4,7 @@
 //! Overwriting the old file in place would keep its permissions. But a reader that maps the file
 //! could see a part of the new filter, and deny keys.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 #[cfg(unix)]
 use std::io;
 use std::path::Path;
@@ -21,7 +21,7 @@ mod unix {
     use std::fs::Permissions;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
-    use super::{Failure, File, Metadata, Outcome, Path, access_list, io};
+    use super::{Failure, File, Outcome, Path, access_list, io};
 
     /// The attributes of the replaced file.
     #[derive(Debug)]
@@ -33,9 +33,10 @@ mod unix {
     }
 
     impl Kept {
-        /// Reads the attributes of the file `target`, which the user gave as `path`. Returns an
-        /// error for a file with several hard links, because a rename would replace only one name.
-        pub fn of(path: &Path, target: &Path, found: &Metadata) -> Outcome<Self> {
+        /// Reads the attributes of the open file, which the user gave as `path`. Returns an error
+        /// for a file with several hard links, because a rename would replace only one name.
+        pub fn of(path: &Path, file: &File) -> Outcome<Self> {
+            let found = file.metadata().map_err(|error| Failure::file(path, error))?;
             if found.nlink() > 1 {
                 let (path, names) = (path.display(), found.nlink());
                 return Err(Failure::Message(format!(
@@ -43,7 +44,7 @@ mod unix {
                      this name by a copy of the file"
                 )));
             }
-            let access_list = access_list::of(target).map_err(|error| {
+            let access_list = access_list::of(file).map_err(|error| {
                 Failure::Message(format!(
                     "{}: cannot read the access list (ACL): {error}; first replace this file by your own copy of it",
                     path.display()
@@ -80,10 +81,10 @@ mod unix {
 #[cfg(target_os = "linux")]
 mod access_list {
     use rustix::buffer::spare_capacity;
-    use rustix::fs::{XattrFlags, fremovexattr, fsetxattr, getxattr};
+    use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
     use rustix::io::Errno;
 
-    use super::{File, Path, io};
+    use super::{File, io};
 
     const NAME: &str = "system.posix_acl_access";
     /// The maximum length of an extended attribute on Linux.
@@ -91,9 +92,9 @@ mod access_list {
 
     /// Returns the access list of a file as the kernel encodes it. Returns `None` if the file has
     /// none, or if the file system does not support access lists.
-    pub fn of(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    pub fn of(file: &File) -> io::Result<Option<Vec<u8>>> {
         let mut list = Vec::with_capacity(MAX_LEN_BYTES);
-        match getxattr(path, NAME, spare_capacity(&mut list)) {
+        match fgetxattr(file, NAME, spare_capacity(&mut list)) {
             Ok(_) => Ok(Some(list)),
             Err(Errno::NODATA | Errno::NOTSUP) => Ok(None),
             Err(error) => Err(error.into()),
@@ -112,9 +113,9 @@ mod access_list {
 
 #[cfg(all(unix, not(target_os = "linux")))]
 mod access_list {
-    use super::{File, Path, io};
+    use super::{File, io};
 
-    pub fn of(_: &Path) -> io::Result<Option<Vec<u8>>> {
+    pub fn of(_: &File) -> io::Result<Option<Vec<u8>>> {
         Ok(None)
     }
 
@@ -130,7 +131,7 @@ pub struct Kept;
 
 #[cfg(not(unix))]
 impl Kept {
-    pub fn of(_: &Path, _: &Path, _: &Metadata) -> Outcome<Self> {
+    pub fn of(_: &Path, _: &File) -> Outcome<Self> {
         Ok(Self)
     }
 

@@ -78,6 +78,9 @@ so far do not decide the exit status, it is 141, as after SIGPIPE.
 only on Linux.
   If HUP, INT, QUIT, TERM or XCPU ends the command, the command removes its temporary files first. Other signals, such \
 as KILL, may leave some of them, such as .filterblock.*.tmp beside the output file.
+  A command locks the file that it replaces. If another command or program has locked or replaced it, the exit \
+status is 2 and no version is lost. NAME.displaced-* beside NAME may be its newest version: a command that was \
+killed, or that met several other writers, leaves it. docs/FOREIGN.md has the details.
   On Linux, signals that the parent process ignores (nohup) stay ignored.
 
 Environment:

@@ -1,7 +1,8 @@
 //! Writes output files atomically: a file appears complete or not at all.
 
-use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
+use std::cell::RefCell;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -12,32 +13,37 @@ use super::interrupt::Temporary;
 use super::kept::Kept;
 use super::output::message;
 use filterblock::Error;
+use filterblock::replace::{Place, Version, dir_of, displaced_in, is_displaced};
 
-/// The maximum number of symbolic links in a chain.
-const LINKS_MAX: usize = 40;
 /// Temporary files have this prefix and random characters. A name derived from the target's name
 /// could exceed the length limit of the file system.
 const PREFIX: &str = ".filterblock.";
 
-/// An output file. A command that ends early removes its temporary file, but SIGKILL or a crash may
-/// leave it.
+thread_local! {
+    /// The last directory of an output, and its files that a replacement displaced.
+    static DISPLACED: RefCell<(PathBuf, Vec<OsString>)> = RefCell::default();
+}
+
+/// An output file. If it replaces a file, that file is locked, so that no other command replaces it
+/// too. A command that ends early removes its temporary file, but SIGKILL or a crash may leave it.
 #[derive(Debug)]
 pub struct NewFile {
     /// The path as the user gave it.
     path: PathBuf,
-    /// The end of the chain of symbolic links that begins at `path`, or `path` if it is no link.
-    target: PathBuf,
+    place: Place,
     /// Whether an existing file may be replaced, for example with --force.
     replace: bool,
 }
 
 impl NewFile {
-    /// Checks that the file can be created: makes a temporary file in its directory and removes it.
-    /// Follows symbolic links: the file replaces their target.
+    /// Locks the file that will be replaced, and checks that the file can be created: makes a
+    /// temporary file in its directory and removes it. Follows symbolic links: the file replaces
+    /// their target. A command that also reads the old file reads it after this call.
     ///
     /// # Errors
-    /// Returns an error if the file exists and `replace` is not set, if it is not a regular file,
-    /// or if the check fails. Also returns an error for `-`, which means stdout in other commands.
+    /// Returns an error if the file exists and `replace` is not set, if it is not a regular file or
+    /// another command has locked it, or if the check fails. Also returns an error for `-`, which
+    /// means stdout in other commands.
     pub fn create(path: &Path, replace: bool) -> Outcome<Self> {
         if path.as_os_str() == "-" {
             return Err(Failure::Message(
@@ -57,11 +63,43 @@ impl NewFile {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Failure::file(path, error)),
             Ok(_) | Err(_) => {}
         }
-        let file = Self { path: path.to_path_buf(), target: follow_links(path)?, replace };
-        open_dir_of(&file.target)?;
+        let place = Place::lock(path).map_err(|error| of_file(path, error))?;
+        if place.old().is_some() && !replace {
+            return Err(exists(path));
+        }
+        let file = Self { path: path.to_path_buf(), place, replace };
+        check_dir_of(file.place.path())?;
+        file.place.notes().iter().for_each(|note| message(format_args!("{}: {note}", path.display())));
+        file.name_displaced();
         // The temporary file is removed immediately. Making it is the check.
         file.temporary()?;
         Ok(file)
+    }
+
+    /// Names the files that an earlier replacement of this file displaced.
+    fn name_displaced(&self) {
+        let target = self.place.path();
+        DISPLACED.with_borrow_mut(|(dir, names)| {
+            if *dir != dir_of(target) {
+                (*dir, *names) = (dir_of(target).to_path_buf(), displaced_in(dir_of(target)));
+            }
+            for name in names.iter().filter(|name| is_displaced(name, target)) {
+                let (path, name) = (self.path.display(), target.with_file_name(name));
+                message(format_args!(
+                    "{path}: an earlier command left {}, which may be the newest version of this file; compare both \
+                     files, keep the right one under the old name, and remove the other",
+                    name.display()
+                ));
+            }
+        });
+    }
+
+    /// Returns an error unless the file that will be replaced has this version.
+    pub fn check_replaces(&self, read: &Version) -> Outcome<()> {
+        match self.place.old() {
+            Some((_, old)) if old == read => Ok(()),
+            _ => Err(filterblock_parquet::Error::Changed.in_file(&self.path).into()),
+        }
     }
 
     /// Returns the path as the user gave it.
@@ -83,32 +121,15 @@ impl NewFile {
         Ok(())
     }
 
-    /// Returns an error if both options name the same file, which can have only one content.
-    pub fn refuse_same(&self, option: &str, other: &Self, other_option: &str) -> Outcome<()> {
-        let (path, mine, theirs) = (self.path.display(), self.place(), other.place());
-        if mine.is_some() && mine == theirs {
-            return Err(Failure::Message(format!(
-                "{path}: both {option} and {other_option} name this file; give each option its own file"
-            )));
-        }
-        Ok(())
-    }
-
-    /// Returns the canonical path of the target's directory, and the target's file name. Returns
-    /// `None` if the directory cannot be resolved or there is no file name.
-    fn place(&self) -> Option<(PathBuf, &OsStr)> {
-        parent(&self.target).canonicalize().ok().zip(self.target.file_name())
-    }
-
-    /// Returns the metadata of the file that will be replaced, or `None` if there is none.
-    fn replaced(&self) -> Option<Metadata> {
-        self.target.metadata().ok().filter(|_| self.replace)
+    /// Returns the file that will be replaced, or `None` if there is none.
+    fn replaced(&self) -> Option<&File> {
+        self.place.old().map(|(old, _)| old)
     }
 
     /// Returns an error if the output file is one of `inputs`. With `--force`, a typing mistake
     /// would otherwise destroy the only copy of the input.
     pub fn refuse_inputs<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> Outcome<()> {
-        let Ok(target) = self.target.canonicalize() else { return Ok(()) };
+        let Ok(target) = self.place.path().canonicalize() else { return Ok(()) };
         let is_target = |input: &&Path| input.canonicalize().is_ok_and(|input| input == target);
         match inputs.into_iter().find(is_target) {
             Some(_) => {
@@ -122,14 +143,14 @@ impl NewFile {
     /// Makes an empty temporary file in the directory of the target. The file is removed on drop.
     /// If it will replace a file, it already has the attributes of that file (see [`Kept`]).
     fn temporary(&self) -> Outcome<Temporary<NamedTempFile>> {
-        let path = &self.target;
+        let path = self.place.path();
         if path.file_name().is_none() {
             return Err(Failure::Message(format!(
                 "{}: this path has no file name; give a file, not a directory",
                 path.display()
             )));
         }
-        let kept = self.replaced().map(|found| Kept::of(&self.path, path, &found)).transpose()?;
+        let kept = self.replaced().map(|old| Kept::of(&self.path, old)).transpose()?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(PREFIX).suffix(".tmp");
         #[cfg(unix)]
@@ -138,7 +159,7 @@ impl NewFile {
             use std::os::unix::fs::PermissionsExt;
             builder.permissions(fs::Permissions::from_mode(if kept.is_some() { 0o600 } else { 0o666 }));
         }
-        let temporary = Temporary::make(|| builder.tempfile_in(parent(path)));
+        let temporary = Temporary::make(|| builder.tempfile_in(dir_of(path)));
         let temporary = temporary.map_err(|error| {
             let (path, error) = (path.display(), Error::from(without_path(error)));
             Failure::Message(format!("{path}: cannot make a temporary file in the directory of this file: {error}"))
@@ -151,7 +172,7 @@ impl NewFile {
 
     /// Writes the whole content, makes it durable, and renames the file to its target.
     pub fn publish(self, content: &[u8]) -> Outcome<()> {
-        let target = self.target.clone();
+        let target = self.place.path().to_path_buf();
         self.publish_with(
             |mut file| file.write_all(content).map_err(|error| Failure::file(&target, without_path(error))),
             |()| Ok(()),
@@ -159,55 +180,56 @@ impl NewFile {
     }
 
     /// Lets `write` fill the new file, makes it durable, and renames it to its target if `check`
-    /// succeeds. After an error the target is unchanged, unless only the sync of the directory
-    /// failed: then the target is the new file.
+    /// succeeds. After an error the target is unchanged, unless the message says otherwise.
     pub fn publish_with<T>(
         self,
         write: impl FnOnce(&File) -> Outcome<T>,
         check: impl FnOnce(&T) -> Outcome<()>,
     ) -> Outcome<T> {
-        let in_file = |error| Failure::file(&self.target, without_path(error));
-        let dir = open_dir_of(&self.target)?;
+        let target = self.place.path().to_path_buf();
         let temporary = self.temporary()?;
         let written = write(temporary.as_file())?;
-        temporary.as_file().sync_all().map_err(in_file)?;
+        temporary.as_file().sync_all().map_err(|error| Failure::file(&target, without_path(error)))?;
         check(&written)?;
-        let named = temporary.finish(|made| match self.replace {
-            true => made.persist(&self.target).map_err(|refused| refused.error),
-            false => made.persist_noclobber(&self.target).map_err(|refused| refused.error),
+        let Self { place, replace, .. } = self;
+        // Until the step ends, no signal ends the process, and nothing but `place` removes a file.
+        let published = temporary.finish(|made| {
+            let (file, name) = made.keep().map_err(|refused| refused.error)?;
+            place.publish(&file, &name)
         });
-        match named {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(exists(&self.target)),
-            Err(error) => return Err(in_file(error)),
+        match published {
+            Ok(()) => Ok(written),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !replace => Err(exists(&target)),
+            Err(error) => Err(of_file(&target, error)),
         }
-        // Syncing the directory makes the name durable too.
-        dir.map_or(Ok(()), |dir| dir.sync_all()).map_err(|error| {
-            let path = self.target.display();
-            Failure::Message(format!(
-                "{path}: the file is written, but its directory could not be synced: {error}; a machine crash may undo \
-                 the write, so check the device"
-            ))
-        })?;
-        Ok(written)
     }
 }
 
-/// Returns the end of the chain of symbolic links that begins at `path`, or `path` if it is no
-/// link. The file need not exist. A rename onto a link would replace the link instead of its
-/// target.
-fn follow_links(path: &Path) -> Outcome<PathBuf> {
-    let mut target = path.to_path_buf();
-    for _ in 0..=LINKS_MAX {
-        // Most errors mean that `target` is not a link. Any other error occurs again when the file
-        // is created.
-        let Ok(next) = fs::read_link(&target) else { return Ok(target) };
-        target = parent(&target).join(next);
+/// Returns an error if two of the options name the same file, which can have only one content.
+pub fn refuse_same(files: &[(&str, &Path)]) -> Outcome<()> {
+    let place = |path: &Path| {
+        let end = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        dir_of(&end).canonicalize().ok().zip(end.file_name().map(OsStr::to_owned))
+    };
+    for (number, (option, path)) in files.iter().enumerate() {
+        let is_same = |(_, other): &&(&str, &Path)| place(path).is_some_and(|found| place(other) == Some(found));
+        if let Some((other_option, _)) = files.iter().skip(number + 1).find(is_same) {
+            let path = path.display();
+            return Err(Failure::Message(format!(
+                "{path}: both {option} and {other_option} name this file; give each option its own file"
+            )));
+        }
     }
-    Err(Failure::Message(format!(
-        "{}: more than {LINKS_MAX} symbolic links in a row; give the path of the file itself",
-        path.display()
-    )))
+    Ok(())
+}
+
+/// Returns the failure for an error about a file. An error of the system gets the words of the
+/// library.
+fn of_file(path: &Path, error: io::Error) -> Failure {
+    match error.raw_os_error() {
+        Some(_) => Failure::file(path, error),
+        None => Failure::Message(format!("{}: {error}", path.display())),
+    }
 }
 
 /// Removes the name of the temporary file from an error. The tempfile crate puts this name into the
@@ -223,22 +245,11 @@ fn exists(path: &Path) -> Failure {
     Failure::Message(format!("{}: the file exists; to replace it, add --force", path.display()))
 }
 
-/// Returns the directory of a file, which is `.` for a bare name.
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => Path::new("."),
-    }
-}
-
-/// Opens the directory of a file for a sync, which makes a new name in it durable. Returns `None`
-/// on systems other than Unix.
-fn open_dir_of(path: &Path) -> Outcome<Option<File>> {
-    if !cfg!(unix) {
-        return Ok(None);
-    }
-    let opened = File::open(parent(path));
-    opened.map(Some).map_err(|error| {
+/// Returns an error if the directory of a file cannot be opened, and so not synced. A sync makes a
+/// new name in it durable.
+fn check_dir_of(path: &Path) -> Outcome<()> {
+    let opened = if cfg!(unix) { File::open(dir_of(path)).map(drop) } else { Ok(()) };
+    opened.map_err(|error| {
         Failure::Message(format!("{}: cannot open the directory of this file: {}", path.display(), Error::from(error)))
     })
 }

@@ -9,6 +9,7 @@ use tempfile::NamedTempFile;
 use super::buffered::Buffered;
 use super::layout::{self, Header, State};
 use super::lock::{Locked, is_at, try_lock_filter};
+use crate::replace::{Version, dir_of, keep_owner, replace, sync_dir};
 use crate::variants::Bloom;
 use crate::variants::error::{Error, Result};
 
@@ -57,18 +58,18 @@ impl NewFile {
         synced.map(|()| file).map_err(in_file)
     }
 
-    /// Renames the file to `path`, over an existing file, and makes the rename durable on Unix.
-    /// After an error, it is unknown which of the two files has the name.
-    pub(super) fn publish_over(self, path: &Path) -> Result<Locked> {
-        let (file, mut name) = self.0.into_parts();
+    /// Replaces the file at `path`, which is open as `old`, and makes this durable on Unix. After an
+    /// error, it is unknown which of the two files has the name.
+    pub(super) fn publish_over(self, old: &File, path: &Path) -> Result<Locked> {
+        let in_file = |error: io::Error| Error::from(error).in_file(path);
+        let version = Version::of(old).map_err(in_file)?;
+        let (file, name) = self.0.keep().map_err(|refused| in_file(refused.error))?;
         let file = Locked::already(file);
-        // On Windows, `NamedTempFile::persist` cannot replace an open file, and the writer keeps
-        // the old file open.
-        let renamed = fs::rename(&name, path);
-        // After a rename the random name is free. If another process creates a file with this name,
-        // this process must not remove that file.
-        name.disable_cleanup(renamed.is_ok());
-        renamed.and_then(|()| sync_dir(path)).map(|()| file).map_err(|error| Error::from(error).in_file(path))
+        replace(file.file(), &name, path, &version).map(|()| file).map_err(|error| {
+            // After a rename the random name is free.
+            let _ = fs::remove_file(&name);
+            in_file(error)
+        })
     }
 
     #[cfg(test)]
@@ -98,32 +99,4 @@ pub(super) fn check_absent(path: &Path) -> Result<()> {
         Ok(_) => Err(Error::from(io::Error::from(ErrorKind::AlreadyExists)).in_file(path)),
         Err(error) => Err(Error::from(error).in_file(path)),
     }
-}
-
-/// Gives `new` the permissions of `replaced` and, as far as the process may set them, its owner and
-/// group. If the group cannot be set, `new` has no permissions for the group.
-#[cfg(unix)]
-fn keep_owner(replaced: &File, new: &File) -> io::Result<()> {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
-    let kept = replaced.metadata()?;
-    // Only root may change the owner of a file, so ignore an error.
-    let _ = fchown(new, Some(kept.uid()), None);
-    // Another group must not get the permissions of the old group.
-    let bits = if fchown(new, None, Some(kept.gid())).is_ok() { 0o777 } else { 0o707 };
-    new.set_permissions(fs::Permissions::from_mode(kept.mode() & bits))
-}
-
-#[cfg(not(unix))]
-fn keep_owner(_: &File, _: &File) -> io::Result<()> {
-    Ok(())
-}
-
-/// Makes a rename to `path` durable. On systems other than Unix it does nothing, because
-/// `File::open` cannot open a directory there.
-fn sync_dir(path: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(dir_of(path))?.sync_all() } else { Ok(()) }
-}
-
-pub(super) fn dir_of(path: &Path) -> &Path {
-    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use super::buffered::{BUFFER_LEN_BYTES, Buffered};
 use super::layout::{self, Header, Image, Length, PAGE_LEN_BYTES, Page, STATE_OFFSET, State, WORDS_PER_PAGE};
 use super::lock::{Locked, NameLock, is_at};
-use super::new_file::{NewFile, check_absent, dir_of};
+use super::new_file::{NewFile, check_absent};
 use crate::block::{check_regular, open_regular_file};
+use crate::replace::dir_of;
 use crate::variants::Bloom;
 use crate::variants::error::{Error, Result};
 
@@ -128,7 +129,7 @@ impl Writer {
         // Check again: writing the new file took time, and the rename would destroy another file
         // that has the name now.
         self.check_name()?;
-        match new.publish_over(&self.path) {
+        match new.publish_over(self.file.file(), &self.path) {
             Ok(file) => {
                 (self.file, self.header) = (file, *header);
                 (self.shown, self.tried, self.durable) = (state.page, None, Some(state.length));

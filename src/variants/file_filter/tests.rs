@@ -67,6 +67,25 @@ fn a_failed_rename_stops_all_later_writes() {
     assert!(matches!(filter.clear().unwrap_err().root(), Error::Poisoned { .. }));
 }
 
+/// Another program renames its file to the path after the last check of the path.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_of_another_program_is_not_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    let filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
+    let header = Header { id: layout::new_id(), ..filter.header };
+    let state = layout::State::new(header.id, Length::Known(0));
+    let new = NewFile::write(&path, None, &header, &state, &filter.to_bloom()).unwrap();
+    let old = File::open(&path).unwrap();
+    std::fs::write(dir.path().join("other"), "newest").unwrap();
+    std::fs::rename(dir.path().join("other"), &path).unwrap();
+    assert!(new.publish_over(&old, &path).unwrap_err().to_string().contains("meanwhile"));
+    assert_eq!(std::fs::read(&path).unwrap(), b"newest");
+    // The files are `filter` and `filter.lock`.
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
 /// Another writer replaces the file after this process opens the file and before it takes the lock.
 /// The filter's path then no longer leads to the locked file.
 #[cfg(unix)]

@@ -98,6 +98,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     output::check_stdout()?;
     let to_stdout = arguments.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let json = arguments.json.as_deref().filter(|_| !to_stdout);
+    let file = json.map(|path| NewFile::create(path, arguments.force || arguments.append)).transpose()?;
     let mut record = LoadRecord::default();
     if arguments.append {
         let Some(path) = json else {
@@ -105,7 +106,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
         };
         record = LoadRecord::read_or_empty(path)?;
     }
-    let json = json.map(|path| NewFile::create(path, arguments.force || arguments.append)).transpose()?;
     let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let source = Source::mixed(arguments.count, arguments.seed);
     let megabytes = (arguments.count as f64 * (16 + arguments.value_size) as f64 / 1e6).max(1.0);
@@ -138,7 +138,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let report = LoadReport { load, settings, machine: Machine::here(), versions: Versions::here() };
     let (text, wrong_answers) = (report.to_text(), report.load.wrong_answers);
     record.loads.push(report);
-    if let Some(file) = json {
+    if let Some(file) = file {
         file.publish(output::json(&record)?.as_bytes())?;
     }
     match to_stdout {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::super::failure::Outcome;
-use super::super::new_file::NewFile;
+use super::super::new_file::{NewFile, refuse_same};
 use super::super::output;
 
 /// The options for the output files.
@@ -40,17 +40,14 @@ impl OutputArguments {
     pub fn create(&self, inputs: Option<&Path>) -> Outcome<Outputs> {
         output::check_stdout()?;
         let json_to_stdout = self.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
-        let create = |path: Option<&PathBuf>| path.map(|path| NewFile::create(path, self.force)).transpose();
-        let json = create(self.json.as_ref().filter(|_| !json_to_stdout))?;
-        let (svg, page) = (create(self.svg.as_ref())?, create(self.html.as_ref())?);
-        let files = [("--json", &json), ("--svg", &svg), ("--html", &page)];
-        let files: Vec<_> = files.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?))).collect();
-        for (number, (option, file)) in files.iter().enumerate() {
-            for (other_option, other) in files.iter().skip(number + 1) {
-                file.refuse_same(option, other, other_option)?;
-            }
-            file.refuse_inputs(inputs)?;
-        }
+        let json_path = self.json.as_deref().filter(|_| !json_to_stdout);
+        let files = [("--json", json_path), ("--svg", self.svg.as_deref()), ("--html", self.html.as_deref())];
+        let files: Vec<_> = files.into_iter().filter_map(|(option, path)| Some((option, path?))).collect();
+        refuse_same(&files)?;
+        let create = |path: Option<&Path>| path.map(|path| NewFile::create(path, self.force)).transpose();
+        let json = create(json_path)?;
+        let (svg, page) = (create(self.svg.as_deref())?, create(self.html.as_deref())?);
+        [&json, &svg, &page].into_iter().flatten().try_for_each(|file| file.refuse_inputs(inputs))?;
         Ok(Outputs { json_to_stdout, json, svg, page })
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::super::failure::{Exit, Failure, Outcome};
-use super::super::new_file::NewFile;
+use super::super::new_file::{NewFile, refuse_same};
 use super::super::{html, output};
 use super::load_record::LoadRecord;
 use super::range_report::RangeReport;
@@ -77,25 +77,24 @@ pub fn run(arguments: &Arguments) -> Outcome {
         };
         return Err(Failure::Message(format!("--filter {unknown}: {why}")));
     }
+    let files = [("--svg", &arguments.svg), ("--html", &arguments.html), ("--markdown", &arguments.markdown)];
+    let files: Vec<_> = files.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?))).collect();
+    refuse_same(&files)?;
     let mut files = Vec::new();
     if let Some(path) = &arguments.svg {
-        files.push(("--svg", NewFile::create(path, arguments.force)?, report.svg(&arguments.filter)?));
+        files.push((NewFile::create(path, arguments.force)?, report.svg(&arguments.filter)?));
     }
     if let Some(path) = &arguments.html {
-        files.push(("--html", NewFile::create(path, arguments.force)?, report.page()?));
+        files.push((NewFile::create(path, arguments.force)?, report.page()?));
     }
     if let Some(path) = &arguments.markdown {
+        let file = NewFile::create(path, true)?;
         let page = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
         let filled = filled(&page, &report).map_err(|why| Failure::Message(format!("{}: {why}", path.display())))?;
-        files.push(("--markdown", NewFile::create(path, true)?, filled));
+        files.push((file, filled));
     }
-    for (number, (option, file, _)) in files.iter().enumerate() {
-        for (other_option, other, _) in files.iter().skip(number + 1) {
-            file.refuse_same(option, other, other_option)?;
-        }
-        file.refuse_inputs([arguments.record.as_path()])?;
-    }
-    for (_, file, content) in files {
+    files.iter().try_for_each(|(file, _)| file.refuse_inputs([arguments.record.as_path()]))?;
+    for (file, content) in files {
         file.publish(content.as_bytes())?;
     }
     if arguments.markdown.is_none() {

@@ -10,7 +10,6 @@ use super::super::output::{self, message};
 use super::super::refused_value::{RATE_EXPECTED, number};
 use super::super::text;
 use super::failure;
-use super::guard::Guard;
 use super::input::{Builder, FileList, Input, spill};
 use filterblock_parquet::index::{Built, KeyType, Settings, logical_name};
 
@@ -91,7 +90,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
         output::check_stdout()?;
     }
     let file = NewFile::create(&arguments.output, arguments.force)?;
-    let guard = Guard::of_output(&arguments.output)?;
     file.refuse_inputs(arguments.files.places().iter().map(PathBuf::as_path))?;
     let mut collected: Option<(Builder, Settings)> = None;
     arguments.files.for_each(arguments.column.as_deref(), |input| {
@@ -118,7 +116,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         return Err(Failure::Message("--column is for Parquet files, and none is given; omit --column".into()));
     }
     let built = builder.build().map_err(|error| failure(&arguments.output, error))?;
-    guard.publish(file, &built.bytes)?;
+    file.publish(&built.bytes)?;
     report(&arguments.output, built.added.len(), &built, arguments.json)
 }
 

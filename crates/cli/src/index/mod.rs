@@ -2,7 +2,6 @@
 //! that answers which of these files may hold a key.
 
 mod build;
-mod guard;
 mod input;
 pub mod opened;
 pub mod query;

@@ -13,7 +13,6 @@ use super::super::output;
 use super::super::text::quoted;
 use super::build;
 use super::failure;
-use super::guard::Guard;
 use super::input::{Builder, FileList, spill};
 use super::opened;
 use filterblock_parquet::index::IndexReader;
@@ -132,13 +131,11 @@ pub fn remove(arguments: &RemoveArguments) -> Outcome {
     update.finish(builder, |path| removed.contains(path))
 }
 
-/// An update of an index. It holds a lock on the old index, if the system can lock it, so that no
-/// other update runs at the same time.
+/// An update of an index.
 struct Update<'a> {
     path: &'a Path,
     old: IndexReader<File>,
     target: NewFile,
-    guard: Guard,
     json: bool,
 }
 
@@ -147,9 +144,9 @@ impl<'a> Update<'a> {
         if json {
             output::check_stdout()?;
         }
-        let guard = Guard::of_index(path)?;
-        let old = opened::open(path)?;
-        Ok(Self { path, old, target: NewFile::create(path, true)?, guard, json })
+        // The old index is read under the lock of its next version.
+        let target = NewFile::create(path, true)?;
+        Ok(Self { path, old: opened::open(path)?, target, json })
     }
 
     fn builder(&self) -> Outcome<Builder> {
@@ -160,11 +157,11 @@ impl<'a> Update<'a> {
     /// Writes the next version of the index: the files of the old version whose paths `is_removed`
     /// does not select, and the files of `builder`. Prints a summary.
     fn finish(self, builder: Builder, is_removed: impl Fn(&Path) -> bool) -> Outcome {
-        let Self { path, old, target, guard, json } = self;
+        let Self { path, old, target, json } = self;
         let is_old = |number: usize| old.files().get(number).is_some_and(|file| is_removed(&file.identity.path));
         let built = builder.build_onto(&old, is_old).map_err(|error| failure(path, error))?;
         let kept = (0..old.files().len()).filter(|&number| !is_old(number)).count();
-        guard.publish(target, &built.bytes)?;
+        target.publish(&built.bytes)?;
         build::report(path, kept + built.added.len(), &built, json)
     }
 }

@@ -15,7 +15,7 @@ use super::super::text::{count, printable};
 use super::inputs::{self, Input, Inputs};
 use super::one_file::{Source, Work};
 use super::report::{FileReport, Report};
-use super::{DEFAULT_FPR, targets};
+use super::{DEFAULT_FPR, tables, targets};
 use filterblock_parquet::filters::{Budget, Sizing};
 use filterblock_parquet::footer::Loss;
 
@@ -65,6 +65,12 @@ links) is refused. A symbolic link is followed and stays.
   The new file loses all other extended attributes. It has a new inode and new times.
   A file with a read-only mode is replaced too and stays read-only: a rename only needs write permission for the \
 folder.
+
+Other writers and checksums:
+  A file that another command or program replaces meanwhile stays, and the command exits with status 2. After a crash, \
+NAME.displaced-* may be the newest version.
+  The checksum file .NAME.crc of Hadoop and Spark is checked and written again.
+  docs/FOREIGN.md has the details, and says where another program's file may be lost (no Linux, NFS, FUSE).
 
 When not to use --in-place:
   Iceberg and Delta tables record the length of each file in their metadata. Trino refuses a file of another length. \
@@ -143,7 +149,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let bar = progress::bytes("adding filters", arguments.json);
     let mut tips = BTreeSet::new();
     for (input, target) in inputs.files.iter().zip(&targets) {
-        let done = arguments.one(&work, input, target.as_deref(), &bar);
+        let done = arguments.one(&work, input, target.as_deref(), &bar, &mut tips);
         match done {
             Ok(done) => {
                 bar.suspend(|| arguments.tell(&done, &mut tips))?;
@@ -204,7 +210,14 @@ impl Arguments {
 
     /// Adds the filters or lengths of one file, or estimates the work for a dry run. If the output
     /// cannot be written, removes the empty folders that it made for the output.
-    fn one(&self, work: &Work<'_>, input: &Input, target: Option<&Path>, bar: &ProgressBar) -> Outcome<FileReport> {
+    fn one(
+        &self,
+        work: &Work<'_>,
+        input: &Input,
+        target: Option<&Path>,
+        bar: &ProgressBar,
+        tips: &mut BTreeSet<String>,
+    ) -> Outcome<FileReport> {
         let source = Source::open(&input.path)?;
         let request = source.request(work)?;
         let requested_fpr = match work {
@@ -226,8 +239,16 @@ impl Arguments {
             }
             (Some(target), None) => {
                 let made = make_folders(target)?;
-                let file = NewFile::create(target, self.force || self.in_place);
-                let file = file.and_then(|file| if self.in_place { Ok(file) } else { refuse_input(file, &input.path) });
+                let file = NewFile::create(target, self.force || self.in_place).and_then(|file| {
+                    match self.in_place {
+                        true => file.check_replaces(&source.version)?,
+                        false => refuse_input(&file, &input.path)?,
+                    }
+                    if let Some(text) = tables::around(target).filter(|text| tips.insert(text.clone())) {
+                        bar.suspend(|| message(text));
+                    }
+                    Ok(file)
+                });
                 let written = file.and_then(|file| source.write(request.as_ref(), file, bar));
                 if written.is_err() {
                     remove_folders(&made);
@@ -259,10 +280,9 @@ impl Arguments {
 }
 
 /// Returns an error if the output is its own input, because --force would replace the old file.
-fn refuse_input(file: NewFile, input: &Path) -> Outcome<NewFile> {
+fn refuse_input(file: &NewFile, input: &Path) -> Outcome<()> {
     file.refuse_inputs([input])
-        .map_err(|failure| Failure::Message(format!("{failure}; to replace the file itself, use --in-place")))?;
-    Ok(file)
+        .map_err(|failure| Failure::Message(format!("{failure}; to replace the file itself, use --in-place")))
 }
 
 /// Makes the missing folders of an output file. Returns these folders, outer folders first. After

@@ -8,6 +8,7 @@ mod engines;
 mod inputs;
 mod one_file;
 mod report;
+mod tables;
 mod targets;
 mod tips;
 

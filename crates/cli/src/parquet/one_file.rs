@@ -2,10 +2,10 @@
 //! to the copy, and publishes the copy.
 
 use std::collections::BTreeSet;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
@@ -13,6 +13,7 @@ use super::super::failure::{Failure, Outcome};
 use super::super::new_file::{NewFile, without_path};
 use super::{columns, inputs};
 use filterblock::open_regular_file;
+use filterblock::replace::Version;
 use filterblock_parquet::append::{self, Added, DamagedFilter, Request};
 use filterblock_parquet::filters::Sizing;
 use filterblock_parquet::source::FileStart;
@@ -33,7 +34,8 @@ pub enum Work<'a> {
 pub struct Source<'a> {
     path: &'a Path,
     pub file: File,
-    seen: Seen,
+    /// The version that is read.
+    pub version: Version,
     pub footer: Footer,
 }
 
@@ -52,37 +54,15 @@ pub struct Done {
     pub time: Duration,
 }
 
-/// The metadata that distinguishes two versions of a file.
-#[derive(Debug, PartialEq, Eq)]
-struct Seen {
-    len_bytes: u64,
-    modified: Option<SystemTime>,
-    #[cfg(unix)]
-    inode: (u64, u64),
-}
-
-impl Seen {
-    fn of(metadata: &Metadata) -> Self {
-        #[cfg(unix)]
-        use std::os::unix::fs::MetadataExt;
-        Self {
-            len_bytes: metadata.len(),
-            modified: metadata.modified().ok(),
-            #[cfg(unix)]
-            inode: (metadata.dev(), metadata.ino()),
-        }
-    }
-}
-
 impl<'a> Source<'a> {
     /// Opens a file and reads its footer.
     pub fn open(path: &'a Path) -> Outcome<Self> {
         inputs::refuse_companion(path)?;
         let failed = |error| Failure::file(path, error);
         let mut file = open_regular_file(path).map_err(failed)?;
-        let found = file.metadata().map_err(failed)?;
+        let version = Version::of(&file).map_err(failed)?;
         let footer = Footer::read(&mut file).map_err(|error| error.in_file(path))?;
-        Ok(Self { path, file, seen: Seen::of(&found), footer })
+        Ok(Self { path, file, version, footer })
     }
 
     /// Returns the columns of the work and the settings of the new filters. Returns `None` if the
@@ -208,11 +188,8 @@ impl<'a> Source<'a> {
 
     /// Returns an error if another program has changed or replaced the file since it was opened.
     fn check_unchanged(&self) -> Outcome<()> {
-        let failed = |error| Failure::file(self.path, error);
-        let mut file = open_regular_file(self.path).map_err(failed)?;
-        let is_same = Seen::of(&file.metadata().map_err(failed)?) == self.seen;
-        let again = Footer::read(&mut file).ok().filter(|_| is_same);
-        match again.is_some_and(|again| again.metadata() == self.footer.metadata()) {
+        let file = open_regular_file(self.path).map_err(|error| Failure::file(self.path, error))?;
+        match Version::of(&file).is_ok_and(|found| found == self.version) {
             true => Ok(()),
             false => Err(self.changed()),
         }

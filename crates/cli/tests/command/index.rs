@@ -255,7 +255,7 @@ fn two_updates_at_once_are_refused() {
     let shell = shell_with_index();
     let locked = fs::File::open(shell.path("index")).unwrap();
     locked.lock().unwrap();
-    shell.run(&["index", "remove", "index", "a"]).fails_with(&["another command updates this index"]);
+    shell.run(&["index", "remove", "index", "a"]).fails_with(&["another command or program has locked"]);
     // A query needs no lock.
     assert_eq!(candidates(&shell, "500"), ["a"]);
     drop(locked);

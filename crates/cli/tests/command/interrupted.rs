@@ -36,7 +36,7 @@ const WRITERS: [&[&str]; 8] = [
     &["parquet", "add", "a.parquet", "--column", "id", "--in-place"],
 ];
 
-fn has_strace() -> bool {
+pub fn has_strace() -> bool {
     let found = Command::new("strace").arg("-V").output().is_ok_and(|output| output.status.success());
     if !found {
         eprintln!("skipped: strace is not installed");
@@ -196,7 +196,7 @@ fn benchmark(shell: &Shell) -> std::process::Child {
     child
 }
 
-fn kill(signal: &str, id: u32) {
+pub fn kill(signal: &str, id: u32) {
     // The process may have ended already.
     let _ = Command::new("kill").args([&format!("-{signal}"), &id.to_string()]).output().unwrap();
 }

@@ -13,6 +13,7 @@ mod foreign_files;
 #[path = "../../../../tests/foreign/support/mod.rs"]
 mod foreign_support;
 mod get_keys;
+mod hadoop_checksums;
 mod html;
 mod index;
 mod interrupted;
@@ -24,6 +25,7 @@ mod parquet_types;
 mod plan;
 mod refused_values;
 mod repair;
+mod replaced_meanwhile;
 mod replaces_files;
 mod secrets;
 mod shell;

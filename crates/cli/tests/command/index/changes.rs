@@ -14,7 +14,7 @@ fn a_build_during_another_update_is_refused() {
     let locked = fs::File::open(shell.path("index")).unwrap();
     locked.lock().unwrap();
     let build = ["index", "build", "-o", "index", "--force", "--key-file", "a"];
-    shell.run(&build).fails_with(&["another command updates this index"]);
+    shell.run(&build).fails_with(&["another command or program has locked"]);
     drop(locked);
     shell.run(&build).exits(0);
     assert!(candidates(&shell, "1500").is_empty());
