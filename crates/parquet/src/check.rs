@@ -9,7 +9,7 @@ use parquet::file::reader::ChunkReader;
 
 use crate::error::{Error, Result};
 use crate::filters::{self, Collector, Sizing};
-use crate::footer::{FilterRange, Footer, Leaf, Loss, Pages, PhysicalType};
+use crate::footer::{FilterRange, Footer, Loss, Pages, PhysicalType};
 use crate::values::ParquetValues;
 
 /// A filter with at least this multiple of the needed number of blocks is oversized, unless its FPR
@@ -64,7 +64,7 @@ pub struct CheckedFilter {
     /// 0, readers can lose rows.
     pub false_negatives: Option<u64>,
     /// The engine that loses rows because of this filter, whatever the size: see
-    /// [`Leaf::loss`](crate::footer::Leaf::loss).
+    /// [`Footer::loss_of_filters`].
     pub loss: Option<&'static Loss>,
 }
 
@@ -251,7 +251,7 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
             fpr: info.expected_fpr,
             size,
             false_negatives: denied,
-            loss: self.footer.leaves().get(self.leaf).and_then(Leaf::loss),
+            loss: self.footer.loss_of_filters(self.leaf),
         }
     }
 

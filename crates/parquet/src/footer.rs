@@ -37,6 +37,9 @@ const TAIL_LEN_BYTES: usize = 8;
 /// The start of the key that marks a column whose filters [`append::add`](crate::append) added
 /// although an engine loses rows. The path of the column follows.
 const FORCED_KEY: &str = "filterblock.forced_type:";
+/// The key with which DuckDB says that its filters of intervals hold both the stored values and the
+/// values for which DuckDB asks. Only with this key, DuckDB asks such filters.
+const DUCKDB_INTERVALS_KEY: &str = "duckdb.interval_bloom_filter";
 const ENCRYPTED_ADVICE: &str = "give a file without encryption and signature";
 
 /// The location of a column chunk's filter.
@@ -200,14 +203,22 @@ impl Footer {
     /// engine loses rows with them: see [`Leaf::loss`].
     #[must_use]
     pub fn is_forced(&self, leaf: usize) -> bool {
+        self.leaves.get(leaf).is_some_and(|leaf| self.has_key(&format!("{FORCED_KEY}{}", leaf.path)))
+    }
+
+    /// Returns the engine that loses rows because of the filters that a leaf column has. DuckDB's own
+    /// filters of intervals lose no rows. All other filters of a type with a [`Leaf::loss`] do.
+    #[must_use]
+    pub fn loss_of_filters(&self, leaf: usize) -> Option<&'static Loss> {
+        let loss = self.leaves.get(leaf)?.loss()?;
+        let is_of_duckdb = *loss == Loss::INTERVAL && self.has_key(DUCKDB_INTERVALS_KEY) && !self.is_forced(leaf);
+        (!is_of_duckdb).then_some(loss)
+    }
+
+    fn has_key(&self, key: &str) -> bool {
         let file = Struct::parse(&self.metadata).map(|(file, _)| file).unwrap_or_default();
         let pairs = file.list(5).map(|pairs| pairs.elements).unwrap_or_default();
-        let is_key = |path: &str, key: &[u8]| key.strip_prefix(FORCED_KEY.as_bytes()) == Some(path.as_bytes());
-        self.leaves.get(leaf).is_some_and(|leaf| {
-            pairs.iter().any(|pair| {
-                Struct::parse(pair).is_ok_and(|(pair, _)| pair.binary(1).is_some_and(|key| is_key(&leaf.path, key)))
-            })
-        })
+        pairs.iter().any(|pair| Struct::parse(pair).is_ok_and(|(pair, _)| pair.binary(1) == Some(key.as_bytes())))
     }
 
     /// Adds a pair of key and value for each leaf column of `forced` that has a loss and no mark.

@@ -212,7 +212,7 @@ impl ColumnReport {
         };
         let about = if self.is_estimate { "about " } else { "" };
         let used_by = match &self.engines {
-            _ if self.loses_rows.is_some() => "an engine loses rows".into(),
+            _ if self.r#unsafe > 0 || self.filters == 0 && self.loses_rows.is_some() => "an engine loses rows".into(),
             None => "not tried".into(),
             Some(engines) if engines.is_empty() => "no engine".into(),
             Some(engines) => engines.join(", "),
@@ -242,7 +242,7 @@ struct Column<'a> {
 
 impl Column<'_> {
     fn report(&self) -> ColumnReport {
-        let loss = self.leaf.loss();
+        let loss = self.footer.loss_of_filters(self.number);
         let with_size = |size| self.sound().filter(|(_, filter)| loss.is_none() && filter.size == size).count() as u64;
         let distinct: Option<Vec<u64>> = self.chunks.iter().map(|chunk| chunk.distinct).collect();
         let (missing, damaged) = (self.groups(is_missing), self.groups(is_damaged));
@@ -263,7 +263,7 @@ impl Column<'_> {
             len_bytes: self.sound().map(|(_, filter)| filter.len_bytes).sum(),
             fpr: self.sound().map(|(_, filter)| filter.fpr).reduce(f64::max),
             reads: check::num_reads(&self.chunks),
-            loses_rows: loss.map(|loss| format!("{} {}", loss.engine, loss.reason)),
+            loses_rows: self.leaf.loss().map(|loss| format!("{} {}", loss.engine, loss.reason)),
             is_forced: self.footer.is_forced(self.number),
             helps_little: self.helps_little(),
             is_ambiguous: self.is_ambiguous,
@@ -304,13 +304,13 @@ impl Column<'_> {
                 _ => {}
             }
         }
-        let (missing, loss) = (self.groups(is_missing), self.leaf.loss());
+        let (missing, loss) = (self.groups(is_missing), self.footer.loss_of_filters(self.number));
         if let Some(loss) = loss.filter(|_| missing.len() < self.chunks.len()) {
             let mark = if self.footer.is_forced(self.number) { "added with --force-type: " } else { "" };
             findings.push(format!("{mark}the column has {loss}; {replace}"));
         }
         if self.given.is_required && !missing.is_empty() {
-            let next = match loss {
+            let next = match self.leaf.loss() {
                 Some(loss) => format!("the column has {loss}; omit this column"),
                 None => self.command(&self.options("")),
             };
@@ -338,7 +338,7 @@ impl Column<'_> {
     fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         let long: Vec<_> = self.sound().filter(|(_, filter)| filter.size == Size::Oversized).collect();
-        if !long.is_empty() && self.leaf.loss().is_none() {
+        if !long.is_empty() && self.footer.loss_of_filters(self.number).is_none() {
             let groups: Vec<usize> = long.iter().map(|(group, _)| *group).collect();
             let bytes = |blocks: fn(&CheckedFilter) -> usize| {
                 thousands(long.iter().map(|(_, filter)| blocks(filter) as u64 * 32).sum())

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use filterblock_parquet::footer::Loss;
 use parquet::basic::Type;
 use parquet::data_type::{ByteArray, ByteArrayType, FixedLenByteArray, FixedLenByteArrayType, Int32Type, Int64Type};
-use parquet::file::properties::WriterProperties;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
@@ -45,10 +46,14 @@ const ROWS: usize = 300;
 
 /// Returns a file with one leaf column and one row group.
 fn file(field: &str) -> Vec<u8> {
+    file_with(field, WriterProperties::builder())
+}
+
+fn file_with(field: &str, properties: WriterPropertiesBuilder) -> Vec<u8> {
     let end = if field.ends_with('}') { "" } else { ";" };
     let schema = Arc::new(parse_message_type(&format!("message m {{ {field}{end} }}")).unwrap());
     let mut bytes = Vec::new();
-    let properties = Arc::new(WriterProperties::builder().set_dictionary_enabled(false).build());
+    let properties = Arc::new(properties.set_dictionary_enabled(false).build());
     let mut writer = SerializedFileWriter::new(&mut bytes, schema, properties).unwrap();
     let column = writer.schema_descr().column(0);
     let value = |row: usize| [&[0; 8][..], &(row as u64).to_be_bytes(), &[0; 16]].concat();
@@ -140,6 +145,23 @@ fn a_forced_type_leaves_a_mark_that_check_shows() {
                 assert_eq!((&column["is_forced"], &column["chunks"][0]["filter"]), (&true.into(), &"unsafe".into()));
             }
         }
+    }
+}
+
+#[test]
+fn filters_of_intervals_that_duckdb_wrote_are_right() {
+    let shell = Shell::new();
+    let field = "required fixed_len_byte_array(12) c (INTERVAL)";
+    let key = KeyValue::new("duckdb.interval_bloom_filter".to_owned(), "normalized-v1".to_owned());
+    for (keys, status, verdict) in [(vec![key], 0, "1 right"), (vec![], 1, "1 unsafe")] {
+        let properties = WriterProperties::builder().set_bloom_filter_enabled(true).set_bloom_filter_max_ndv(300);
+        shell.write("a.parquet", file_with(field, properties.set_key_value_metadata(Some(keys))));
+        let text = shell.run(&["parquet", "check", "a.parquet", "--values"]).exits(status);
+        assert!(text.contains(verdict), "{text}");
+        let add = ["parquet", "add", "a.parquet", "--column", "c", "--replace", "-o", "b.parquet", "--force"];
+        shell.run(&[&add[..], &["--force-type", "c"]].concat()).exits(0);
+        let text = shell.run(&["parquet", "check", "b.parquet", "--values"]).exits(1);
+        assert!(text.contains("1 unsafe") && text.contains("added with --force-type"), "{text}");
     }
 }
 

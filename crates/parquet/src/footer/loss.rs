@@ -41,7 +41,7 @@ impl Loss {
         engine: "DuckDB 2.0",
         reason: "reads and hashes the values as DOUBLE",
     };
-    const INTERVAL: Self = Self {
+    pub(super) const INTERVAL: Self = Self {
         name: "interval",
         kind: "INTERVAL",
         engine: "DuckDB 2.0",
