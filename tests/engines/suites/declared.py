@@ -77,8 +77,8 @@ def run(ctx):
     for number, (name, array) in enumerate(COLUMNS.items()):
         old = ctx.path(f"declared-{number}.parquet")
         # ClickHouse asks no filters of an optional column if the declared type is not nullable.
-        table = pa.table({"c": array}, schema=pa.schema([pa.field("c", array.type, nullable=False)]))
-        pq.write_table(table, old, row_group_size=2, write_statistics=False, use_dictionary=False)
+        column = pa.table({"c": array}, schema=pa.schema([pa.field("c", array.type, nullable=False)]))
+        pq.write_table(column, old, row_group_size=2, write_statistics=False, use_dictionary=False)
         paths = old, old.with_suffix(".new.parquet"), old.with_suffix(".zero.parquet")
         types.add(ctx, paths[0], paths[1], ["c"])
         types.clear(paths[1], paths[2], ["c"])
