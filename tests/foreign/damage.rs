@@ -1,8 +1,10 @@
 //! Tests damaged, hostile and unusual files of other engines.
 
+use std::cell::Cell;
+
 use crate::allocation::{LIVE, PEAK};
 use crate::support::forge::{self, Forge, Handle, block, internal, varint};
-use crate::support::{cases, file};
+use crate::support::{Case, cases, file};
 use filterblock::foreign::{Error, Field, Result};
 use filterblock::foreign::{KeyForm, leveldb, parquet, rocksdb};
 
@@ -99,6 +101,41 @@ fn no_changed_byte_of_a_table_denies_a_key() {
         let keys: Vec<Vec<u8>> = (0..n).map(|i| format!("key-{:08}", i * 7).into_bytes()).collect();
         let missed = change_every_byte(&file("rocksdb-9.8.4-layouts", &format!("{name}.sst")), &keys, ask_rocksdb);
         assert!(missed < most_missed, "{name}: {missed} changed bytes go unnoticed");
+    }
+}
+
+/// Bytes of which only the first ones are there.
+struct Shorter(Vec<u8>, Cell<usize>);
+
+impl AsRef<[u8]> for Shorter {
+    fn as_ref(&self) -> &[u8] {
+        &self.0[..self.1.get()]
+    }
+}
+
+#[test]
+fn tables_that_become_shorter_after_the_open_deny_no_key() {
+    let case = |folder, name| cases(folder).into_iter().find(|case| case.text("name") == name).unwrap();
+    let keys = |n: u32| (0..n).map(|i| format!("key-{:08}", i * 7).into_bytes()).collect();
+    let of = |case: Case| (case.bytes(), case.keys());
+    let layout = |name| (file("rocksdb-9.8.4-layouts", name), keys(600));
+    let leveldb = of(case("leveldb", "tbl-n100"));
+    let rocksdb =
+        [of(case("rocksdb-9.8.4", "fv6-bloom-n100")), layout("fv4-snappy-partitions.sst"), layout("fv6-zstd.sst")];
+    let (data, cut) = (Shorter(leveldb.0.clone(), Cell::new(leveldb.0.len())), |data: &Shorter, len| data.1.set(len));
+    let table = leveldb::LevelDbTable::open(&data).unwrap();
+    for len in (0..leveldb.0.len()).step_by(13) {
+        cut(&data, len);
+        assert!(leveldb.1.iter().all(|key| table.may_contain(key)), "{len} bytes");
+    }
+    for (bytes, keys) in rocksdb {
+        let data = Shorter(bytes.clone(), Cell::new(bytes.len()));
+        let table = rocksdb::RocksDbTable::open(&data).unwrap();
+        for len in (0..bytes.len()).step_by(1 + bytes.len() / 200) {
+            cut(&data, len);
+            assert!(keys.iter().all(|key: &Vec<u8>| table.may_contain(key)), "{len} bytes");
+            assert!(keys.iter().all(|key| table.prefix_may_match(key)), "{len} bytes");
+        }
     }
 }
 

@@ -110,12 +110,15 @@ pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry
 /// begins with the XOR of all hashes.
 fn fill(hashes: &[KeyHash], payload: &mut [u8]) {
     let mut state = hashes.iter().fold(0, |xor, hash| xor ^ hash.raw());
-    for word in payload.chunks_mut(8) {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut next = || {
+        state = u64::wrapping_add(state, 0x9e37_79b9_7f4a_7c15);
         let z = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word.iter_mut().zip(u64_bytes(z ^ z >> 31)).for_each(|(to, from)| *to = from);
-    }
+        u64_bytes(z ^ z >> 31)
+    };
+    let (words, tail) = payload.as_chunks_mut::<8>();
+    words.iter_mut().for_each(|word| *word = next());
+    tail.iter_mut().zip(next()).for_each(|(to, from)| *to = from);
 }
 
 /// The maximum number of keys that a slot may have, which is one less than a power of two. In
