@@ -272,6 +272,14 @@ impl Plan {
         state.log_number = log_number;
         report.losses.extend(losses);
         aside.extend(copies.into_iter().map(|number| (dir.join(table_name(number)), true)));
+        // The next manifest does not say that the store removed these SSTs. So a file that no open
+        // recognizes and removes must not stay for the next repair.
+        for number in listing.tables.intersection(&evidence.removed) {
+            let path = dir.join(table_name(*number));
+            if reason_to_keep(storage, &path, FileName::Table(*number), &state.store_id)?.is_some() {
+                aside.push((path, true));
+            }
+        }
         aside.extend(evidence.damaged.into_iter().map(|path| (path, false)));
         aside.extend(damaged.into_iter().map(|path| (path, false)));
         aside.extend(unusable.into_iter().map(|path| (path, true)));

@@ -127,6 +127,27 @@ fn a_sound_store_stays_as_it_is() {
 }
 
 #[test]
+fn a_damaged_file_named_like_a_removed_sst_is_set_aside() {
+    for damaged in [&b"\xa5\x5a damaged"[..], &[0x81; 5_000]] {
+        let storage = Memory::new();
+        let db = Db::open(DIR, options(&storage)).unwrap();
+        (0..100).for_each(|i| db.put(&key(i), &[b'a'; 20]).unwrap());
+        db.flush().unwrap();
+        let before = files(&storage, Path::new(DIR), ".sst");
+        db.compact_range(..).unwrap();
+        let content = scan_all(&db).into_iter().collect();
+        let storage = image(&storage);
+        let after = files(&storage, Path::new(DIR), ".sst");
+        let removed = before.into_iter().find(|path| !after.contains(path)).unwrap();
+        common::replace(&storage, &removed, damaged);
+        // `repair` checks that the second repair finds nothing.
+        let (report, changed) = repair(&storage, &content, "a removed SST");
+        assert!(report.is_complete() && changed.is_empty(), "{report}");
+        assert_eq!(report.set_aside.iter().map(|(path, _)| path).collect::<Vec<_>>(), [&removed], "{report}");
+    }
+}
+
+#[test]
 fn a_directory_without_a_store_is_refused_unchanged() {
     let storage = Memory::new();
     assert!(matches!(Db::repair(DIR, quiet(&storage), RepairMode::Write).unwrap_err().root(), Error::Io(_)));
