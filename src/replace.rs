@@ -246,12 +246,9 @@ pub(crate) fn replace(new: &File, made: &Path, path: &Path, seen: &Version) -> i
             sync_dir(path).map_err(|error| unsynced(&error, Some(&displaced)))?;
             fs::remove_file(&displaced).map_err(|error| {
                 let displaced = displaced.display();
-                io::Error::new(
-                    error.kind(),
-                    format!(
-                        "the file is written, but its old version could not be removed: {error}; remove {displaced}"
-                    ),
-                )
+                io::Error::other(format!(
+                    "the file is written, but its old version could not be removed: {error}; remove {displaced}"
+                ))
             })
         }
         Ok(()) => {
@@ -352,8 +349,7 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 fn busy() -> io::Error {
-    io::Error::new(
-        ErrorKind::ResourceBusy,
+    io::Error::other(
         "another command or program has locked this file, or has just replaced it; wait until it has ended, and try \
          again",
     )
@@ -371,18 +367,15 @@ fn changed(kept: Option<&PathBuf>) -> io::Error {
         },
     );
     let what = "another command or program has replaced, changed or removed this file meanwhile";
-    io::Error::new(ErrorKind::ResourceBusy, format!("{what}; {next}"))
+    io::Error::other(format!("{what}; {next}"))
 }
 
 fn unsynced(error: &io::Error, kept: Option<&PathBuf>) -> io::Error {
     let kept = kept.map_or_else(String::new, |kept| format!("; the old version is kept as {}", kept.display()));
-    io::Error::new(
-        error.kind(),
-        format!(
-            "the file is written, but its directory could not be synced: {error}; a machine crash may undo the write, so \
-             check the device{kept}"
-        ),
-    )
+    io::Error::other(format!(
+        "the file is written, but its directory could not be synced: {error}; a machine crash may undo the write, so \
+         check the device{kept}"
+    ))
 }
 
 /// Returns the end of the chain of symbolic links that begins at `path`, or `path` if it is no

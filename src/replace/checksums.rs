@@ -110,10 +110,7 @@ impl Checksums {
         };
         write().map_err(|error| {
             let path = self.path.display();
-            io::Error::new(
-                error.kind(),
-                format!("the file is written, but its checksum file {path} is not: {error}; Hadoop and Spark read the file without checksums"),
-            )
+            io::Error::other(format!("the file is written, but its checksum file {path} is not: {error}; Hadoop and Spark read the file without checksums"))
         })
     }
 }
@@ -140,7 +137,7 @@ fn for_each_sum(mut file: &File, part_len_bytes: u32, mut each: impl FnMut(u32) 
 }
 
 fn named(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    io::Error::other(format!("{}: {error}", path.display()))
 }
 
 fn short(path: &Path, error: &io::Error) -> io::Error {
