@@ -10,7 +10,7 @@ pub const TRIED: &str = "DuckDB 2.0.0, DataFusion 55.0.0, ClickHouse 26.9.2.1, h
 useBloomFilters), pyarrow 26.0.1 and Polars 2.1.0";
 
 /// The note about queries that make an engine look up other values than the file has.
-pub const DECLARED: &str = "ClickHouse 26.9 can lose rows if a query declares another type for a column with filters \
+pub const DECLARED: &str = "ClickHouse 26.9 and DataFusion 55 can lose rows if a query declares another type for a column with filters \
 than the file has, such as UInt16 for UInt32: declare the type of the file.\n";
 
 const DUCKDB: &str = "DuckDB";
