@@ -193,3 +193,42 @@ fn install_respects_destdir_and_uninstall_removes_all() {
     run(command("make", &["uninstall"]).args(&variables));
     assert!(files().is_empty(), "{:?}", files());
 }
+
+#[test]
+fn install_writes_paths_with_spaces_that_pkg_config_reads() {
+    if !have("install_writes_paths_with_spaces_that_pkg_config_reads", &["make", "pkg-config"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (prefix, lib) in [("/opt/my libs", "lib"), ("/opt/a & b|c", "lib of all"), ("/opt/it's", "lib")] {
+        let root = folder.path().display();
+        let variables = [
+            format!("LIBRARIES={}", libraries().display()),
+            format!("DESTDIR={root}"),
+            format!("PREFIX={prefix}"),
+            format!("LIBDIR={prefix}/{lib}"),
+        ];
+        run(command("make", &["install"]).args(variables));
+        // A shell takes the words of the output, as the command lines of C_API.md do after `eval`.
+        let script = "eval set -- \"$(pkg-config --cflags --libs filterblock)\"; printf '%s\\n' \"$@\"";
+        let mut shell = command("sh", &["-c", script]);
+        shell.env("PKG_CONFIG_PATH", format!("{root}{prefix}/{lib}/pkgconfig")).env("PKG_CONFIG_SYSROOT_DIR", folder.path());
+        let output = shell.output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        let expected = [format!("-I{root}{prefix}/include"), format!("-L{root}{prefix}/{lib}"), "-lfilterblock".to_owned()];
+        assert_eq!(told.lines().collect::<Vec<_>>(), expected, "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn installed_libraries_have_no_line_tables() {
+    if !have("installed_libraries_have_no_line_tables", &["make", "readelf"]) {
+        return;
+    }
+    for name in ["libfilterblock.so.1", "libfilterblock.a"] {
+        let sections = words(command("readelf", &["--wide", "--sections"]).arg(library_folder().join(name)));
+        assert!(sections.iter().any(|word| word.starts_with(".text")), "{name}");
+        let found: Vec<_> = sections.iter().filter(|word| word.starts_with(".debug")).collect();
+        assert!(found.is_empty(), "{name}: {found:?}");
+    }
+}
