@@ -297,7 +297,7 @@ fn variants_return_an_error_without_memory() {
 #[cfg(feature = "variants")]
 #[test]
 fn filters_in_files_return_an_error_without_memory() {
-    use filterblock::variants::{Bloom, Error as VariantsError, FileFilter, Membership, Result, merge_blocks};
+    use filterblock::variants::{Bloom, Error as VariantsError, FileFilter, Membership, Noisy, Result, merge_blocks};
     use filterblock::{LockedBlock, Verify};
 
     let _turn = TURN.lock();
@@ -313,13 +313,17 @@ fn filters_in_files_return_an_error_without_memory() {
     let keys = || (0..20_000u64).map(u64::to_le_bytes);
     source.extend(keys()).unwrap();
     source.sync().unwrap();
-    let (text, bloom) = (source.to_base64(), source.to_bloom());
+    let (text, bloom) = (source.to_base64().unwrap(), source.to_bloom().unwrap());
     let block = bloom.freeze().unwrap();
     type Make<'a> = &'a dyn Fn() -> Result<()>;
-    let makes: [(&str, Make<'_>); 9] = [
+    let makes: [(&str, Make<'_>); 13] = [
         ("create", &|| FileFilter::create(free(), 60_000, 0.01, HashSeed(1)).map(drop)),
         ("read", &|| FileFilter::open_read_only(dir.path().join("source")).map(drop)),
         ("copy", &|| source.copy(free()).map(drop)),
+        ("to_base64", &|| source.to_base64().map(drop)),
+        ("to_bloom", &|| source.to_bloom().map(drop)),
+        ("compress", &|| bloom.compress().map(drop)),
+        ("noisy", &|| Noisy::new(keys().take(500), 100, HashSeed(1)).map(drop)),
         ("from_base64", &|| FileFilter::from_base64(free(), &text).map(drop)),
         ("intersect_with", &|| target.borrow_mut().intersect_with(&source)),
         ("clear", &|| target.borrow_mut().clear()),

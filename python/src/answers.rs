@@ -4,6 +4,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
+use crate::memory::NoMemory;
+
 /// Returns a writable NumPy array of `len` answers. `fill` writes the answers: 1 for "maybe" and 0
 /// for "absent".
 pub fn filled<'py>(
@@ -11,6 +13,8 @@ pub fn filled<'py>(
     len: usize,
     fill: impl FnOnce(&mut [u8]) -> PyResult<()>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    // Python prints an error of its own if it has no memory for a bytearray.
+    Vec::<u8>::new().try_reserve_exact(len.saturating_add(1)).map_err(NoMemory::from)?;
     let bytes = PyByteArray::new_with(py, len, |bytes| {
         // An answer that `fill` does not write stays "maybe".
         bytes.fill(1);

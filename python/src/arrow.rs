@@ -1,6 +1,7 @@
 //! Reads keys from arrays of Apache Arrow in place, through the Arrow C data interface.
 #![expect(unsafe_code, reason = "the structs of the interface come as pointers in capsules")]
 
+use std::collections::TryReserveError;
 use std::ffi::CStr;
 
 use arrow_array::cast::AsArray;
@@ -15,6 +16,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
+
+use crate::memory::{self, NoMemory};
 
 /// The metadata key under which a schema names its extension type.
 const EXTENSION: &str = "ARROW:extension:name";
@@ -71,7 +74,7 @@ impl ArrowKeys {
 
     /// Returns the number of keys.
     pub fn len(&self) -> usize {
-        self.0.iter().map(|array| array.len()).sum()
+        self.0.iter().fold(0, |sum: usize, array| sum.saturating_add(array.len()))
     }
 
     /// Returns whether the keys are integers or truth values.
@@ -82,10 +85,20 @@ impl ArrowKeys {
     /// Calls `each` with the bytes of every key, without the GIL.
     ///
     /// # Errors
-    /// Raises `ValueError` if an item points to a value that its dictionary does not have.
-    pub fn for_each(&self, py: Python<'_>, mut each: impl FnMut(&[u8]) + Send) -> PyResult<()> {
-        let done = py.detach(move || self.0.iter().try_for_each(|array| of_items(array, &mut each)));
-        done.map_err(|text| PyValueError::new_err(format!("the Arrow array is not valid: {text}; pass a valid array")))
+    /// Raises `ValueError` if an item points to a value that its dictionary does not have, and
+    /// `MemoryError` if `each` fails.
+    pub fn for_each(&self, py: Python<'_>, mut each: impl FnMut(&[u8]) -> Result<(), NoMemory> + Send) -> PyResult<()> {
+        py.detach(move || self.0.iter().try_for_each(|array| of_items(array, &mut each))).map_err(|stop| match stop {
+            Stop::NoMemory => NoMemory.into(),
+            Stop::Invalid(text) => {
+                PyValueError::new_err(format!("the Arrow array is not valid: {text}; pass a valid array"))
+            }
+        })
+    }
+
+    /// Returns whether every item is a key. An item of a dictionary may point to no value.
+    pub fn is_of_keys_only(&self) -> bool {
+        !self.0.iter().any(is_dictionary)
     }
 }
 
@@ -198,32 +211,67 @@ fn refused(found: &DataType) -> PyErr {
     PyTypeError::new_err(format!("Arrow values of the type {found} are not keys; {next}"))
 }
 
+/// The number of items of a dictionary that are read together. The crate `arrow` allocates memory
+/// for their nulls and for their positions.
+const PART: usize = 1 << 16;
+
+/// Returns the array in parts, so that the memory for a dictionary stays small.
+fn parts(array: &ArrayRef) -> impl Iterator<Item = (usize, ArrayRef)> + '_ {
+    let part = if is_dictionary(array) { PART } else { array.len().max(1) };
+    (0..array.len()).step_by(part).map(move |start| (start, array.slice(start, part.min(array.len() - start))))
+}
+
+fn is_dictionary(array: &ArrayRef) -> bool {
+    matches!(array.data_type(), DataType::Dictionary(..))
+}
+
 fn refuse_nulls(array: &ArrayRef, before: usize) -> PyResult<()> {
-    let nulls = array.logical_nulls();
-    let first =
-        nulls.as_ref().filter(|nulls| nulls.null_count() > 0).map(|nulls| nulls.iter().position(|valid| !valid));
-    match first.flatten() {
-        None => Ok(()),
-        Some(index) => Err(PyTypeError::new_err(format!(
-            "key {}: a null is not a key; leave nulls out, for example array.drop_null()",
-            before + index
-        ))),
+    for (start, part) in parts(array) {
+        let nulls = part.logical_nulls();
+        let nulls = nulls.as_ref().filter(|nulls| nulls.null_count() > 0);
+        if let Some(index) = nulls.and_then(|nulls| nulls.iter().position(|valid| !valid)) {
+            return Err(PyTypeError::new_err(format!(
+                "key {}: a null is not a key; leave nulls out, for example array.drop_null()",
+                before + start + index
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The reason to stop before the last item.
+enum Stop {
+    /// The array is not valid.
+    Invalid(String),
+    NoMemory,
+}
+
+impl From<NoMemory> for Stop {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
+impl From<TryReserveError> for Stop {
+    fn from(_: TryReserveError) -> Self {
+        Self::NoMemory
     }
 }
 
 /// Calls `each` with the bytes of every item of an array without nulls.
-fn of_items(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), String> {
-    if matches!(array.data_type(), DataType::Dictionary(..)) {
-        return of_dictionary(array, each);
-    }
-    of_plain(array, each)
+fn of_items(array: &ArrayRef, each: &mut impl FnMut(&[u8]) -> Result<(), NoMemory>) -> Result<(), Stop> {
+    if is_dictionary(array) { of_dictionary(array, each) } else { of_plain(array, each) }
 }
 
 /// Calls `each` with the bytes of every item of an array that is not a dictionary and has no nulls.
-fn of_plain(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), String> {
+fn of_plain(array: &ArrayRef, each: &mut impl FnMut(&[u8]) -> Result<(), NoMemory>) -> Result<(), Stop> {
     use DataType as D;
-    fn ints<T: ArrowPrimitiveType>(array: &ArrayRef, each: &mut impl FnMut(&[u8]), of: impl Fn(T::Native) -> [u8; 8]) {
-        array.as_primitive::<T>().values().iter().for_each(|&value| each(&of(value)));
+    fn ints<T: ArrowPrimitiveType>(
+        array: &ArrayRef,
+        each: &mut impl FnMut(&[u8]) -> Result<(), NoMemory>,
+        of: impl Fn(T::Native) -> [u8; 8],
+    ) -> Result<(), NoMemory> {
+        array.as_primitive::<T>().values().iter().try_for_each(|&value| each(&of(value)))
     }
     match array.data_type() {
         D::Int8 => ints::<Int8Type>(array, each, |value| i64::from(value).to_le_bytes()),
@@ -234,45 +282,43 @@ fn of_plain(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), String
         D::UInt16 => ints::<UInt16Type>(array, each, |value| i64::from(value).to_le_bytes()),
         D::UInt32 => ints::<UInt32Type>(array, each, |value| i64::from(value).to_le_bytes()),
         D::UInt64 => ints::<UInt64Type>(array, each, u64::to_le_bytes),
-        D::Boolean => {
-            let values = array.as_boolean().values();
-            values.iter().for_each(|value| each(&i64::from(value).to_le_bytes()));
-        }
-        D::Utf8 => array.as_string::<i32>().iter().flatten().for_each(|value| each(value.as_bytes())),
-        D::LargeUtf8 => array.as_string::<i64>().iter().flatten().for_each(|value| each(value.as_bytes())),
-        D::Utf8View => array.as_string_view().iter().flatten().for_each(|value| each(value.as_bytes())),
-        D::Binary => array.as_binary::<i32>().iter().flatten().for_each(each),
-        D::LargeBinary => array.as_binary::<i64>().iter().flatten().for_each(each),
-        D::BinaryView => array.as_binary_view().iter().flatten().for_each(each),
-        D::FixedSizeBinary(_) => array.as_fixed_size_binary().iter().flatten().for_each(each),
-        other => return Err(format!("items of the type {other}")),
-    }
+        D::Boolean => array.as_boolean().values().iter().try_for_each(|value| each(&i64::from(value).to_le_bytes())),
+        D::Utf8 => array.as_string::<i32>().iter().flatten().try_for_each(|value| each(value.as_bytes())),
+        D::LargeUtf8 => array.as_string::<i64>().iter().flatten().try_for_each(|value| each(value.as_bytes())),
+        D::Utf8View => array.as_string_view().iter().flatten().try_for_each(|value| each(value.as_bytes())),
+        D::Binary => array.as_binary::<i32>().iter().flatten().try_for_each(each),
+        D::LargeBinary => array.as_binary::<i64>().iter().flatten().try_for_each(each),
+        D::BinaryView => array.as_binary_view().iter().flatten().try_for_each(each),
+        D::FixedSizeBinary(_) => array.as_fixed_size_binary().iter().flatten().try_for_each(each),
+        other => return Err(Stop::Invalid(format!("items of the type {other}"))),
+    }?;
     Ok(())
 }
 
 /// Calls `each` with the bytes of every item's value in the dictionary.
-fn of_dictionary(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), String> {
-    let dictionary = array.as_any_dictionary();
-    if dictionary.is_empty() {
-        return Ok(());
-    }
+fn of_dictionary(array: &ArrayRef, each: &mut impl FnMut(&[u8]) -> Result<(), NoMemory>) -> Result<(), Stop> {
     // A dictionary may have a null that no item uses. The loop adds an end for the null but no
     // bytes, so that the indexes of the other values stay right.
-    let values = dictionary.values();
-    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(values.len()));
+    let values = array.as_any_dictionary().values();
+    let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+    ends.try_reserve_exact(values.len())?;
     for index in 0..values.len() {
         if values.is_valid(index) {
-            of_plain(&values.slice(index, 1), &mut |value| bytes.extend_from_slice(value))?;
+            of_plain(&values.slice(index, 1), &mut |value| memory::extend(&mut bytes, value))?;
         }
         ends.push(bytes.len());
     }
     if values.is_empty() {
-        return Err("the dictionary is empty".to_owned());
+        return Err(Stop::Invalid("the dictionary is empty".to_owned()));
     }
-    for key in dictionary.normalized_keys() {
-        let start = key.checked_sub(1).map_or(Some(0), |before| ends.get(before).copied());
-        let value = start.zip(ends.get(key).copied()).and_then(|(start, end)| bytes.get(start..end));
-        each(value.ok_or("an item points to a value that the dictionary does not have")?);
+    for (_, part) in parts(array) {
+        for key in part.as_any_dictionary().normalized_keys() {
+            let start = key.checked_sub(1).map_or(Some(0), |before| ends.get(before).copied());
+            let value = start.zip(ends.get(key).copied()).and_then(|(start, end)| bytes.get(start..end));
+            each(value.ok_or_else(|| {
+                Stop::Invalid("an item points to a value that the dictionary does not have".to_owned())
+            })?)?;
+        }
     }
     Ok(())
 }

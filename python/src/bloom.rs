@@ -1,30 +1,32 @@
 //! Defines the class `Bloom`: a Bloom filter in memory, to which any number of threads can add
 //! keys.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
 use filterblock::variants::{self, Membership};
 use filterblock::{AlignedBytes, HashSeed, KeyHash, KeyHasher};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+use crate::args::{Bytes, Other};
 use crate::errors::{of_block, of_variant};
 use crate::filter::{self, Filter};
+use crate::fork_lock::ForkLock;
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
+use crate::memory::new_bytes;
 
 /// A Bloom filter in memory, to which keys can be added at any time. Several threads may add keys
 /// at once.
 ///
 /// The expected error rate is at most `error_rate` for up to `capacity` distinct keys. The filter
 /// takes more keys, but then the error rate rises. `clear` removes all keys. A single key cannot be
-/// removed.
+/// removed. `len` of the filter is an estimate. In a forked child, the methods raise LockedError if
+/// another thread used the filter at the fork.
 #[pyclass(frozen, module = "filterblock")]
 #[derive(Debug)]
 pub struct Bloom {
     /// The bits. `clear` and `intersection` lock them for writing, because they clear bits. All
     /// other operations lock them for reading, even those that set bits.
-    bits: RwLock<variants::Bloom>,
+    bits: ForkLock<variants::Bloom>,
     hasher: KeyHasher,
     capacity: u64,
     error_rate: f64,
@@ -32,15 +34,16 @@ pub struct Bloom {
 
 impl Bloom {
     fn of(bits: variants::Bloom, capacity: u64, error_rate: f64) -> Self {
-        Self { hasher: KeyHasher::xxh3(bits.seed()), bits: RwLock::new(bits), capacity, error_rate }
+        Self { hasher: KeyHasher::xxh3(bits.seed()), bits: ForkLock::new(bits), capacity, error_rate }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, variants::Bloom> {
-        self.bits.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, variants::Bloom> {
-        self.bits.write().unwrap_or_else(PoisonError::into_inner)
+    /// Runs `read` on the bits, without the GIL.
+    fn read<T: Send>(
+        &self,
+        py: Python<'_>,
+        read: impl FnOnce(&variants::Bloom) -> variants::Result<T> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| self.bits.read().map(|bits| read(&bits)))?.map_err(of_variant)
     }
 
     /// Returns a filter with these bits, and with the capacity and error rate of `self`.
@@ -68,7 +71,7 @@ impl Bloom {
     /// Add a key. Returns True if the key may have been in the filter before.
     fn add(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let hash = self.hash(key)?;
-        Ok(!self.read().insert_hash(hash))
+        Ok(!self.bits.read()?.insert_hash(hash))
     }
 
     /// Add many keys. `keys` is a NumPy or Arrow array, or any iterable of keys. With `width`, it
@@ -76,19 +79,18 @@ impl Bloom {
     /// added.
     #[pyo3(signature = (keys, *, width=None))]
     fn update<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>, width: Option<usize>) -> PyResult<()> {
-        let hashes = keys::hashes(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher)?;
-        py.detach(|| {
-            let bits = self.read();
-            for &hash in &hashes {
+        keys::add(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher, |hashes| {
+            let bits = self.bits.read()?;
+            for &hash in hashes {
                 bits.insert_hash(hash);
             }
-        });
-        Ok(())
+            Ok(())
+        })
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let hash = self.hash(key)?;
-        Ok(self.read().may_contain_hash(hash))
+        Ok(self.bits.read()?.may_contain_hash(hash))
     }
 
     /// Ask for many keys at once. Returns a NumPy array of bool in the order of the keys.
@@ -99,47 +101,50 @@ impl Bloom {
         keys: &Bound<'py, PyAny>,
         width: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        self.read(py, |_| Ok(()))?;
         keys::ask(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher, |hashes, answers| {
-            let bits = self.read();
-            hashes.iter().zip(answers).for_each(|(&hash, answer)| *answer = bits.may_contain_hash(hash));
+            // In this process, the lock never raises an exception later.
+            if let Ok(bits) = self.bits.read() {
+                hashes.iter().zip(answers).for_each(|(&hash, answer)| *answer = bits.may_contain_hash(hash));
+            }
         })
     }
 
     /// Return a Filter of the keys that were added so far. It gives the same answers, and can be
     /// saved or sent.
     fn freeze(&self, py: Python<'_>) -> PyResult<Filter> {
-        let bytes = py.detach(|| self.read().freeze()).map_err(of_variant)?;
+        let bytes = self.read(py, variants::Bloom::freeze)?;
         Filter::of_own(AlignedBytes::copy_of(&bytes).map_err(of_block)?.into())
     }
 
     /// Remove all keys.
-    fn clear(&self, py: Python<'_>) {
-        py.detach(|| self.write().clear());
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.bits.write().map(|mut bits| bits.clear()))
     }
 
     /// Return a copy.
-    fn copy(&self, py: Python<'_>) -> Self {
-        self.like(py.detach(|| self.read().clone()))
+    fn copy(&self, py: Python<'_>) -> PyResult<Self> {
+        self.read(py, variants::Bloom::try_clone).map(|bits| self.like(bits))
     }
 
     /// Return a filter without keys that can be united with this one.
     fn copy_template(&self) -> PyResult<Self> {
-        let (bits, probes) = (self.num_bits(), self.num_hashes());
+        let (bits, probes) = (self.num_bits()?, self.num_hashes()?);
         let empty = variants::Bloom::with_shape(bits, probes, self.hasher.seed()).map_err(of_variant)?;
         Ok(self.like(empty))
     }
 
     /// Add the keys of `other`, and return this filter. Raises ValueError if size, number of hashes
     /// or seed differ.
-    fn union<'py>(slf: PyRef<'py, Self>, other: &Self) -> PyResult<PyRef<'py, Self>> {
-        slf.unite(slf.py(), other)?;
+    fn union<'py>(slf: PyRef<'py, Self>, other: Other<'py, Self>) -> PyResult<PyRef<'py, Self>> {
+        slf.unite(slf.py(), other.0.get())?;
         Ok(slf)
     }
 
     /// Keep only the bits that are set in both filters, and return this filter. It still has each
     /// key that was added to both. Raises ValueError as `union` does.
-    fn intersection<'py>(slf: PyRef<'py, Self>, other: &Self) -> PyResult<PyRef<'py, Self>> {
-        slf.intersect(slf.py(), other)?;
+    fn intersection<'py>(slf: PyRef<'py, Self>, other: Other<'py, Self>) -> PyResult<PyRef<'py, Self>> {
+        slf.intersect(slf.py(), other.0.get())?;
         Ok(slf)
     }
 
@@ -152,32 +157,30 @@ impl Bloom {
     }
 
     fn __or__(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
-        let union = self.copy(py);
+        let union = self.copy(py)?;
         union.unite(py, other).map(|()| union)
     }
 
     fn __and__(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
-        let intersection = self.copy(py);
+        let intersection = self.copy(py)?;
         intersection.intersect(py, other).map(|()| intersection)
     }
 
     /// Estimate how many keys two filters share. Returns a dict. Raises ValueError if size, number
     /// of hashes or seed differ.
-    fn compare<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyDict>> {
+    fn compare<'py>(&self, py: Python<'py>, other: Other<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
+        let other = other.0.get();
         // Only one lock is held at a time. Otherwise two threads that each hold a read lock could
         // deadlock while writers wait.
-        let (left, right) = py.detach(|| {
-            let left = self.read().clone();
-            (left, other.read().clone())
-        });
-        filter::comparison(py, &left.compare(&right).map_err(of_variant)?)
+        let left = self.read(py, variants::Bloom::try_clone)?;
+        filter::comparison(py, &other.read(py, |right| left.compare(right))?)
     }
 
-    /// The number of distinct keys, estimated from the bits that are set.
-    fn __len__(&self) -> usize {
+    /// An estimate of the number of distinct keys, from the bits that are set. It is not exact.
+    fn __len__(&self) -> PyResult<usize> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and saturating")]
-        let keys = self.read().estimated_keys().round() as usize;
-        keys
+        let keys = self.bits.read()?.estimated_keys().round() as usize;
+        Ok(keys)
     }
 
     /// A filter is true even without keys, so that `if filter:` does not depend on an estimate.
@@ -199,26 +202,26 @@ impl Bloom {
 
     /// The error rate that follows from the number of bits that are set now.
     #[getter]
-    fn expected_error_rate(&self) -> f64 {
-        self.read().expected_fpr()
+    fn expected_error_rate(&self) -> PyResult<f64> {
+        Ok(self.bits.read()?.expected_fpr())
     }
 
     /// The number of bits.
     #[getter]
-    fn num_bits(&self) -> u64 {
-        self.read().num_bits()
+    fn num_bits(&self) -> PyResult<u64> {
+        Ok(self.bits.read()?.num_bits())
     }
 
     /// The maximum number of bits that a key sets.
     #[getter]
-    fn num_hashes(&self) -> u32 {
-        self.read().num_probes()
+    fn num_hashes(&self) -> PyResult<u32> {
+        Ok(self.bits.read()?.num_probes())
     }
 
     /// The number of bits that are set.
     #[getter]
-    fn bit_count(&self) -> u64 {
-        self.read().count_ones()
+    fn bit_count(&self) -> PyResult<u64> {
+        Ok(self.bits.read()?.count_ones())
     }
 
     /// A list with the one seed of the hash function. All bits of a key follow from one hash.
@@ -230,25 +233,31 @@ impl Bloom {
     /// The bits, as bytes: bit `i` is bit `i % 8` of byte `i // 8`.
     #[getter]
     fn data_array<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        bits_of(py, &py.detach(|| self.read().clone()))
+        bits_of(py, &self.read(py, variants::Bloom::try_clone)?)
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Parts<'py>)> {
         let (py, this) = (slf.py(), slf.get());
-        let bytes = py.detach(|| this.read().compress());
-        let arguments = (PyBytes::new(py, &bytes), this.num_bits(), this.capacity, this.error_rate);
+        let bytes = this.read(py, variants::Bloom::compress)?;
+        let arguments = (new_bytes(py, &bytes)?, this.num_bits()?, this.capacity, this.error_rate);
         Ok((slf.get_type().getattr("_unpickle")?, arguments))
     }
 
     /// Return the filter of the parts of a pickle.
     #[staticmethod]
-    fn _unpickle(py: Python<'_>, bytes: &[u8], num_bits: u64, capacity: u64, error_rate: f64) -> PyResult<Self> {
+    fn _unpickle(py: Python<'_>, bytes: Bytes<'_>, num_bits: u64, capacity: u64, error_rate: f64) -> PyResult<Self> {
+        let bytes = bytes.get();
         let bits = py.detach(|| variants::Bloom::decompress(bytes, num_bits)).map_err(of_variant)?;
         Ok(Self::of(bits, capacity, error_rate))
     }
 
+    /// Describes the filter. Unlike other methods, it raises no exception.
     fn __repr__(&self) -> String {
-        format!("<Bloom capacity: {}, error: {:.3}, num_hashes: {}>", self.capacity, self.error_rate, self.num_hashes())
+        let (capacity, error) = (self.capacity, self.error_rate);
+        match self.num_hashes() {
+            Ok(probes) => format!("<Bloom capacity: {capacity}, error: {error:.3}, num_hashes: {probes}>"),
+            Err(_) => format!("<Bloom capacity: {capacity}, error: {error:.3}, of the parent process>"),
+        }
     }
 }
 
@@ -256,19 +265,13 @@ impl Bloom {
     fn unite(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
         // `other` is copied, so that no thread holds two locks. Otherwise two threads could
         // deadlock.
-        py.detach(|| {
-            let other = other.read().clone();
-            self.read().union_with(&other)
-        })
-        .map_err(of_variant)
+        let other = other.read(py, variants::Bloom::try_clone)?;
+        self.read(py, |bits| bits.union_with(&other))
     }
 
     fn intersect(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
-        py.detach(|| {
-            let other = other.read().clone();
-            self.write().intersect_with(&other)
-        })
-        .map_err(of_variant)
+        let other = other.read(py, variants::Bloom::try_clone)?;
+        py.detach(|| self.bits.write().map(|mut bits| bits.intersect_with(&other)))?.map_err(of_variant)
     }
 }
 
@@ -280,5 +283,5 @@ pub fn bits_of<'py>(py: Python<'py>, bloom: &variants::Bloom) -> PyResult<Bound<
     }
     let block = bloom.freeze().map_err(of_variant)?;
     let block = filterblock::LockedBlock::open(block, filterblock::Verify::OnFirstTouch).map_err(of_block)?;
-    Ok(PyBytes::new(py, block.payload()))
+    new_bytes(py, block.payload())
 }

@@ -8,7 +8,9 @@ use std::marker::PhantomData;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyUnicodeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyMemoryView};
+use pyo3::types::PyMemoryView;
+
+use crate::memory::NoMemory;
 
 /// The message for bytes that were passed as many keys without a width.
 pub const ONE_KEY: &str =
@@ -108,6 +110,11 @@ impl BufferKeys {
         self.len
     }
 
+    /// Returns whether every item is a key. Texts may have no UTF-8 form.
+    pub fn is_of_keys_only(&self) -> bool {
+        !matches!(self.item, Item::Text { .. })
+    }
+
     /// Returns whether the keys are integers or truth values.
     pub fn is_of_integers(&self) -> bool {
         matches!(self.item, Item::Int { .. } | Item::Bool)
@@ -116,12 +123,13 @@ impl BufferKeys {
     /// Calls `each` with the bytes of every key, without the GIL.
     ///
     /// # Errors
-    /// Raises `UnicodeError` for a text that has no UTF-8 form.
-    pub fn for_each(&self, py: Python<'_>, each: impl FnMut(&[u8]) + Send) -> PyResult<()> {
+    /// Raises `UnicodeError` for a text that has no UTF-8 form, and `MemoryError` if `each` fails.
+    pub fn for_each(&self, py: Python<'_>, each: impl FnMut(&[u8]) -> Result<(), NoMemory> + Send) -> PyResult<()> {
         let items = Items { start: self.buffer.buf_ptr().cast(), of: PhantomData, keys: self };
         match py.detach(move || items.for_each(each)) {
             Ok(()) => Ok(()),
-            Err(index) => Err(PyUnicodeError::new_err(format!(
+            Err(Stop::NoMemory) => Err(NoMemory.into()),
+            Err(Stop::Text(index)) => Err(PyUnicodeError::new_err(format!(
                 "key {index}: the text has a surrogate or a number that is no character, so it has no UTF-8 form; \
                  pass bytes"
             ))),
@@ -178,6 +186,19 @@ fn shape(buffer: &PyUntypedBuffer) -> (usize, isize) {
     (buffer.shape().first().copied().unwrap_or(0), buffer.strides().first().copied().unwrap_or(0))
 }
 
+/// The reason to stop before the last key.
+enum Stop {
+    /// The text of this index has no UTF-8 form.
+    Text(usize),
+    NoMemory,
+}
+
+impl From<NoMemory> for Stop {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
 /// The items of an exported buffer. A thread without the GIL may read them.
 struct Items<'a> {
     start: *const u8,
@@ -204,9 +225,8 @@ impl Items<'_> {
         }
     }
 
-    /// Calls `each` with the bytes of every key. Stops at the first text that has no UTF-8 form,
-    /// and returns its index as the error.
-    fn for_each(&self, mut each: impl FnMut(&[u8])) -> Result<(), usize> {
+    /// Calls `each` with the bytes of every key. Stops at the first text that has no UTF-8 form.
+    fn for_each(&self, mut each: impl FnMut(&[u8]) -> Result<(), NoMemory>) -> Result<(), Stop> {
         match self.keys.item {
             Item::Int { is_signed, is_swapped } => match self.keys.item_len_bytes {
                 1 => self.integers::<1>(is_signed, is_swapped, each),
@@ -218,17 +238,32 @@ impl Items<'_> {
                 let mut byte = [0];
                 for index in 0..self.keys.len {
                     self.read(index, &mut byte);
-                    each(&i64::from(byte != [0]).to_le_bytes());
+                    each(&i64::from(byte != [0]).to_le_bytes())?;
                 }
+                Ok(())
             }
             Item::Padded | Item::Bytes => self.bytes(self.keys.item == Item::Padded, each),
-            Item::Text { is_swapped } => return self.texts(is_swapped, each),
+            Item::Text { is_swapped } => self.texts(is_swapped, each),
         }
-        Ok(())
+    }
+
+    /// Returns memory for one item.
+    fn room(&self) -> Result<Vec<u8>, NoMemory> {
+        let mut room = Vec::new();
+        // Without items, the width may be any number.
+        let len = if self.keys.len == 0 { 0 } else { self.keys.item_len_bytes };
+        room.try_reserve_exact(len)?;
+        room.resize(len, 0);
+        Ok(room)
     }
 
     #[inline]
-    fn integers<const N: usize>(&self, is_signed: bool, is_swapped: bool, mut each: impl FnMut(&[u8])) {
+    fn integers<const N: usize>(
+        &self,
+        is_signed: bool,
+        is_swapped: bool,
+        mut each: impl FnMut(&[u8]) -> Result<(), NoMemory>,
+    ) -> Result<(), Stop> {
         let mut raw = [0; N];
         for index in 0..self.keys.len {
             self.read(index, &mut raw);
@@ -238,22 +273,26 @@ impl Items<'_> {
             let is_negative = is_signed && raw.last().is_some_and(|&last| last >= 0x80);
             let mut key = if is_negative { [0xff; 8] } else { [0; 8] };
             key.iter_mut().zip(raw).for_each(|(byte, of_raw)| *byte = of_raw);
-            each(&key);
+            each(&key)?;
         }
+        Ok(())
     }
 
-    fn bytes(&self, is_padded: bool, mut each: impl FnMut(&[u8])) {
-        let mut key = vec![0; self.keys.item_len_bytes];
+    fn bytes(&self, is_padded: bool, mut each: impl FnMut(&[u8]) -> Result<(), NoMemory>) -> Result<(), Stop> {
+        let mut key = self.room()?;
         for index in 0..self.keys.len {
             self.read(index, &mut key);
             let padding = if is_padded { key.iter().rev().take_while(|&&byte| byte == 0).count() } else { 0 };
-            each(key.get(..key.len() - padding).unwrap_or_default());
+            each(key.get(..key.len() - padding).unwrap_or_default())?;
         }
+        Ok(())
     }
 
-    fn texts(&self, is_swapped: bool, mut each: impl FnMut(&[u8])) -> Result<(), usize> {
-        let mut raw = vec![0; self.keys.item_len_bytes];
+    fn texts(&self, is_swapped: bool, mut each: impl FnMut(&[u8]) -> Result<(), NoMemory>) -> Result<(), Stop> {
+        let mut raw = self.room()?;
+        // A character has 4 bytes in UTF-32, and at most 4 in UTF-8.
         let mut text = String::new();
+        text.try_reserve_exact(raw.len()).map_err(NoMemory::from)?;
         for index in 0..self.keys.len {
             self.read(index, &mut raw);
             text.clear();
@@ -264,9 +303,9 @@ impl Items<'_> {
                 if is_swapped {
                     word.reverse();
                 }
-                text.push(char::from_u32(u32::from_le_bytes(word)).ok_or(index)?);
+                text.push(char::from_u32(u32::from_le_bytes(word)).ok_or(Stop::Text(index))?);
             }
-            each(text.as_bytes());
+            each(text.as_bytes())?;
         }
         Ok(())
     }
@@ -287,8 +326,8 @@ pub fn is_of_bytes(view: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(BYTES.contains(&format.as_str()) || format == "<c")
 }
 
-/// Returns the bytes of a `memoryview` that is one key.
-pub fn bytes_of_view(view: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+/// Copies the bytes of a `memoryview` that is one key.
+pub fn bytes_of_view<'py>(view: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let buffer = PyUntypedBuffer::get(view)?;
     let format = buffer.format().to_string_lossy().into_owned();
     if !BYTES.contains(&format.as_str()) || buffer.dimensions() != 1 {
@@ -299,5 +338,5 @@ pub fn bytes_of_view(view: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         )));
     }
     drop(buffer);
-    PyByteArray::from(view).map(|bytes| bytes.to_vec())
+    view.call_method0("tobytes")
 }

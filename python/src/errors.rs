@@ -82,6 +82,8 @@ pub fn of_block(error: filterblock::Error) -> PyErr {
         E::Unsupported { .. } => classes::UnsupportedError::new_err(message),
         E::Secret { .. } => classes::SecretError::new_err(message),
         E::Unexpected { .. } => classes::UnexpectedError::new_err(message),
+        // A builder says so if the keys or the filter do not fit in memory.
+        E::Invalid { what: "filter", reason, .. } if reason.contains("memory") => PyMemoryError::new_err(message),
         E::Invalid { .. } => PyValueError::new_err(message),
         E::TooLarge { .. } => PyMemoryError::new_err(message),
         _ => classes::Error::new_err(message),

@@ -6,17 +6,17 @@ use std::ffi::OsString;
 use std::fs;
 use std::mem;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use filterblock::variants::{self, Membership};
 use filterblock::{HashSeed, KeyHash, KeyHasher};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyString};
 
+use crate::args::{Name, Other, Text, Word};
 use crate::bloom::bits_of;
 use crate::errors::{locked, of_io, of_variant};
+use crate::fork_lock::{self, ForkLock};
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
 
@@ -32,49 +32,28 @@ use crate::keys::{self, Keys};
 pub struct FileFilter {
     /// The filter, or `None` after `close`. `clear`, `intersection` and `close` lock it for
     /// writing.
-    filter: RwLock<Option<variants::FileFilter>>,
+    filter: ForkLock<Option<variants::FileFilter>>,
     hasher: KeyHasher,
     path: PathBuf,
-    /// The id of the process that opened the file, and its value of [`FORKS`]. A forked child
+    /// The id of the process that opened the file, and its number of forks. A forked child
     /// shares the file lock of its parent.
     process: (u32, u32),
 }
 
-/// The number of forks by Python between the process that loaded the module and this one.
-static FORKS: AtomicU32 = AtomicU32::new(0);
-
 fn this_process() -> (u32, u32) {
-    (std::process::id(), FORKS.load(Ordering::Relaxed))
-}
-
-/// Counts a fork. Python calls this function in each forked child.
-#[pyfunction]
-fn _forked() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Registers [`_forked`], so that Python calls it in each forked child. Does nothing on systems
-/// without fork.
-pub fn count_forks(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let os = module.py().import("os")?;
-    if os.hasattr("register_at_fork")? {
-        let arguments = PyDict::new(module.py());
-        arguments.set_item("after_in_child", wrap_pyfunction!(_forked, module)?)?;
-        os.call_method("register_at_fork", (), Some(&arguments))?;
-    }
-    Ok(())
+    (std::process::id(), fork_lock::forks())
 }
 
 impl FileFilter {
     fn of(filter: variants::FileFilter) -> Self {
         let (hasher, path) = (KeyHasher::xxh3(filter.seed()), filter.path().to_path_buf());
-        Self { filter: RwLock::new(Some(filter)), hasher, path, process: this_process() }
+        Self { filter: ForkLock::new(Some(filter)), hasher, path, process: this_process() }
     }
 
     /// Wraps the filter of a new file, and sets the mode of the file to `perm` (on Unix).
-    fn made(filter: variants::FileFilter, perm: Option<u32>) -> PyResult<Self> {
+    fn made(filter: variants::FileFilter, perm: Option<Word>) -> PyResult<Self> {
         #[cfg(unix)]
-        if let Some(perm) = perm {
+        if let Some(Word(perm)) = perm {
             use std::os::unix::fs::PermissionsExt;
             let set = fs::set_permissions(filter.path(), fs::Permissions::from_mode(perm));
             set.map_err(|error| of_io(&error, Some(filter.path())))?;
@@ -84,14 +63,24 @@ impl FileFilter {
         Ok(Self::of(filter))
     }
 
-    /// Runs `read` on the filter, without the GIL. Raises `ValueError` if the filter is closed.
+    /// Runs `read` on the filter, without the GIL. `read` must take no lock of the filter. Raises
+    /// `ValueError` if the filter is closed, and the exceptions of the lock.
     fn read<T: Send>(&self, py: Python<'_>, read: impl FnOnce(&variants::FileFilter) -> T + Send) -> PyResult<T> {
-        py.detach(|| self.read_here(read)).ok_or_else(closed)
+        py.detach(|| self.read_here(read))
     }
 
-    /// Runs `read` on the filter. Returns `None` if the filter is closed.
-    fn read_here<T>(&self, read: impl FnOnce(&variants::FileFilter) -> T) -> Option<T> {
-        self.lock_to_read().as_ref().map(read)
+    /// Works like [`read`](Self::read), but does not release the GIL.
+    fn read_here<T>(&self, read: impl FnOnce(&variants::FileFilter) -> T) -> PyResult<T> {
+        self.filter.read()?.as_ref().map(read).ok_or_else(closed)
+    }
+
+    /// Works like [`read`](Self::read), but `read` may take locks of the filter.
+    fn read_inside<T: Send>(
+        &self,
+        py: Python<'_>,
+        read: impl FnOnce(&variants::FileFilter) -> variants::Result<T> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| self.filter.read_inside()?.as_ref().map(read).ok_or_else(closed))?.map_err(of_variant)
     }
 
     /// Runs `change` on the filter, without the GIL. Raises `LockedError` in a forked child,
@@ -102,8 +91,7 @@ impl FileFilter {
         change: impl FnOnce(&mut variants::FileFilter) -> variants::Result<T> + Send,
     ) -> PyResult<T> {
         self.check_process()?;
-        let changed = py.detach(|| self.lock_to_change().as_mut().map(change));
-        changed.ok_or_else(closed)?.map_err(of_variant)
+        py.detach(|| self.filter.write()?.as_mut().map(change).ok_or_else(closed))?.map_err(of_variant)
     }
 
     /// Raises `LockedError` in a forked child. Parent and child share the file lock, so the lock
@@ -122,7 +110,7 @@ impl FileFilter {
     /// check misses a fork that Python did not make. Such a fork is harmless, because every method
     /// that writes to the file compares the process id, too.
     fn check_forks(&self) -> PyResult<()> {
-        if self.process.1 == FORKS.load(Ordering::Relaxed) { Ok(()) } else { self.check_process() }
+        if self.process.1 == fork_lock::forks() { Ok(()) } else { self.check_process() }
     }
 
     fn is_ours(&self) -> bool {
@@ -136,7 +124,7 @@ impl FileFilter {
 
 impl Drop for FileFilter {
     fn drop(&mut self) {
-        let filter = self.filter.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let filter = self.filter.get_mut().take();
         if !self.is_ours() {
             // Dropping the filter here could overwrite keys of the parent process and release its
             // lock.
@@ -150,7 +138,7 @@ fn closed() -> PyErr {
 }
 
 /// Returns the one seed in `hash_seeds`, or seed 0 if `hash_seeds` is `None`.
-fn seed_of(hash_seeds: Option<Vec<Bound<'_, PyAny>>>) -> PyResult<HashSeed> {
+fn seed_of(hash_seeds: Option<Bound<'_, PyAny>>) -> PyResult<HashSeed> {
     let Some(seeds) = hash_seeds else { return Ok(HashSeed(0)) };
     let invalid = || {
         PyValueError::new_err(
@@ -158,6 +146,7 @@ fn seed_of(hash_seeds: Option<Vec<Bound<'_, PyAny>>>) -> PyResult<HashSeed> {
              and their number follows from the error rate",
         )
     };
+    let seeds = seeds.try_iter().map_err(|_| invalid())?.take(2).collect::<PyResult<Vec<_>>>()?;
     match seeds.as_slice() {
         [seed] => seed.extract().map(HashSeed).map_err(|_| invalid()),
         _ => Err(invalid()),
@@ -172,20 +161,21 @@ impl FileFilter {
         py: Python<'_>,
         capacity: u64,
         error_rate: f64,
-        filename: PathBuf,
-        perm: Option<u32>,
-        hash_seeds: Option<Vec<Bound<'_, PyAny>>>,
+        filename: Name,
+        perm: Option<Word>,
+        hash_seeds: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let seed = seed_of(hash_seeds)?;
-        let made = py.detach(|| variants::FileFilter::create(&filename, capacity, error_rate, seed));
+        let made = py.detach(|| variants::FileFilter::create(&filename.0, capacity, error_rate, seed));
         Self::made(made.map_err(of_variant)?, perm)
     }
 
     /// Open a file: with mode "rw" to ask and add keys, or with mode "r" to ask only. Raises
     /// DamagedError, UnsupportedError, LockedError (mode "rw"), ValueError, OSError or MemoryError.
     #[staticmethod]
-    #[pyo3(signature = (filename, mode="rw"))]
-    fn open(py: Python<'_>, filename: PathBuf, mode: &str) -> PyResult<Self> {
+    #[pyo3(signature = (filename, mode=None), text_signature = "(filename, mode='rw')")]
+    fn open(py: Python<'_>, filename: Name, mode: Option<Text<'_>>) -> PyResult<Self> {
+        let (filename, mode) = (filename.0, mode.as_ref().map_or(Ok("rw"), Text::get)?);
         let opened = match mode {
             "rw" => py.detach(|| variants::FileFilter::open(&filename)),
             "r" => py.detach(|| variants::FileFilter::open_read_only(&filename)),
@@ -199,8 +189,7 @@ impl FileFilter {
     fn add(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let hash = self.hash(key)?;
         self.check_forks()?;
-        let added = self.read_here(|filter| filter.insert_hash(hash));
-        added.ok_or_else(closed)?.map(|is_new| !is_new).map_err(of_variant)
+        self.read_here(|filter| filter.insert_hash(hash))?.map(|is_new| !is_new).map_err(of_variant)
     }
 
     /// Add many keys. `keys` is a NumPy or Arrow array, or any iterable of keys. With `width`, it
@@ -210,18 +199,19 @@ impl FileFilter {
     fn update<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>, width: Option<usize>) -> PyResult<()> {
         self.check_process()?;
         self.read(py, |_| ())?;
-        let hashes = keys::hashes(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher)?;
-        let added = self.read(py, |filter| {
-            // If the filter was opened for reading only, even an update without keys must fail.
-            let first = if filter.is_read_only() { filter.sync() } else { Ok(()) };
-            first.and_then(|()| hashes.iter().try_for_each(|&hash| filter.insert_hash(hash).map(drop)))
-        })?;
-        added.map_err(of_variant)
+        keys::add(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher, |hashes| {
+            self.read_here(|filter| {
+                // If the filter was opened for reading only, even an update without keys must fail.
+                let first = if filter.is_read_only() { filter.sync() } else { Ok(()) };
+                first.and_then(|()| hashes.iter().try_for_each(|&hash| filter.insert_hash(hash).map(drop)))
+            })?
+            .map_err(of_variant)
+        })
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let hash = self.hash(key)?;
-        self.read_here(|filter| filter.may_contain_hash(hash)).ok_or_else(closed)
+        self.read_here(|filter| filter.may_contain_hash(hash))
     }
 
     /// Ask for many keys at once. Returns a NumPy array of bool in the order of the keys.
@@ -235,7 +225,7 @@ impl FileFilter {
         self.read(py, |_| ())?;
         keys::ask(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher, |hashes, answers| {
             // If another thread closes the filter meanwhile, the later answers stay True.
-            self.read_here(|filter| {
+            let _ = self.read_here(|filter| {
                 hashes.iter().zip(answers).for_each(|(&hash, answer)| *answer = filter.may_contain_hash(hash));
             });
         })
@@ -247,14 +237,14 @@ impl FileFilter {
     /// ValueError if the filter is closed, OSError or MemoryError.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process()?;
-        self.read(py, variants::FileFilter::sync)?.map_err(of_variant)
+        self.read_inside(py, variants::FileFilter::sync)
     }
 
     /// Sync and close the filter. With mode "r" or in a forked child, `close` does not sync. If
     /// the sync fails, `close` closes the filter and raises the exception of the sync. Later
     /// queries and changes raise ValueError. A second `close` does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let filter = py.detach(|| self.lock_to_change().take());
+        let filter = py.detach(|| self.filter.write().map(|mut filter| filter.take()))?;
         match filter {
             Some(filter) if !self.is_ours() => {
                 mem::forget(filter);
@@ -286,28 +276,30 @@ impl FileFilter {
 
     /// Create a file with the same keys, and return its filter, open for writing.
     #[pyo3(signature = (filename, perm=None))]
-    fn copy(&self, py: Python<'_>, filename: PathBuf, perm: Option<u32>) -> PyResult<Self> {
-        Self::made(self.read(py, |filter| filter.copy(&filename))?.map_err(of_variant)?, perm)
+    fn copy(&self, py: Python<'_>, filename: Name, perm: Option<Word>) -> PyResult<Self> {
+        let filename = filename.0;
+        Self::made(self.read_inside(py, |filter| filter.copy(&filename))?, perm)
     }
 
     /// Create a file without keys whose filter can be united with this one, and return that filter.
     #[pyo3(signature = (filename, perm=None))]
-    fn copy_template(&self, py: Python<'_>, filename: PathBuf, perm: Option<u32>) -> PyResult<Self> {
-        Self::made(self.read(py, |filter| filter.copy_template(&filename))?.map_err(of_variant)?, perm)
+    fn copy_template(&self, py: Python<'_>, filename: Name, perm: Option<Word>) -> PyResult<Self> {
+        let filename = filename.0;
+        Self::made(self.read_inside(py, |filter| filter.copy_template(&filename))?, perm)
     }
 
     /// Add the keys of `other`, and return this filter. Raises ValueError if size, number of hashes
     /// or seed differ.
-    fn union<'py>(slf: PyRef<'py, Self>, other: &Self) -> PyResult<PyRef<'py, Self>> {
-        slf.unite(slf.py(), other)?;
+    fn union<'py>(slf: PyRef<'py, Self>, other: Other<'py, Self>) -> PyResult<PyRef<'py, Self>> {
+        slf.unite(slf.py(), other.0.get())?;
         Ok(slf)
     }
 
     /// Keep only the bits that are set in both filters, and return this filter. It still has each
     /// key that was added to both. A new file replaces the old file. Raises ValueError as `union`
     /// does.
-    fn intersection<'py>(slf: PyRef<'py, Self>, other: &Self) -> PyResult<PyRef<'py, Self>> {
-        slf.intersect(slf.py(), other)?;
+    fn intersection<'py>(slf: PyRef<'py, Self>, other: Other<'py, Self>) -> PyResult<PyRef<'py, Self>> {
+        slf.intersect(slf.py(), other.0.get())?;
         Ok(slf)
     }
 
@@ -320,14 +312,15 @@ impl FileFilter {
     }
 
     /// Return the whole filter as text, for `from_base64`.
-    fn to_base64(&self, py: Python<'_>) -> PyResult<String> {
-        self.read(py, variants::FileFilter::to_base64)
+    fn to_base64<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        self.read_inside(py, variants::FileFilter::to_base64).and_then(|text| PyString::from_bytes(py, text.as_bytes()))
     }
 
     /// Create a file from the text of `to_base64`, and return its filter, open for writing.
     #[staticmethod]
     #[pyo3(signature = (filename, text, perm=None))]
-    fn from_base64(py: Python<'_>, filename: PathBuf, text: &str, perm: Option<u32>) -> PyResult<Self> {
+    fn from_base64(py: Python<'_>, filename: Name, text: Text<'_>, perm: Option<Word>) -> PyResult<Self> {
+        let (filename, text) = (filename.0, text.get()?);
         let made = py.detach(|| variants::FileFilter::from_base64(&filename, text)).map_err(of_variant)?;
         Self::made(made, perm)
     }
@@ -350,7 +343,7 @@ impl FileFilter {
     /// The number of distinct keys, estimated from the bits that are set.
     #[getter]
     fn approx_len(&self, py: Python<'_>) -> PyResult<usize> {
-        let keys = self.read(py, |filter| filter.to_bloom().estimated_keys())?;
+        let keys = self.read(py, variants::FileFilter::estimated_keys)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and saturating")]
         let keys = keys.round() as usize;
         Ok(keys)
@@ -389,7 +382,7 @@ impl FileFilter {
     /// The number of bits that are set.
     #[getter]
     fn bit_count(&self, py: Python<'_>) -> PyResult<u64> {
-        self.read(py, |filter| filter.to_bloom().count_ones())
+        self.read(py, variants::FileFilter::count_ones)
     }
 
     /// A list with the one seed of the hash function. All bits of a key follow from one hash.
@@ -401,7 +394,7 @@ impl FileFilter {
     /// The bits, as bytes: bit `i` is bit `i % 8` of byte `i // 8`.
     #[getter]
     fn data_array<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        bits_of(py, &self.read(py, variants::FileFilter::to_bloom)?)
+        bits_of(py, &self.read_inside(py, variants::FileFilter::to_bloom)?)
     }
 
     /// The number of pages that were damaged when the file was opened. The number is 0 after
@@ -429,10 +422,15 @@ impl FileFilter {
         ))
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        self.read(py, |filter| {
+    /// Describes the filter. Unlike other methods, it raises no exception.
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let described = self.read(py, |filter| {
             let (capacity, error, probes) = (filter.capacity(), filter.false_positive_rate(), filter.num_probes());
             format!("<FileFilter capacity: {capacity}, error: {error:.3}, num_hashes: {probes}>")
+        });
+        described.unwrap_or_else(|_| match self.filter.read() {
+            Ok(_) => format!("<FileFilter {}: closed>", self.path.display()),
+            Err(_) => format!("<FileFilter {}: of the parent process>", self.path.display()),
         })
     }
 }
@@ -444,10 +442,11 @@ impl FileFilter {
             return self.read(py, |_| ());
         }
         let united = py.detach(|| {
-            let (filter, other) = in_order(self, other, || self.lock_to_read(), || other.lock_to_read());
-            filter.as_ref().zip(other.as_ref()).map(|(filter, other)| filter.union_with(other))
+            let (filter, other) = in_order(self, other, || self.filter.read_inside(), || other.filter.read_inside());
+            let (filter, other) = (filter?, other?);
+            Ok::<_, PyErr>(filter.as_ref().zip(other.as_ref()).map(|(filter, other)| filter.union_with(other)))
         });
-        united.ok_or_else(closed)?.map_err(of_variant)
+        united?.ok_or_else(closed)?.map_err(of_variant)
     }
 
     fn intersect(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
@@ -456,18 +455,11 @@ impl FileFilter {
             return self.read(py, |_| ());
         }
         let intersected = py.detach(|| {
-            let (mut filter, other) = in_order(self, other, || self.lock_to_change(), || other.lock_to_read());
-            filter.as_mut().zip(other.as_ref()).map(|(filter, other)| filter.intersect_with(other))
+            let (filter, other) = in_order(self, other, || self.filter.write(), || other.filter.read_inside());
+            let (mut filter, other) = (filter?, other?);
+            Ok::<_, PyErr>(filter.as_mut().zip(other.as_ref()).map(|(filter, other)| filter.intersect_with(other)))
         });
-        intersected.ok_or_else(closed)?.map_err(of_variant)
-    }
-
-    fn lock_to_read(&self) -> RwLockReadGuard<'_, Option<variants::FileFilter>> {
-        self.filter.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_to_change(&self) -> RwLockWriteGuard<'_, Option<variants::FileFilter>> {
-        self.filter.write().unwrap_or_else(PoisonError::into_inner)
+        intersected?.ok_or_else(closed)?.map_err(of_variant)
     }
 }
 

@@ -14,9 +14,11 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+use crate::args::{Bytes, Flag, Name, Objects, Other, TableId, Text, Word};
 use crate::errors::{of_block, of_io, of_variant};
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
+use crate::memory::{NoMemory, copied, new_bytes};
 use crate::save;
 
 const STATIC: &str = "a Filter is built once from all of its keys and takes no more; build a new one with Filter.build, \
@@ -42,6 +44,13 @@ struct Known<'a> {
     secret: Option<&'a [u8]>,
     table_id: Option<[u8; 16]>,
     checksum: Option<u32>,
+}
+
+impl<'a> Known<'a> {
+    fn of(secret: Option<&'a Bytes<'_>>, table_id: Option<TableId>, checksum: Option<Word>) -> Self {
+        let (table_id, checksum) = (table_id.map(|id| id.0), checksum.map(|word| word.0));
+        Self { secret: secret.map(Bytes::get), table_id, checksum }
+    }
 }
 
 impl Filter {
@@ -93,6 +102,15 @@ impl Filter {
 
 #[pymethods]
 impl Filter {
+    /// Always raise TypeError, because `Filter.build` and `Filter.open` return filters.
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyAny>, _kwargs: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        Err(PyTypeError::new_err(
+            "build a Filter of keys with Filter.build(keys), or open a file with Filter.open(path)",
+        ))
+    }
+
     /// Build a filter of keys. `keys` is any iterable of keys, or a NumPy or Arrow array. With
     /// `width`, it is bytes with keys that have `width` bytes each.
     ///
@@ -100,40 +118,46 @@ impl Filter {
     /// 16 or 32 random bytes protects against attackers who choose keys that collide. `ranges` adds
     /// a range filter, such as "grafite:fpr=0.01", for `may_contain_range`. Keys of a range filter
     /// are bytes or str, not int. Raises the exceptions of `key_bytes` for a value that is not a
-    /// key, ValueError for an invalid argument, and ValueError or MemoryError if there is too
-    /// little memory. Raises Error if the new filter denies one of its keys, for example because of
-    /// broken memory.
+    /// key, ValueError for an invalid argument, and MemoryError if there is too little memory. Raises
+    /// Error if the new filter denies one of its keys, for example because of broken memory.
     #[staticmethod]
-    #[pyo3(signature = (keys, spec="blocked-bloom:10", *, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1))]
+    #[pyo3(
+        signature = (keys, spec=None, *, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1),
+        text_signature = "(keys, spec='blocked-bloom:10', *, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1)"
+    )]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn build(
         py: Python<'_>,
         keys: &Bound<'_, PyAny>,
-        spec: &str,
+        spec: Option<Text<'_>>,
         width: Option<usize>,
         seed: u64,
-        secret: Option<&[u8]>,
-        table_id: Option<[u8; 16]>,
-        ranges: Option<&str>,
+        secret: Option<Bytes<'_>>,
+        table_id: Option<TableId>,
+        ranges: Option<Text<'_>>,
         threads: usize,
     ) -> PyResult<Self> {
         let hasher = match secret {
-            Some(secret) => KeyHasher::sip13(HashSeed(seed), &Secret::new(secret).map_err(of_block)?),
+            Some(secret) => KeyHasher::sip13(HashSeed(seed), &Secret::new(secret.get()).map_err(of_block)?),
             None => KeyHasher::xxh3(HashSeed(seed)),
         };
         let threads = NonZeroUsize::new(threads).ok_or_else(|| PyValueError::new_err("threads must be at least 1"))?;
+        let spec = spec.as_ref().map_or(Ok("blocked-bloom:10"), Text::get)?;
         let spec: FilterSpec = spec.parse().map_err(of_block)?;
         let mut builder = FilterBuilder::new(spec, &hasher).with_threads(threads);
-        if let Some(table_id) = table_id {
+        if let Some(TableId(table_id)) = table_id {
             builder = builder.with_table_id(table_id);
         }
-        if let Some(ranges) = ranges {
-            builder = builder.with_ranges(ranges.parse().map_err(of_block)?).map_err(of_block)?;
+        if let Some(ranges) = &ranges {
+            builder = builder.with_ranges(ranges.get()?.parse().map_err(of_block)?).map_err(of_block)?;
         }
         let is_in_order = ranges.is_some() || spec.kind() == FilterKind::Grafite;
         let keys = Keys::of(keys, width, if is_in_order { Accepts::InOrder } else { Accepts::All })?;
-        builder.reserve(keys.len().unwrap_or(0));
-        keys.for_each(py, |key| builder.add(key))?;
+        builder.reserve(keys.len(py)?.unwrap_or(0));
+        keys.for_each(py, |key| {
+            builder.add(key);
+            if builder.is_short_of_memory() { Err(NoMemory) } else { Ok(()) }
+        })?;
         let bytes: SharedBytes = py.detach(|| AlignedBytes::copy_of(&builder.finish()?)).map_err(of_block)?.into();
         let block = LockedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.unlock_with(&hasher));
         Ok(Self { block: Box::new(block.map_err(of_block)?), bytes, path: None })
@@ -147,25 +171,29 @@ impl Filter {
     /// feature), UnexpectedError (another filter), SecretError, ValueError (not a regular file, or
     /// an invalid argument), OSError or MemoryError.
     #[staticmethod]
-    #[pyo3(signature = (path, *, secret=None, table_id=None, checksum=None, mapped=true))]
+    #[pyo3(
+        signature = (path, *, secret=None, table_id=None, checksum=None, mapped=Flag(true)),
+        text_signature = "(path, *, secret=None, table_id=None, checksum=None, mapped=True)"
+    )]
     fn open(
         py: Python<'_>,
-        path: PathBuf,
-        secret: Option<&[u8]>,
-        table_id: Option<[u8; 16]>,
-        checksum: Option<u32>,
-        mapped: bool,
+        path: Name,
+        secret: Option<Bytes<'_>>,
+        table_id: Option<TableId>,
+        checksum: Option<Word>,
+        mapped: Flag,
     ) -> PyResult<Self> {
+        let (path, known) = (path.0, Known::of(secret.as_ref(), table_id, checksum));
         py.detach(|| {
             let found = path.metadata().map_err(|error| of_io(&error, Some(&path)))?;
             if !found.is_file() {
                 return Err(PyValueError::new_err(format!("{}: not a regular file; give a file", path.display())));
             }
             let bytes = match mapped {
-                true => Mapped::open(&path).map(SharedBytes::from),
-                false => AlignedBytes::read(&path).map(SharedBytes::from),
+                Flag(true) => Mapped::open(&path).map(SharedBytes::from),
+                Flag(false) => AlignedBytes::read(&path).map(SharedBytes::from),
             };
-            Self::of_bytes(bytes.map_err(of_block)?, Some(&path), &Known { secret, table_id, checksum })
+            Self::of_bytes(bytes.map_err(of_block)?, Some(&path), &known)
         })
     }
 
@@ -174,13 +202,13 @@ impl Filter {
     #[staticmethod]
     #[pyo3(signature = (data, *, secret=None, table_id=None, checksum=None))]
     fn from_bytes(
-        data: &[u8],
-        secret: Option<&[u8]>,
-        table_id: Option<[u8; 16]>,
-        checksum: Option<u32>,
+        data: Bytes<'_>,
+        secret: Option<Bytes<'_>>,
+        table_id: Option<TableId>,
+        checksum: Option<Word>,
     ) -> PyResult<Self> {
-        let bytes = AlignedBytes::copy_of(data).map_err(of_block)?.into();
-        Self::of_bytes(bytes, None, &Known { secret, table_id, checksum })
+        let bytes = AlignedBytes::copy_of(data.get()).map_err(of_block)?.into();
+        Self::of_bytes(bytes, None, &Known::of(secret.as_ref(), table_id, checksum))
     }
 
     /// Return a filter of the keys of all `filters`. The filters must have the same kind, size,
@@ -189,7 +217,8 @@ impl Filter {
     /// a filter of any of these kinds. The new filter has no range filter and no table id. Raises
     /// ValueError with the reason if the filters cannot be merged.
     #[staticmethod]
-    fn merge(py: Python<'_>, filters: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+    fn merge(py: Python<'_>, filters: Objects<'_, Self>) -> PyResult<Self> {
+        let filters: Vec<&Self> = filters.0.iter().map(Bound::get).collect();
         let blocks = filters.iter().map(|filter| filter.locked()).collect::<PyResult<Vec<_>>>()?;
         let merged = py.detach(|| merge_blocks(&blocks)).map_err(of_variant)?;
         let hasher = filters.first().map(|filter| filter.block.hasher().clone());
@@ -199,16 +228,15 @@ impl Filter {
         Ok(Self { block: Box::new(block.map_err(of_block)?), bytes, path: None })
     }
 
-    fn __or__(slf: PyRef<'_, Self>, other: PyRef<'_, Self>) -> PyResult<Self> {
-        let py = slf.py();
-        Self::merge(py, vec![slf, other])
+    fn __or__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, Self>) -> PyResult<Self> {
+        Self::merge(slf.py(), Objects(vec![slf.clone(), other.clone()]))
     }
 
     /// Estimate how many keys two filters share. Returns a dict. Both filters must be of the same
     /// kind: bloom, blocked-bloom, split-block or split-block-512. They must meet the other
     /// conditions of `merge`, too. Otherwise raises ValueError.
-    fn compare<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyDict>> {
-        let found = compare_blocks(&self.locked()?, &other.locked()?).map_err(of_variant)?;
+    fn compare<'py>(&self, py: Python<'py>, other: Other<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
+        let found = compare_blocks(&self.locked()?, &other.0.get().locked()?).map_err(of_variant)?;
         comparison(py, &found)
     }
 
@@ -247,16 +275,16 @@ impl Filter {
     #[pyo3(signature = (low=None, high=None))]
     fn may_contain_range(&self, low: Option<&Bound<'_, PyAny>>, high: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let bound = |bound: Option<&Bound<'_, PyAny>>| match bound {
-            Some(key) => key::with(key, Accepts::InOrder, <[u8]>::to_vec).map(Some),
+            Some(key) => Ok::<_, PyErr>(Some(key::with(key, Accepts::InOrder, copied)??)),
             None => Ok(None),
         };
         let (low, high) = (bound(low)?, bound(high)?);
         if low.as_ref().zip(high.as_ref()).is_some_and(|(low, high)| low > high) {
             return Err(PyValueError::new_err("the lower bound is above the upper bound; exchange them"));
         }
-        let end = |bound: &'_ Option<Vec<u8>>| bound.clone().map_or(End::Unbounded, End::Included);
-        let (low, high) = (end(&low), end(&high));
-        Ok(self.block.may_contain_range(low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice)))
+        let (low, high) = (low.as_deref(), high.as_deref());
+        let end = |bound| Option::map_or(bound, End::Unbounded, End::Included);
+        Ok(self.block.may_contain_range(end(low), end(high)))
     }
 
     /// Always raise TypeError, because a Filter takes no more keys. Use Bloom or FileFilter.
@@ -273,16 +301,17 @@ impl Filter {
 
     /// Write the filter to a new file, sync it, and rename it to `path`. After a crash, `path` is
     /// unchanged or complete. An existing file is replaced, and open filters keep the old file.
-    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    fn save(&self, py: Python<'_>, path: Name) -> PyResult<()> {
+        let path = path.0;
         py.detach(|| save::write(&path, self.block.as_bytes())).map_err(|error| of_io(&error, Some(&path)))
     }
 
     /// Return the bytes of the filter, as `save` writes them.
-    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, self.block.as_bytes())
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        new_bytes(py, self.block.as_bytes())
     }
 
-    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+    fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.to_bytes(py)
     }
 
@@ -371,7 +400,7 @@ impl Filter {
                  from_bytes(data, secret=...)",
             ));
         }
-        Ok((slf.get_type().getattr("from_bytes")?, (this.to_bytes(slf.py()),)))
+        Ok((slf.get_type().getattr("from_bytes")?, (this.to_bytes(slf.py())?,)))
     }
 
     fn __repr__(&self) -> String {

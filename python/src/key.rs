@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyInt, PyMemoryView, PyString};
 
 use crate::buffer;
+use crate::memory::new_bytes;
 
 /// The types of keys that a caller accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub fn with<R>(key: &Bound<'_, PyAny>, accepts: Accepts, with: impl FnOnce(&[u8]
     {
         return Ok(with(&of_int(number)?));
     }
-    of_other(key, accepts).map(|bytes| with(&bytes))
+    of_other(key, accepts, with)
 }
 
 /// Returns the bytes of an integer: 64 bits, little-endian, modulo 2**64.
@@ -73,31 +74,38 @@ fn of_int(number: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
     })
 }
 
-/// Returns the bytes of a key of a rare type, or the exception for a value that is not accepted.
+/// Calls `with` with the bytes of a key of a rare type, or returns the exception for a value that is
+/// not accepted.
 #[cold]
-fn of_other(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyResult<Vec<u8>> {
-    if let Ok(bytes) = key.cast::<PyByteArray>() {
-        return Ok(bytes.to_vec());
+fn of_other<R>(key: &Bound<'_, PyAny>, accepts: Accepts, with: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
+    if key.is_instance_of::<PyByteArray>() {
+        return Ok(with(key.py().get_type::<PyBytes>().call1((key,))?.cast::<PyBytes>()?.as_bytes()));
     }
-    if key.cast::<PyMemoryView>().is_ok() {
-        return buffer::bytes_of_view(key);
+    if key.is_instance_of::<PyMemoryView>() {
+        return Ok(with(buffer::bytes_of_view(key)?.cast::<PyBytes>()?.as_bytes()));
     }
     let kind = key.get_type();
     let is_of_numpy = kind.module().is_ok_and(|module| module == "numpy");
     let name = kind.name().map(|name| name.to_string()).unwrap_or_default();
     if is_of_numpy && name == "void" && key.getattr("dtype")?.getattr("fields")?.is_none() {
-        return key.call_method0("tobytes")?.extract();
+        return Ok(with(key.call_method0("tobytes")?.cast::<PyBytes>()?.as_bytes()));
     }
     if accepts == Accepts::All {
         if is_of_numpy && (name == "bool" || name == "bool_") {
-            return Ok(i64::from(key.is_truthy()?).to_le_bytes().to_vec());
+            return Ok(with(&i64::from(key.is_truthy()?).to_le_bytes()));
         }
         // NumPy's integers and all other types that Python can use as an index. Floats have no
-        // `__index__`.
-        if let Ok(index) = key.call_method0("__index__")
-            && index.is_instance_of::<PyInt>()
-        {
-            return of_int(&index).map(|bytes| bytes.to_vec());
+        // `__index__`. An array has it, but raises `TypeError` if it has many items.
+        if kind.hasattr("__index__")? {
+            let index = match key.call_method0("__index__") {
+                Err(error) if name == "ndarray" && error.is_instance_of::<PyTypeError>(key.py()) => {
+                    return Err(refused(key, accepts));
+                }
+                index => index?,
+            };
+            if index.is_instance_of::<PyInt>() {
+                return of_int(&index).map(|bytes| with(&bytes));
+            }
         }
     }
     Err(refused(key, accepts))
@@ -135,5 +143,5 @@ fn refused(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyErr {
 #[pyfunction]
 #[pyo3(signature = (key, /))]
 pub fn key_bytes<'py>(key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-    with(key, Accepts::All, |bytes| PyBytes::new(key.py(), bytes))
+    with(key, Accepts::All, |bytes| new_bytes(key.py(), bytes))?
 }

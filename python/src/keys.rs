@@ -1,6 +1,6 @@
 //! Reads many keys at once: from arrays in place and without the GIL, or from iterables.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyString};
 
@@ -11,6 +11,7 @@ use crate::arrow::ArrowKeys;
 use crate::buffer::{self, BufferKeys};
 use crate::containers::{self, Form};
 use crate::key::{self, Accepts};
+use crate::memory::{self, NoMemory};
 
 /// Keys that a caller gave.
 #[derive(Debug)]
@@ -63,11 +64,34 @@ impl<'py> Keys<'py> {
 
     /// Returns the number of keys, or `None` if it is unknown. The number of an iterable is only
     /// what its `__len__` returns, so it may be wrong.
-    pub fn len(&self) -> Option<usize> {
+    ///
+    /// # Errors
+    /// Raises `MemoryError` if there is no memory for hashes of so many keys, and the exceptions of
+    /// `__len__`.
+    pub fn len(&self, py: Python<'_>) -> PyResult<Option<usize>> {
+        let keys = match self {
+            Self::Buffer(keys) => return Ok(Some(keys.len())),
+            Self::Arrow(keys) => return Ok(Some(keys.len())),
+            Self::Objects(keys, _) => keys,
+        };
+        match keys.len() {
+            Ok(len) => {
+                // Reading the keys may take hours before the memory is used up.
+                Vec::<KeyHash>::new().try_reserve_exact(len).map_err(NoMemory::from)?;
+                Ok(Some(len))
+            }
+            Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(None),
+            Err(error) if error.is_instance_of::<PyOverflowError>(py) => Err(NoMemory.into()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns whether every item is a key, so that reading the items raises no exception.
+    fn is_of_keys_only(&self) -> bool {
         match self {
-            Self::Buffer(keys) => Some(keys.len()),
-            Self::Arrow(keys) => Some(keys.len()),
-            Self::Objects(keys, _) => keys.len().ok(),
+            Self::Buffer(keys) => keys.is_of_keys_only(),
+            Self::Arrow(keys) => keys.is_of_keys_only(),
+            Self::Objects(..) => false,
         }
     }
 
@@ -75,15 +99,19 @@ impl<'py> Keys<'py> {
     /// GIL, so `each` must not use Python.
     ///
     /// # Errors
-    /// Raises the exception of the first item that is not a key, or of the iterable. `each` was
-    /// then called for the keys before that item.
-    pub fn for_each(&self, py: Python<'py>, mut each: impl FnMut(&[u8]) + Send) -> PyResult<()> {
+    /// Raises the exception of the first item that is not a key, or of the iterable, or
+    /// `MemoryError` if `each` fails. `each` was then called for the keys before that item.
+    pub fn for_each(
+        &self,
+        py: Python<'py>,
+        mut each: impl FnMut(&[u8]) -> Result<(), NoMemory> + Send,
+    ) -> PyResult<()> {
         match self {
             Self::Buffer(keys) => keys.for_each(py, each),
             Self::Arrow(keys) => keys.for_each(py, each),
             Self::Objects(keys, accepts) => {
                 for (index, object) in keys.try_iter()?.enumerate() {
-                    key::with(&object?, *accepts, &mut each).map_err(|error| at(py, error, index))?;
+                    key::with(&object?, *accepts, &mut each).map_err(|error| at(py, error, index))??;
                 }
                 Ok(())
             }
@@ -96,22 +124,57 @@ impl<'py> Keys<'py> {
 #[cold]
 fn at(py: Python<'_>, error: PyErr, index: usize) -> PyErr {
     let kind = error.get_type(py);
-    let is_ours = kind.is(py.get_type::<PyTypeError>()) || kind.is(py.get_type::<pyo3::exceptions::PyOverflowError>());
+    let is_ours = kind.is(py.get_type::<PyTypeError>()) || kind.is(py.get_type::<PyOverflowError>());
     if !is_ours {
         return error;
     }
-    PyErr::from_type(kind, format!("key {index}: {}", error.value(py)))
+    let told = PyErr::from_type(kind, format!("key {index}: {}", error.value(py)));
+    // Python code raised the exception, for example in `__index__`.
+    if error.traceback(py).is_some() {
+        told.set_cause(py, Some(error));
+    }
+    told
 }
 
 /// The maximum number of keys that are hashed and then looked up together. Their hashes stay in the
 /// CPU cache.
 const BATCH: usize = 1024;
 
-/// Returns the hashes of all keys.
-pub fn hashes(py: Python<'_>, keys: &Keys<'_>, hasher: &KeyHasher) -> PyResult<Vec<KeyHash>> {
-    let mut hashes = Vec::with_capacity(keys.len().unwrap_or(0));
-    keys.for_each(py, |key| hashes.push(hasher.of(key)))?;
-    Ok(hashes)
+/// Calls `add` with the hashes of all keys, in batches and without the GIL.
+///
+/// # Errors
+/// Raises the exception of the first item that is not a key, or of the iterable, before the first
+/// call of `add`. Also raises the exceptions of `add`.
+pub fn add(
+    py: Python<'_>,
+    keys: &Keys<'_>,
+    hasher: &KeyHasher,
+    mut add: impl FnMut(&[KeyHash]) -> PyResult<()> + Send,
+) -> PyResult<()> {
+    let mut hashes = Vec::new();
+    if !keys.is_of_keys_only() {
+        let len = keys.len(py)?.unwrap_or(0);
+        hashes.try_reserve_exact(len).map_err(NoMemory::from)?;
+        keys.for_each(py, |key| memory::extend(&mut hashes, &[hasher.of(key)]))?;
+        return py.detach(|| {
+            hashes.chunks(BATCH).try_for_each(&mut add)?;
+            // Without keys, `add` may raise an exception too.
+            if hashes.is_empty() { add(&[]) } else { Ok(()) }
+        });
+    }
+    // No item raises an exception, so the hashes need not be collected first.
+    hashes.try_reserve_exact(BATCH).map_err(NoMemory::from)?;
+    let mut failed = None;
+    let read = keys.for_each(py, |key| {
+        hashes.push(hasher.of(key));
+        if hashes.len() == BATCH {
+            failed = add(&hashes).err();
+            hashes.clear();
+        }
+        if failed.is_none() { Ok(()) } else { Err(NoMemory) }
+    });
+    failed.map_or(read, Err)?;
+    py.detach(|| add(&hashes))
 }
 
 /// Returns the answers of `ask` for the hashes of all keys, in order, as a NumPy array of `bool`.
@@ -123,23 +186,20 @@ pub fn ask<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut hashes = Vec::with_capacity(BATCH);
     let mut answers = [true; BATCH];
-    let mut flush = |hashes: &mut Vec<KeyHash>, put: &mut dyn FnMut(&[bool])| {
+    let mut flush = |hashes: &mut Vec<KeyHash>, put: Put<'_>| {
         let answers = answers.get_mut(..hashes.len()).unwrap_or_default();
         // `ask` may leave an answer unwritten. Then it must be "maybe", and not an older answer.
         answers.fill(true);
         ask(hashes, answers);
-        put(answers);
         hashes.clear();
+        put(answers)
     };
     collect(py, keys, |put| {
         keys.for_each(py, |key| {
             hashes.push(hasher.of(key));
-            if hashes.len() == BATCH {
-                flush(&mut hashes, put);
-            }
+            if hashes.len() == BATCH { flush(&mut hashes, put) } else { Ok(()) }
         })?;
-        flush(&mut hashes, put);
-        Ok(())
+        Ok(flush(&mut hashes, put)?)
     })
 }
 
@@ -153,7 +213,7 @@ pub fn ask_each<'py>(
 }
 
 /// A function that takes the next answers, in the order of the keys.
-type Put<'a> = &'a mut (dyn FnMut(&[bool]) + Send);
+type Put<'a> = &'a mut (dyn FnMut(&[bool]) -> Result<(), NoMemory> + Send);
 
 /// Returns the answers that `answer` passes to its argument, as a NumPy array. For arrays of keys,
 /// the answers are written to the result directly. An iterable may have another number of keys than
@@ -165,19 +225,21 @@ fn collect<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let copy = |to: &mut [u8], from: &[bool]| to.iter_mut().zip(from).for_each(|(to, from)| *to = u8::from(*from));
     if let Keys::Objects(..) = keys {
-        let mut answers = Vec::with_capacity(keys.len().unwrap_or(0));
-        answer(&mut |batch| answers.extend_from_slice(batch))?;
+        let mut answers = Vec::new();
+        answers.try_reserve_exact(keys.len(py)?.unwrap_or(0)).map_err(NoMemory::from)?;
+        answer(&mut |batch| memory::extend(&mut answers, batch))?;
         return answers::filled(py, answers.len(), |bytes| {
             copy(bytes, &answers);
             Ok(())
         });
     }
-    answers::filled(py, keys.len().unwrap_or(0), |bytes| {
+    answers::filled(py, keys.len(py)?.unwrap_or(0), |bytes| {
         let mut rest = bytes;
         answer(&mut |batch| {
             let (now, later) = std::mem::take(&mut rest).split_at_mut_checked(batch.len()).unwrap_or_default();
             copy(now, batch);
             rest = later;
+            Ok(())
         })
     })
 }

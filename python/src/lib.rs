@@ -5,13 +5,15 @@
 //! filter  bloom  file_filter  tables  parquet  planning   the classes of Python
 //!             keys                                        many keys: buffers, Arrow, iterables
 //!                                 containers              how each container is read
-//!          key   arrow                                    one key; Arrow arrays in place
-//!    buffer  answers  save  errors                        buffers; NumPy; new files; exceptions
+//!          key   arrow  fork_lock                         one key; Arrow arrays in place; locks after forks
+//!    buffer  answers  args  save  errors                  buffers; NumPy; arguments; new files; exceptions
+//!                                 memory                  allocations that can fail
 //! ```
 //! A module imports only modules of its own line and of lower lines. Code that holds a lock never
 //! waits for the GIL. So a thread that holds the GIL and waits for a lock cannot cause a deadlock.
 
 mod answers;
+mod args;
 mod arrow;
 mod bloom;
 mod buffer;
@@ -19,8 +21,10 @@ mod containers;
 mod errors;
 mod file_filter;
 mod filter;
+mod fork_lock;
 mod key;
 mod keys;
+mod memory;
 mod parquet;
 mod planning;
 mod save;
@@ -59,7 +63,9 @@ mod _filterblock {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        super::file_filter::count_forks(module)?;
+        super::fork_lock::count_forks(module)?;
+        // The first call detects the instruction set. No fork may happen during this call.
+        let _ = filterblock::instruction_set();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -19,7 +19,9 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyString};
 
+use crate::args::{Flag, Name, Text, Texts};
 use crate::errors::{of_foreign, of_io, of_parquet};
+use crate::memory::copied;
 use crate::save::NewFile;
 use crate::tables::bytes_of;
 
@@ -34,12 +36,20 @@ pub struct ParquetFile {
 
 #[pymethods]
 impl ParquetFile {
+    /// Always raise TypeError, because `ParquetFile.open` returns objects of this class.
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyAny>, _kwargs: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        Err(PyTypeError::new_err("open a file with ParquetFile.open(path)"))
+    }
+
     /// Open a file, and read its metadata. The file is mapped, so no program may change it while it
     /// is open. With mapped=False the file is read into memory. Raises DamagedError,
     /// UnsupportedError, ValueError (not a regular file), OSError or MemoryError.
     #[staticmethod]
-    #[pyo3(signature = (path, *, mapped=true))]
-    fn open(py: Python<'_>, path: PathBuf, mapped: bool) -> PyResult<Self> {
+    #[pyo3(signature = (path, *, mapped=Flag(true)), text_signature = "(path, *, mapped=True)")]
+    fn open(py: Python<'_>, path: Name, mapped: Flag) -> PyResult<Self> {
+        let path = path.0;
         py.detach(|| {
             let file = Parquet::open(bytes_of(&path, mapped)?).map_err(|error| of_foreign(error.in_file(&path)))?;
             let source = File::open(&path).map_err(|error| of_io(&error, Some(&path)))?;
@@ -75,7 +85,8 @@ impl ParquetFile {
     /// ValueError for a column that is unknown or cannot be asked, or for bytes whose length the
     /// column does not have. Raises TypeError for a value of another type, OverflowError for an int
     /// out of range, and UnicodeEncodeError for a str with surrogates.
-    fn row_groups(&self, py: Python<'_>, column: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    fn row_groups(&self, py: Python<'_>, column: Text<'_>, value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+        let column = column.get()?;
         let found = ParquetColumn::find(&self.values, column)
             .map_err(|error| PyValueError::new_err(format!("{}: {error}", self.path.display())))?;
         let Some(encoded) = plain(&found, value)? else { return Ok((0..self.num_row_groups()).collect()) };
@@ -149,7 +160,7 @@ fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Ve
         PhysicalType::ByteArray
             if value.is_instance_of::<PyString>() && ["", "string", "enum", "json"].contains(&logical) =>
         {
-            one(value.cast::<PyString>()?.to_str()?.as_bytes().to_vec())
+            one(copied(value.cast::<PyString>()?.to_str()?.as_bytes())?)
         }
         _ => {
             let has_text = logical.starts_with("uint") || ["string", "enum", "json", "uuid"].contains(&logical);
@@ -189,10 +200,10 @@ fn of_numpy<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 /// Returns the bytes of a `bytes` or `bytearray`, and `None` for other values.
 fn bytes_of_value(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     if let Ok(bytes) = value.cast::<PyBytes>() {
-        return Ok(Some(bytes.as_bytes().to_vec()));
+        return Ok(Some(copied(bytes.as_bytes())?));
     }
-    if let Ok(bytes) = value.cast::<PyByteArray>() {
-        return Ok(Some(bytes.to_vec()));
+    if value.is_instance_of::<PyByteArray>() {
+        return bytes_of_value(&value.py().get_type::<PyBytes>().call1((value,))?);
     }
     Ok(None)
 }
@@ -240,29 +251,33 @@ fn leaves_of(footer: &Footer, names: &[String]) -> PyResult<Vec<usize>> {
 /// `exact_size`, the size is rounded up to a power of two; some readers do not accept other sizes.
 /// `replace` replaces filters that exist. `overwrite` replaces `out` if it exists.
 #[pyfunction]
-#[pyo3(signature = (path, out, columns, *, fpr=0.01, bits_per_value=None, exact_size=false, replace=false, overwrite=false))]
+#[pyo3(
+    signature = (path, out, columns, *, fpr=0.01, bits_per_value=None, exact_size=Flag(false), replace=Flag(false), overwrite=Flag(false)),
+    text_signature = "(path, out, columns, *, fpr=0.01, bits_per_value=None, exact_size=False, replace=False, overwrite=False)"
+)]
 #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
 pub fn parquet_add<'py>(
     py: Python<'py>,
-    path: PathBuf,
-    out: PathBuf,
-    columns: Vec<String>,
+    path: Name,
+    out: Name,
+    columns: Texts,
     fpr: f64,
     bits_per_value: Option<f64>,
-    exact_size: bool,
-    replace: bool,
-    overwrite: bool,
+    exact_size: Flag,
+    replace: Flag,
+    overwrite: Flag,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let (path, out, columns) = (path.0, out.0, columns.0);
     let budget = bits_per_value.map_or(Budget::Fpr(fpr), Budget::BitsPerValue);
-    let sizing = Sizing::new(budget, exact_size).map_err(of_parquet)?;
+    let sizing = Sizing::new(budget, exact_size.0).map_err(of_parquet)?;
     let (footer, added) = py.detach(|| {
         let failed = |error: io::Error| of_io(&error, Some(&path));
         // The input may be the file that is replaced, so it is read under the lock of that file.
-        let mut new = NewFile::beside(&out, overwrite).map_err(|error| of_io(&error, Some(&out)))?;
+        let mut new = NewFile::beside(&out, overwrite.0).map_err(|error| of_io(&error, Some(&out)))?;
         let file = open_regular_file(&path).map_err(failed)?;
         let version = Version::of(&file).map_err(failed)?;
         let footer = Footer::read(&mut &file).map_err(|error| of_parquet(error.in_file(&path)))?;
-        let request = Request { leaves: leaves_of(&footer, &columns)?, sizing, replace, forced: Vec::new() };
+        let request = Request { leaves: leaves_of(&footer, &columns)?, sizing, replace: replace.0, forced: Vec::new() };
         let added = fill(&file, &footer, &request, new.file()).map_err(|error| of_parquet(error.in_file(&path)))?;
         // If the file changed while it was copied, the copy may mix two versions of it.
         if !path.canonicalize().is_ok_and(|path| version.is_at(&path)) {
@@ -309,15 +324,19 @@ fn fill(mut file: &File, footer: &Footer, request: &Request, mut copy: &File) ->
 /// looked up in their filters. If "false_negatives" is above 0, readers of the file can lose rows.
 /// If it is None, not all values of the chunk were looked up.
 #[pyfunction]
-#[pyo3(signature = (path, columns=None, *, fpr=0.01, max_fpr=0.06, values=false))]
+#[pyo3(
+    signature = (path, columns=None, *, fpr=0.01, max_fpr=0.06, values=Flag(false)),
+    text_signature = "(path, columns=None, *, fpr=0.01, max_fpr=0.06, values=False)"
+)]
 pub fn parquet_check<'py>(
     py: Python<'py>,
-    path: PathBuf,
-    columns: Option<Vec<String>>,
+    path: Name,
+    columns: Option<Texts>,
     fpr: f64,
     max_fpr: f64,
-    values: bool,
+    values: Flag,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let (path, columns) = (path.0, columns.map(|columns| columns.0));
     let sizing = Sizing::new(Budget::Fpr(fpr), false).map_err(of_parquet)?;
     let (footer, checked) = py.detach(|| {
         let file = open_regular_file(&path).map_err(|error| of_io(&error, Some(&path)))?;
@@ -326,7 +345,7 @@ pub fn parquet_check<'py>(
             Some(names) => leaves_of(&footer, names)?,
             None => (0..footer.leaves().len()).collect(),
         };
-        let request = check::Request { leaves, sizing, max_fpr, looks_up_values: values };
+        let request = check::Request { leaves, sizing, max_fpr, looks_up_values: values.0 };
         let checked = run_check(&file, &footer, &request).map_err(|error| of_parquet(error.in_file(&path)))?;
         Ok::<_, PyErr>((footer, checked))
     })?;

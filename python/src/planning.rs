@@ -1,9 +1,10 @@
 //! Plans filters before they are built, and names the kinds and the instruction set.
 
 use filterblock::{FilterKind, FilterSpec, planning};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::args::Text;
 use crate::errors::of_block;
 
 /// The planned size, false-positive rate and query cost of a filter.
@@ -13,6 +14,13 @@ pub struct Plan(planning::Plan);
 
 #[pymethods]
 impl Plan {
+    /// Always raise TypeError, because `plan` returns objects of this class.
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyAny>, _kwargs: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        Err(PyTypeError::new_err("plan a filter with plan(spec, num_keys)"))
+    }
+
     /// The specification of the filter, as `Filter.build` takes it.
     #[getter]
     fn spec(&self) -> String {
@@ -68,8 +76,8 @@ impl Plan {
 
 /// Plan a filter for a number of distinct keys. Raises ValueError if no such filter can be built.
 #[pyfunction]
-pub fn plan(spec: &str, num_keys: u64) -> PyResult<Plan> {
-    let spec = spec.parse().map_err(of_block)?;
+pub fn plan(spec: Text<'_>, num_keys: u64) -> PyResult<Plan> {
+    let spec = spec.get()?.parse().map_err(of_block)?;
     planning::Plan::new(spec, num_keys).map(Plan).map_err(of_block)
 }
 
@@ -78,7 +86,8 @@ pub fn plan(spec: &str, num_keys: u64) -> PyResult<Plan> {
 /// is no such kind, if the kind takes no budget (such as always-maybe), or if the kind has no
 /// filter of this number of keys.
 #[pyfunction]
-pub fn plan_largest(kind: &str, num_keys: u64, max_len_bytes: u64) -> PyResult<Option<Plan>> {
+pub fn plan_largest(kind: Text<'_>, num_keys: u64, max_len_bytes: u64) -> PyResult<Option<Plan>> {
+    let kind = kind.get()?;
     let found = FilterKind::from_name(kind).ok_or_else(|| {
         // The kinds without a budget have no largest filter.
         let kinds = FilterKind::ALL.into_iter().filter(|&kind| FilterSpec::of_lowest_fpr(kind).is_some());

@@ -6,16 +6,17 @@ use filterblock::foreign::leveldb::LevelDbTable as LevelDb;
 use filterblock::foreign::rocksdb::RocksDbTable as RocksDb;
 use filterblock::foreign::{self, ForeignFilterInfo, KeyForm, Verified};
 use filterblock::{AlignedBytes, Mapped, Secret, SharedBytes};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::args::{Bytes, Flag, Name, Text};
 use crate::errors::{of_block, of_foreign};
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
 
 /// Maps a regular file, or reads it into memory.
-pub fn bytes_of(path: &Path, mapped: bool) -> PyResult<SharedBytes> {
+pub fn bytes_of(path: &Path, Flag(mapped): Flag) -> PyResult<SharedBytes> {
     let found = path.metadata().map_err(|error| crate::errors::of_io(&error, Some(path)))?;
     if !found.is_file() {
         return Err(PyValueError::new_err(format!("{}: not a regular file; give a file", path.display())));
@@ -59,6 +60,13 @@ pub struct LevelDbTable {
 
 #[pymethods]
 impl LevelDbTable {
+    /// Always raise TypeError, because `LevelDbTable.open` returns objects of this class.
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyAny>, _kwargs: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        Err(PyTypeError::new_err("open a table with LevelDbTable.open(path)"))
+    }
+
     /// Open a table, and verify the footer, the metaindex, the index and the filters.
     ///
     /// `key_form` is "user", or "internal" for the table of a database: internal keys have eight
@@ -67,9 +75,13 @@ impl LevelDbTable {
     /// With mapped=False the file is read into memory. Raises DamagedError, UnsupportedError,
     /// ValueError, OSError or MemoryError.
     #[staticmethod]
-    #[pyo3(signature = (path, *, key_form=None, mapped=true))]
-    fn open(py: Python<'_>, path: PathBuf, key_form: Option<&str>, mapped: bool) -> PyResult<Self> {
-        let form = match key_form {
+    #[pyo3(
+        signature = (path, *, key_form=None, mapped=Flag(true)),
+        text_signature = "(path, *, key_form=None, mapped=True)"
+    )]
+    fn open(py: Python<'_>, path: Name, key_form: Option<Text<'_>>, mapped: Flag) -> PyResult<Self> {
+        let path = path.0;
+        let form = match key_form.as_ref().map(Text::get).transpose()? {
             None => None,
             Some("user") => Some(KeyForm::User),
             Some("internal") => Some(KeyForm::Internal),
@@ -146,6 +158,13 @@ pub struct RocksDbTable {
 
 #[pymethods]
 impl RocksDbTable {
+    /// Always raise TypeError, because `RocksDbTable.open` returns objects of this class.
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyAny>, _kwargs: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        Err(PyTypeError::new_err("open a table with RocksDbTable.open(path)"))
+    }
+
     /// Open a table, and verify the footer, the metaindex, the properties and the filters.
     ///
     /// `secret` is for filters of filterblock that were built with a secret. Without the secret,
@@ -153,8 +172,12 @@ impl RocksDbTable {
     /// With mapped=False the file is read into memory. Raises DamagedError, UnsupportedError,
     /// SecretError, ValueError, OSError or MemoryError.
     #[staticmethod]
-    #[pyo3(signature = (path, *, secret=None, mapped=true))]
-    fn open(py: Python<'_>, path: PathBuf, secret: Option<&[u8]>, mapped: bool) -> PyResult<Self> {
+    #[pyo3(
+        signature = (path, *, secret=None, mapped=Flag(true)),
+        text_signature = "(path, *, secret=None, mapped=True)"
+    )]
+    fn open(py: Python<'_>, path: Name, secret: Option<Bytes<'_>>, mapped: Flag) -> PyResult<Self> {
+        let (path, secret) = (path.0, secret.as_ref().map(Bytes::get));
         py.detach(|| {
             let bytes = bytes_of(&path, mapped)?;
             let mut table = RocksDb::open(bytes).map_err(in_file(&path))?;

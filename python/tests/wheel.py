@@ -1,4 +1,4 @@
-"""Checks the wheel and the source distribution in a folder: licences, description, no paths of this machine."""
+"""Checks a wheel and a source distribution: licences, description, and no paths of this machine."""
 
 import email
 import os

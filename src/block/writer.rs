@@ -273,7 +273,8 @@ impl FilterBuilder {
 
     /// Returns whether there was no memory for a key. Then [`finish`](Self::finish) returns an
     /// error.
-    pub(super) fn is_short_of_memory(&self) -> bool {
+    #[must_use]
+    pub fn is_short_of_memory(&self) -> bool {
         self.is_short_of_memory
     }
 

@@ -172,7 +172,11 @@ impl Bloom {
     }
 
     /// Copies the filter. Unlike `clone`, it reports a lack of memory as an error.
-    pub(super) fn try_clone(&self) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the
+    /// copy.
+    pub fn try_clone(&self) -> Result<Self> {
         let mut copy = Self::of_shape(self.shape, self.seed)?;
         copy.words.iter_mut().zip(self.words()).for_each(|(of_copy, word)| *of_copy.get_mut() = word);
         Ok(copy)

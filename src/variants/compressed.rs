@@ -31,6 +31,7 @@ use coder::{Decoder, Encoder, Odds};
 
 use super::shape::Shape;
 use super::{Bloom, Membership};
+use crate::bits::NoMemory;
 use crate::checksum::crc32;
 use crate::codec::{Cursor, put_u32, put_u64, put_varint};
 use crate::hash::HashSeed;
@@ -94,13 +95,17 @@ impl Bloom {
 
     /// Returns the filter as compressed bytes with a checksum.
     ///
-    /// Aborts the process if there is no memory for a copy of the filter or for the result.
-    #[must_use]
-    pub fn compress(&self) -> Vec<u8> {
+    /// # Errors
+    /// Returns [`Error::TooLarge`] if there is no memory for a copy of the filter or for the result.
+    pub fn compress(&self) -> Result<Vec<u8>> {
+        Ok(self.encoded().map_err(NoMemory::of("a compressed Bloom filter"))?)
+    }
+
+    fn encoded(&self) -> Result<Vec<u8>, NoMemory> {
         // Copy the bits first: other threads may insert keys at the same time, and the number of
         // ones in the header must match the encoded bits.
-        let words: Vec<u64> = self.words().collect();
-        let ones: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
+        let copy = self.try_clone().map_err(|_| NoMemory)?;
+        let ones = copy.count_ones();
         let Shape { cells, probes } = self.shape();
         let mut bytes = MAGIC.to_vec();
         #[expect(clippy::cast_possible_truncation, reason = "at most 30")]
@@ -109,13 +114,14 @@ impl Bloom {
         put_varint(&mut bytes, cells);
         put_varint(&mut bytes, ones);
         let mut encoder = Encoder::new(Odds::new(ones, cells), bytes);
-        for (word, first) in words.iter().zip((0..cells).step_by(64)) {
-            (0..(cells - first).min(64)).for_each(|bit| encoder.put(word >> bit & 1 == 1));
+        for (word, first) in copy.words().zip((0..cells).step_by(64)) {
+            (0..(cells - first).min(64)).try_for_each(|bit| encoder.put(word >> bit & 1 == 1))?;
         }
-        let mut bytes = encoder.finish();
+        let mut bytes = encoder.finish()?;
         let checksum = crc32(&bytes);
+        bytes.try_reserve(CHECKSUM_LEN_BYTES)?;
         put_u32(&mut bytes, checksum);
-        bytes
+        Ok(bytes)
     }
 
     /// Reads the bytes that [`compress`](Self::compress) wrote. A few bytes can represent any
@@ -202,7 +208,7 @@ mod tests {
     fn a_filter_survives_compression_unchanged() {
         for (keys, bits, probes) in [(0, 8, 1), (0, 100_000, 7), (1, 72, 30), (9, 72, 30), (1_000, 10_008, 7)] {
             let sent = filter(keys, bits, probes);
-            let found = Bloom::decompress(&sent.compress(), bits).unwrap();
+            let found = Bloom::decompress(&sent.compress().unwrap(), bits).unwrap();
             assert!(sent.words().eq(found.words()) && sent.shape() == found.shape(), "{keys} {bits} {probes}");
             assert_eq!(sent.seed(), found.seed());
         }
@@ -213,7 +219,7 @@ mod tests {
         for (keys, bits, probes) in [(0, 1 << 20, 1), (100, 1 << 20, 1), (20_000, 1 << 20, 2), (100_000, 1 << 20, 7)] {
             let bloom = filter(keys, bits, probes);
             let entropy_bytes = bits as f64 * entropy(bloom.count_ones() as f64 / bits as f64) / 8.0;
-            let len = bloom.compress().len() as f64;
+            let len = bloom.compress().unwrap().len() as f64;
             assert!(len <= entropy_bytes * 1.001 + 37.0, "{keys} keys: {len} for {entropy_bytes}");
             assert!(len >= entropy_bytes * 0.999 && len >= 19.0, "{keys} keys: {len} for {entropy_bytes}");
         }
@@ -221,7 +227,7 @@ mod tests {
 
     #[test]
     fn truncated_or_changed_bytes_are_an_error() {
-        let bytes = filter(20, 400, 3).compress();
+        let bytes = filter(20, 400, 3).compress().unwrap();
         for len in 0..bytes.len() {
             assert!(Bloom::decompress(&bytes[..len], 400).is_err(), "{len} bytes");
         }
@@ -239,7 +245,7 @@ mod tests {
             put_u32(&mut body, checksum);
             Bloom::decompress(&body, 1 << 20)
         };
-        let bytes = filter(20, 400, 3).compress();
+        let bytes = filter(20, 400, 3).compress().unwrap();
         let body = &bytes[..bytes.len() - 4];
         assert!(sealed(body.to_vec()).is_ok());
         let mut newer = body.to_vec();
@@ -274,7 +280,7 @@ mod tests {
             let bloom = Bloom::for_transport(10_000, sent, memory, HashSeed(1)).unwrap();
             assert!(bloom.num_bits() as f64 <= memory * 10_000.0 + 8.0);
             (0..10_000u64).for_each(|i| _ = bloom.insert(&u64_bytes(i)));
-            let len = bloom.compress().len() as f64 * 8.0 / 10_000.0;
+            let len = bloom.compress().unwrap().len() as f64 * 8.0 / 10_000.0;
             assert!(len < sent * 1.01 && len > sent * 0.97, "{sent} and {memory}: {len}");
             assert_eq!(bloom.num_probes(), probes, "{sent} and {memory}");
         }

@@ -228,7 +228,7 @@ impl fmt::Display for Error {
                 write!(
                     f,
                     "the number of keys is unknown: {reason}; count the keys in your program, or use \
-                     to_bloom().estimated_keys()"
+                     estimated_keys()"
                 )
             }
             Self::Filter(error) => write!(f, "{error}"),

@@ -16,6 +16,7 @@
 //! * Numbers: five filters together have an FPR of 3.1 %.
 
 use super::{Bloom, Membership};
+use crate::bits::{NoMemory, try_push};
 use crate::hash::HashSeed;
 use crate::variants::error::{Error, Result};
 
@@ -57,13 +58,14 @@ impl Noisy {
         if capacity == 0 {
             return Err(Error::invalid("keys", "none", "expected at least one key; pass the keys of the set"));
         }
-        let made = (0..filters).map(|number| {
+        let mut made = Vec::new();
+        for number in 0..filters {
             let seed = HashSeed(seed.0.wrapping_add(u64::from(number).wrapping_mul(NEXT_SEED)));
             let filter = Bloom::with_fpr(capacity, RATE, seed)?;
             keys.clone().for_each(|key| _ = filter.insert(key.as_ref()));
-            Ok(filter)
-        });
-        Ok(Self { filters: made.collect::<Result<_>>()? })
+            try_push(&mut made, filter).map_err(NoMemory::of("the filters"))?;
+        }
+        Ok(Self { filters: made })
     }
 
     /// Returns the filters, in the order in which to disclose them.

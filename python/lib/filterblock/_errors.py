@@ -53,7 +53,11 @@ class ReadOnlyError(Error, ValueError):
 
 
 class LockedError(Error, OSError):
-    """Another process or object has the file open for writing, or the parent process opened the filter."""
+    """Another process or object has the file open for writing, or the filter is of the parent process.
+
+    A forked child cannot write to a `FileFilter` of its parent. It cannot use a `FileFilter` or a `Bloom`
+    that another thread of the parent used at the fork.
+    """
 
 
 class DisplacedError(Error, OSError):

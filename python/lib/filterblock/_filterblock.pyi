@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from typing import Any, Protocol, Self, SupportsIndex, TypeAlias, TypedDict, final
+from typing import Any, NoReturn, Protocol, Self, SupportsIndex, TypeAlias, TypedDict, final
 from uuid import UUID
 
 import numpy as np
@@ -38,7 +38,8 @@ _BytesKey: TypeAlias = str | bytes | bytearray | memoryview | np.void
 _Keys: TypeAlias = Iterable[_Key] | npt.NDArray[Any] | _ArrowArray | _ArrowStream | Buffer
 _BytesKeys: TypeAlias = Iterable[_BytesKey] | npt.NDArray[Any] | _ArrowArray | _ArrowStream | Buffer
 _Answers: TypeAlias = npt.NDArray[np.bool_]
-_Path: TypeAlias = str | os.PathLike[str]
+_Bytes: TypeAlias = bytes | bytearray | memoryview
+_Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 class _Comparison(TypedDict):
     is_equal: bool
@@ -73,6 +74,7 @@ class _Verified(TypedDict):
 
 @final
 class Filter:
+    def __new__(cls, *_args: object, **_kwargs: object) -> NoReturn: ...
     @staticmethod
     def build(
         keys: _Keys,
@@ -80,8 +82,8 @@ class Filter:
         *,
         width: int | None = None,
         seed: int = 0,
-        secret: bytes | None = None,
-        table_id: bytes | None = None,
+        secret: _Bytes | None = None,
+        table_id: _Bytes | None = None,
         ranges: str | None = None,
         threads: int = 1,
     ) -> Filter: ...
@@ -89,21 +91,21 @@ class Filter:
     def open(
         path: _Path,
         *,
-        secret: bytes | None = None,
-        table_id: bytes | None = None,
+        secret: _Bytes | None = None,
+        table_id: _Bytes | None = None,
         checksum: int | None = None,
         mapped: bool = True,
     ) -> Filter: ...
     @staticmethod
     def from_bytes(
-        data: bytes,
+        data: _Bytes,
         *,
-        secret: bytes | None = None,
-        table_id: bytes | None = None,
+        secret: _Bytes | None = None,
+        table_id: _Bytes | None = None,
         checksum: int | None = None,
     ) -> Filter: ...
     @staticmethod
-    def merge(filters: list[Filter]) -> Filter: ...
+    def merge(filters: Iterable[Filter]) -> Filter: ...
     def __or__(self, other: Filter, /) -> Filter: ...
     def __ror__(self, other: Filter, /) -> Filter: ...
     def compare(self, other: Filter) -> _Comparison: ...
@@ -112,8 +114,8 @@ class Filter:
     def may_contain_range(
         self, low: str | bytes | bytearray | None = None, high: str | bytes | bytearray | None = None
     ) -> bool: ...
-    def add(self, *_args: object, **_kwargs: object) -> None: ...
-    def update(self, *_args: object, **_kwargs: object) -> None: ...
+    def add(self, *_args: object, **_kwargs: object) -> NoReturn: ...
+    def update(self, *_args: object, **_kwargs: object) -> NoReturn: ...
     def save(self, path: _Path) -> None: ...
     def to_bytes(self) -> bytes: ...
     def __bytes__(self) -> bytes: ...
@@ -179,7 +181,7 @@ class FileFilter:
         error_rate: float,
         filename: _Path,
         perm: int | None = None,
-        hash_seeds: list[int] | None = None,
+        hash_seeds: Iterable[int] | None = None,
     ) -> Self: ...
     @staticmethod
     def open(filename: _Path, mode: str = "rw") -> FileFilter: ...
@@ -231,6 +233,7 @@ class FileFilter:
 
 @final
 class LevelDbTable:
+    def __new__(cls, *_args: object, **_kwargs: object) -> NoReturn: ...
     @staticmethod
     def open(path: _Path, *, key_form: str | None = None, mapped: bool = True) -> LevelDbTable: ...
     def __contains__(self, key: _BytesKey, /) -> bool: ...
@@ -240,8 +243,9 @@ class LevelDbTable:
 
 @final
 class RocksDbTable:
+    def __new__(cls, *_args: object, **_kwargs: object) -> NoReturn: ...
     @staticmethod
-    def open(path: _Path, *, secret: bytes | None = None, mapped: bool = True) -> RocksDbTable: ...
+    def open(path: _Path, *, secret: _Bytes | None = None, mapped: bool = True) -> RocksDbTable: ...
     def __contains__(self, key: _BytesKey, /) -> bool: ...
     def contains_many(self, keys: _BytesKeys, *, width: int | None = None) -> _Answers: ...
     def prefix_may_match(self, seek_key: _BytesKey) -> bool: ...
@@ -250,6 +254,7 @@ class RocksDbTable:
 
 @final
 class ParquetFile:
+    def __new__(cls, *_args: object, **_kwargs: object) -> NoReturn: ...
     @staticmethod
     def open(path: _Path, *, mapped: bool = True) -> ParquetFile: ...
     @property
@@ -263,6 +268,7 @@ class ParquetFile:
 
 @final
 class Plan:
+    def __new__(cls, *_args: object, **_kwargs: object) -> NoReturn: ...
     @property
     def spec(self) -> str: ...
     @property
@@ -288,7 +294,7 @@ def instruction_set() -> str: ...
 def parquet_add(
     path: _Path,
     out: _Path,
-    columns: list[str],
+    columns: Iterable[str],
     *,
     fpr: float = 0.01,
     bits_per_value: float | None = None,
@@ -298,7 +304,7 @@ def parquet_add(
 ) -> list[dict[str, Any]]: ...
 def parquet_check(
     path: _Path,
-    columns: list[str] | None = None,
+    columns: Iterable[str] | None = None,
     *,
     fpr: float = 0.01,
     max_fpr: float = 0.06,

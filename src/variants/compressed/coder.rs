@@ -8,6 +8,8 @@
 //! The width of the interval has 57 to 64 bits, and the probability has 32 bits. Rounding therefore
 //! costs less than 2^-24 bits per coded bit on average.
 
+use crate::bits::{NoMemory, try_push};
+
 /// The minimum width of the interval. If the interval becomes narrower, the encoder writes the top
 /// byte of `low`. After that, only a carry can change this byte.
 const LEAST: u64 = 1 << 56;
@@ -44,7 +46,7 @@ impl Encoder {
         Self { odds, low: 0, range: u64::MAX, out }
     }
 
-    pub(super) fn put(&mut self, bit: bool) {
+    pub(super) fn put(&mut self, bit: bool) -> Result<(), NoMemory> {
         let bound = self.odds.bound(self.range);
         if bit {
             self.range = bound;
@@ -53,9 +55,10 @@ impl Encoder {
             self.range -= bound;
         }
         while self.range < LEAST {
-            self.shift();
+            self.shift()?;
             self.range <<= 8;
         }
+        Ok(())
     }
 
     fn add(&mut self, part: u64) {
@@ -73,19 +76,20 @@ impl Encoder {
         }
     }
 
-    fn shift(&mut self) {
-        self.out.push((self.low >> 56) as u8);
+    fn shift(&mut self) -> Result<(), NoMemory> {
+        try_push(&mut self.out, (self.low >> 56) as u8)?;
         self.low <<= 8;
+        Ok(())
     }
 
     /// Writes one final byte, which selects a number inside the interval. The decoder reads zeros
     /// after the end.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(super) fn finish(mut self) -> Result<Vec<u8>, NoMemory> {
         // `low + LEAST - 1` lies in the interval. Its top byte alone, followed by zeros, is not
         // below `low`, so it lies in the interval too.
         self.add(LEAST - 1);
-        self.shift();
-        self.out
+        self.shift()?;
+        Ok(self.out)
     }
 }
 
@@ -149,8 +153,8 @@ mod tests {
 
     fn encode(odds: Odds, bits: &[bool]) -> Vec<u8> {
         let mut encoder = Encoder::new(odds, Vec::new());
-        bits.iter().for_each(|&bit| encoder.put(bit));
-        encoder.finish()
+        bits.iter().for_each(|&bit| encoder.put(bit).unwrap());
+        encoder.finish().unwrap()
     }
 
     #[test]
@@ -192,7 +196,7 @@ mod tests {
             let mut middle = 1u128 << 63;
             let mut put = |encoder: &mut Encoder, bit| {
                 bits.push(bit);
-                encoder.put(bit);
+                encoder.put(bit).unwrap();
             };
             while encoder.out.len() < 4 {
                 let num_written = encoder.out.len();
@@ -210,7 +214,7 @@ mod tests {
                 assert!(is_above == (encoder.out[0] == 0x80), "{odds:?}");
             }
             assert_eq!(encoder.out[..4], [0x80, 0, 0, 0], "{odds:?}");
-            let bytes = encoder.finish();
+            let bytes = encoder.finish().unwrap();
             let mut decoder = Decoder::new(odds, &bytes);
             assert!(bits.iter().all(|&bit| decoder.next_bit() == bit), "{odds:?}");
         }

@@ -87,7 +87,7 @@ fn of_filters() -> Vec<Told> {
         (
             Error::LengthUnknown { reason: "a page of the filter was damaged" },
             "the number of keys is unknown: a page of the filter was damaged; count the keys in your program, \
-             or use to_bloom().estimated_keys()",
+             or use estimated_keys()",
         ),
         (
             Error::from(crate::Error::Corrupt { field: crate::Field::Page, offset: 64 }),

@@ -6,8 +6,11 @@ use crate::variants::error::{Error, Field, Result};
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const PAD: u8 = b'=';
 
-pub(super) fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+pub(super) const TOO_LARGE: Error = Error::TooLarge { what: "a base64 text" };
+
+pub(super) fn encode(bytes: &[u8]) -> Result<String> {
+    let mut text = String::new();
+    text.try_reserve_exact(bytes.len().div_ceil(3).saturating_mul(4)).map_err(|_| TOO_LARGE)?;
     for chunk in bytes.chunks(3) {
         let word = (0..3).fold(0u32, |word, i| word << 8 | u32::from(chunk.get(i).copied().unwrap_or(0)));
         for i in 0..4 {
@@ -15,14 +18,14 @@ pub(super) fn encode(bytes: &[u8]) -> String {
             text.push(char::from(if i <= chunk.len() { digit } else { PAD }));
         }
     }
-    text
+    Ok(text)
 }
 
 /// Decodes a text that [`encode`] returned. It refuses every other text.
 pub(super) fn decode(text: &str) -> Result<Vec<u8>> {
     let text = text.as_bytes();
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(text.len().div_ceil(4) * 3).map_err(|_| Error::TooLarge { what: "a base64 text" })?;
+    bytes.try_reserve_exact(text.len().div_ceil(4) * 3).map_err(|_| TOO_LARGE)?;
     let last = text.len().saturating_sub(1) / 4;
     for (number, group) in text.chunks(4).enumerate() {
         let read = || {
@@ -63,11 +66,11 @@ mod tests {
             ("fooba", "Zm9vYmE="),
             ("foobar", "Zm9vYmFy"),
         ] {
-            assert_eq!(encode(bytes.as_bytes()), text);
+            assert_eq!(encode(bytes.as_bytes()).unwrap(), text);
             assert_eq!(decode(text).unwrap(), bytes.as_bytes());
         }
         let all: Vec<u8> = (0..=255).collect();
-        assert_eq!(decode(&encode(&all)).unwrap(), all);
+        assert_eq!(decode(&encode(&all).unwrap()).unwrap(), all);
     }
 
     #[test]

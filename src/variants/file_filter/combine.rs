@@ -32,13 +32,15 @@ impl FileFilter {
 
     /// Returns the whole filter as base64 text, which is a third longer than the file.
     ///
-    /// Aborts the process if there is no memory for a copy of the filter or for the text.
-    #[must_use]
-    pub fn to_base64(&self) -> String {
-        let (bloom, length) = self.snapshot(Bloom::clone);
+    /// # Errors
+    /// Returns [`Error::TooLarge`] if there is no memory for a copy of the filter or for the text.
+    pub fn to_base64(&self) -> Result<String> {
+        let (bloom, length) = self.snapshot(Bloom::try_clone);
         let mut bytes = Vec::new();
-        // Writing to a vector cannot fail.
-        let _ = layout::write(&mut bytes, &self.header, &State::new(self.header.id, length), &bloom);
+        let len = self.header.file_len_bytes().and_then(|len| usize::try_from(len).ok()).unwrap_or(usize::MAX);
+        bytes.try_reserve_exact(len).map_err(|_| base64::TOO_LARGE)?;
+        // Writing to a vector that is large enough cannot fail.
+        let _ = layout::write(&mut bytes, &self.header, &State::new(self.header.id, length), &bloom?);
         base64::encode(&bytes)
     }
 

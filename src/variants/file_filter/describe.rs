@@ -83,9 +83,23 @@ impl FileFilter {
     }
 
     /// Returns a copy of the filter in memory, for example to compare, compress or freeze it.
-    /// Aborts the process if there is no memory for the copy.
+    ///
+    /// # Errors
+    /// Returns [`Error::TooLarge`] if there is no memory for the copy.
+    pub fn to_bloom(&self) -> Result<Bloom> {
+        self.snapshot(Bloom::try_clone).0
+    }
+
+    /// Returns the number of bits that are set.
     #[must_use]
-    pub fn to_bloom(&self) -> Bloom {
-        self.snapshot(Bloom::clone).0
+    pub fn count_ones(&self) -> u64 {
+        self.bloom.count_ones()
+    }
+
+    /// Estimates the number of distinct keys from the bits that are set, as
+    /// [`Bloom::estimated_keys`] does.
+    #[must_use]
+    pub fn estimated_keys(&self) -> f64 {
+        self.bloom.estimated_keys()
     }
 }

@@ -59,7 +59,7 @@ fn a_failed_rename_stops_all_later_writes() {
     filter.insert(b"a").unwrap();
     let header = Header { id: layout::new_id(), ..filter.header };
     let state = layout::State::new(header.id, Length::Known(0));
-    let new = NewFile::write(&path, None, &header, &state, &filter.to_bloom()).unwrap();
+    let new = NewFile::write(&path, None, &header, &state, &filter.to_bloom().unwrap()).unwrap();
     std::fs::remove_file(new.path()).unwrap();
     assert!(filter.writer().unwrap().lock().unwrap().put(new, &header, state).is_err());
     assert!(filter.may_contain(b"a"));

@@ -155,7 +155,6 @@ pub fn damage_of(filter: &FileFilter) -> Option<String> {
 
 /// Adds the properties of a file of `FileFilter` to a report.
 pub fn describe_file_filter(filter: &FileFilter, found: &mut FileReport) {
-    let bloom = filter.to_bloom();
     found.properties = vec![
         ("capacity", json!(filter.capacity())),
         ("wanted_false_positive_rate", json!(filter.false_positive_rate())),
@@ -166,8 +165,8 @@ pub fn describe_file_filter(filter: &FileFilter, found: &mut FileReport) {
     found.notes.extend(damage_of(filter));
     found.filters.push(FilterReport {
         probes: Some(filter.num_probes()),
-        fill: Some(bloom.count_ones() as f64 / filter.num_bits() as f64),
-        estimated_keys: Some(bloom.estimated_keys()),
+        fill: Some(filter.count_ones() as f64 / filter.num_bits() as f64),
+        estimated_keys: Some(filter.estimated_keys()),
         ..plain(0, found.file_len_bytes, FilterKind::Bloom.name(), filter.expected_fpr())
     });
 }

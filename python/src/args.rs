@@ -1,0 +1,181 @@
+//! Takes arguments of methods. An argument of another type raises a `TypeError` that says what to
+//! pass.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::pyclass::PyClass;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyMemoryView, PyString};
+
+use crate::memory;
+
+fn refused(expected: &str, found: &Bound<'_, PyAny>) -> PyErr {
+    let kind = found.get_type().name().map_or_else(|_| "another type".to_owned(), |name| name.to_string());
+    PyTypeError::new_err(format!("must be {expected}, not {kind}"))
+}
+
+/// A `str`.
+#[derive(Debug)]
+pub struct Text<'py>(Bound<'py, PyString>);
+
+impl Text<'_> {
+    pub fn get(&self) -> PyResult<&str> {
+        self.0.to_str()
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Text<'py> {
+    type Error = PyErr;
+
+    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        found.to_owned().cast_into().map(Self).map_err(|_| refused("a str", &found))
+    }
+}
+
+/// `True` or `False`.
+#[derive(Debug, Clone, Copy)]
+pub struct Flag(pub bool);
+
+impl<'py> FromPyObject<'_, 'py> for Flag {
+    type Error = PyErr;
+
+    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        found.cast::<PyBool>().map(|flag| Self(flag.is_true())).map_err(|_| refused("True or False", &found))
+    }
+}
+
+/// A `bytes`, or a copy of a `bytearray` or `memoryview`.
+#[derive(Debug)]
+pub struct Bytes<'py>(Bound<'py, PyBytes>);
+
+impl Bytes<'_> {
+    pub fn get(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Bytes<'py> {
+    type Error = PyErr;
+
+    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(bytes) = found.cast::<PyBytes>() {
+            return Ok(Self(bytes.to_owned()));
+        }
+        if found.is_instance_of::<PyByteArray>() || found.is_instance_of::<PyMemoryView>() {
+            return Ok(Self(found.py().get_type::<PyBytes>().call1((found,))?.cast_into()?));
+        }
+        Err(refused("bytes", &found))
+    }
+}
+
+/// The id of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct TableId(pub [u8; 16]);
+
+impl<'py> FromPyObject<'_, 'py> for TableId {
+    type Error = PyErr;
+
+    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let bytes = found.extract::<Bytes<'_>>().map_err(|_| refused("bytes of length 16", &found))?;
+        let len = bytes.get().len();
+        let id = bytes.get().try_into();
+        id.map(Self).map_err(|_| PyValueError::new_err(format!("a table id has 16 bytes, not {len}; pass 16 bytes")))
+    }
+}
+
+/// An integer of 32 bits without a sign.
+#[derive(Debug, Clone, Copy)]
+pub struct Word(pub u32);
+
+impl<'py> FromPyObject<'_, 'py> for Word {
+    type Error = PyErr;
+
+    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let number = found.extract::<u64>()?;
+        let too_large = |_| PyOverflowError::new_err(format!("{number} is too large; pass an int below 2**32"));
+        u32::try_from(number).map(Self).map_err(too_large)
+    }
+}
+
+/// A path: a `str`, `bytes` or `os.PathLike`.
+#[derive(Debug)]
+pub struct Name(pub PathBuf);
+
+impl<'py> FromPyObject<'_, 'py> for Name {
+    type Error = PyErr;
+
+    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        found.py().import("os")?.call_method1("fsdecode", (found,))?.extract().map(Self)
+    }
+}
+
+/// A list, or another iterable, of `str`.
+#[derive(Debug)]
+pub struct Texts(pub Vec<String>);
+
+impl<'py> FromPyObject<'_, 'py> for Texts {
+    type Error = PyErr;
+
+    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let expected = "a list of str, for example [\"id\"]";
+        if found.is_instance_of::<PyString>() {
+            return Err(refused(expected, &found));
+        }
+        let texts = all_of(&found, expected, |item| {
+            item.cast::<PyString>().ok().map(|text| text.to_str().map(str::to_owned)).transpose()
+        })?;
+        Ok(Self(texts))
+    }
+}
+
+/// A list, or another iterable, of objects of a class.
+#[derive(Debug)]
+pub struct Objects<'py, T>(pub Vec<Bound<'py, T>>);
+
+impl<'py, T: PyClass> FromPyObject<'_, 'py> for Objects<'py, T> {
+    type Error = PyErr;
+
+    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let expected = format!("a list of {}", found.py().get_type::<T>().name()?);
+        all_of(&found, &expected, |item| Ok(item.cast::<T>().ok().cloned())).map(Self)
+    }
+}
+
+/// Another object of the same class.
+#[derive(Debug)]
+pub struct Other<'py, T>(pub Bound<'py, T>);
+
+impl<'py, T: PyClass> FromPyObject<'_, 'py> for Other<'py, T> {
+    type Error = PyErr;
+
+    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(other) = found.cast::<T>() {
+            return Ok(Self(other.to_owned()));
+        }
+        Err(refused(&format!("a {}", found.py().get_type::<T>().name()?), &found))
+    }
+}
+
+/// Returns what `take` returns for each item. If `take` returns `None`, raises a `TypeError` that
+/// says what is expected. The length that the iterable claims is not used, because it may be wrong.
+fn all_of<'py, T>(
+    found: &Bound<'py, PyAny>,
+    expected: &str,
+    take: impl Fn(&Bound<'py, PyAny>) -> PyResult<Option<T>>,
+) -> PyResult<Vec<T>> {
+    let mut all = Vec::new();
+    let is_iterable = found.get_type().hasattr("__iter__")? || found.get_type().hasattr("__getitem__")?;
+    if !is_iterable {
+        return Err(refused(expected, found));
+    }
+    for item in found.try_iter()? {
+        let item = item?;
+        let Some(taken) = take(&item)? else {
+            let kind = item.get_type().name()?.to_string();
+            return Err(PyTypeError::new_err(format!("must be {expected}; item {} is of the type {kind}", all.len())));
+        };
+        memory::push(&mut all, taken)?;
+    }
+    Ok(all)
+}
