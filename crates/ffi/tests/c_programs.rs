@@ -212,10 +212,13 @@ fn install_writes_paths_with_spaces_that_pkg_config_reads() {
         // A shell takes the words of the output, as the command lines of C_API.md do after `eval`.
         let script = "eval set -- \"$(pkg-config --cflags --libs filterblock)\"; printf '%s\\n' \"$@\"";
         let mut shell = command("sh", &["-c", script]);
-        shell.env("PKG_CONFIG_PATH", format!("{root}{prefix}/{lib}/pkgconfig")).env("PKG_CONFIG_SYSROOT_DIR", folder.path());
+        shell
+            .env("PKG_CONFIG_PATH", format!("{root}{prefix}/{lib}/pkgconfig"))
+            .env("PKG_CONFIG_SYSROOT_DIR", folder.path());
         let output = shell.output().unwrap();
         let told = String::from_utf8(output.stdout).unwrap();
-        let expected = [format!("-I{root}{prefix}/include"), format!("-L{root}{prefix}/{lib}"), "-lfilterblock".to_owned()];
+        let expected =
+            [format!("-I{root}{prefix}/include"), format!("-L{root}{prefix}/{lib}"), "-lfilterblock".to_owned()];
         assert_eq!(told.lines().collect::<Vec<_>>(), expected, "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
