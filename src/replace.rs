@@ -94,7 +94,6 @@ impl Version {
 }
 
 #[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "other systems have no inodes")]
 fn inode(found: &Metadata) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     Some((found.dev(), found.ino()))
