@@ -1,5 +1,6 @@
 //! Asks, adds and checks the Bloom filters of Parquet files.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -76,6 +77,14 @@ impl ParquetFile {
         names
     }
 
+    /// The number of filters that cannot be used: damaged, contradicted by the footer, or without a
+    /// set bit in a row group that may have values. Their row groups may have every value. Reads
+    /// the header of every filter.
+    #[getter]
+    fn unusable_filters(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.file.num_unusable_filters())
+    }
+
     /// Return the numbers of the row groups that may have the value. A row group without a readable
     /// filter is always among them.
     ///
@@ -91,7 +100,7 @@ impl ParquetFile {
             .map_err(|error| PyValueError::new_err(format!("{}: {error}", self.path.display())))?;
         let Some(encoded) = plain(&found, value)? else { return Ok((0..self.num_row_groups()).collect()) };
         let may_contain = |group: &usize| match self.file.column_chunk(*group, column) {
-            Some(chunk) => encoded.iter().any(|value| self.file.may_contain(chunk, value)),
+            Some(chunk) => !chunk.is_empty() && encoded.iter().any(|value| self.file.may_contain(chunk, value)),
             None => true,
         };
         Ok(py.detach(|| (0..self.num_row_groups()).filter(may_contain).collect()))
@@ -139,23 +148,11 @@ fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Ve
     let is_plain = logical.is_empty();
     let is_int = value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>();
     match physical_type {
-        PhysicalType::Int32 if is_int && is_plain => one(int::<i32>(value)?.to_le_bytes().to_vec()),
-        PhysicalType::Int64 if is_int && is_plain => one(int::<i64>(value)?.to_le_bytes().to_vec()),
-        PhysicalType::Int32 if is_int && logical.starts_with("uint") => one(int::<u32>(value)?.to_le_bytes().to_vec()),
-        PhysicalType::Int64 if is_int && logical.starts_with("uint") => one(int::<u64>(value)?.to_le_bytes().to_vec()),
+        PhysicalType::Int32 | PhysicalType::Int64 if is_int && (is_plain || logical.starts_with("uint")) => {
+            one(integer(column, value)?)
+        }
         PhysicalType::Float | PhysicalType::Double if is_plain && value.is_instance_of::<PyFloat>() => {
-            let number: f64 = value.extract()?;
-            #[expect(clippy::cast_possible_truncation, reason = "the column stores the nearest 32-bit number")]
-            let encode = |number: f64| match physical_type {
-                PhysicalType::Float => (number as f32).to_le_bytes().to_vec(),
-                _ => number.to_le_bytes().to_vec(),
-            };
-            // A NaN has many encodings, so a filter cannot deny it.
-            if number.is_nan() {
-                return Ok(None);
-            }
-            let both = encode(number) == encode(0.0) || encode(number) == encode(-0.0);
-            Ok(Some(if both { vec![encode(0.0), encode(-0.0)] } else { vec![encode(number)] }))
+            float(physical_type, value.extract()?)
         }
         PhysicalType::ByteArray
             if value.is_instance_of::<PyString>() && ["", "string", "enum", "json"].contains(&logical) =>
@@ -182,9 +179,25 @@ fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Ve
     }
 }
 
-fn int<'py, T: FromPyObject<'py, 'py>>(value: &'py Bound<'py, PyAny>) -> PyResult<T> {
-    value.extract::<T>().map_err(|_| {
-        PyOverflowError::new_err("the integer is out of the range of the column's type; give a value in the range")
+/// Returns the plain encodings of a float: both for a zero, and `None` for a NaN, which has many.
+fn float(physical_type: PhysicalType, number: f64) -> PyResult<Option<Vec<Vec<u8>>>> {
+    #[expect(clippy::cast_possible_truncation, reason = "the column stores the nearest 32-bit number")]
+    let narrow = number as f32;
+    if physical_type == PhysicalType::Float && narrow.is_infinite() && number.is_finite() {
+        return Err(out_of_range("the float is out of the range of the column's type"));
+    }
+    let encode = |wide: f64, narrow: f32| match physical_type {
+        PhysicalType::Float => narrow.to_le_bytes().to_vec(),
+        _ => wide.to_le_bytes().to_vec(),
+    };
+    let is_zero = match physical_type {
+        PhysicalType::Float => narrow == 0.0,
+        _ => number == 0.0,
+    };
+    Ok(match (number.is_nan(), is_zero) {
+        (true, _) => None,
+        (_, true) => Some(vec![encode(0.0, 0.0), encode(-0.0, -0.0)]),
+        _ => Some(vec![encode(number, narrow)]),
     })
 }
 
@@ -195,6 +208,26 @@ fn of_numpy<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let is_a = |name| value.is_instance(&numpy.getattr(name)?);
     let is_time = is_a("datetime64")? || is_a("timedelta64")?;
     if is_a("generic")? && !is_time { value.call_method0("item") } else { Ok(value.clone()) }
+}
+
+/// Returns the plain encoding of an int. The parser of written values checks its range.
+fn integer(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let number = value.extract::<i128>().map_err(|_| out_of_range("the int is out of the range of every column"))?;
+    let encoded = RefCell::new(Vec::new());
+    let asked = column.column_type().map(|of| {
+        of.encoding(false, None)?.ask(number.to_string().as_bytes(), |bytes| {
+            *encoded.borrow_mut() = bytes.to_vec();
+            false
+        })
+    });
+    match asked {
+        Some(Err(why)) => Err(out_of_range(&why)),
+        _ => Ok(encoded.into_inner()),
+    }
+}
+
+fn out_of_range(why: &str) -> PyErr {
+    PyOverflowError::new_err(format!("{why}; give a value in the range"))
 }
 
 /// Returns the bytes of a `bytes` or `bytearray`, and `None` for other values.
@@ -308,10 +341,12 @@ fn fill(mut file: &File, footer: &Footer, request: &Request, mut copy: &File) ->
     if copied.metadata() != footer.metadata() || copied.file_len_bytes() != footer.file_len_bytes() {
         return Err(Error::Changed);
     }
+    let values = values(copy.try_clone().map_err(Error::Io)?, footer.file_len_bytes());
+    append::check_kept(footer, values.as_ref().ok(), request, &mut copy)?;
     if request.chunks(footer).next().is_none() {
         return Ok(Vec::new());
     }
-    let values = values(copy.try_clone().map_err(Error::Io)?, footer.file_len_bytes())?;
+    let values = values?;
     append::add(footer, &values, request, &mut copy, &mut |_| {})
 }
 

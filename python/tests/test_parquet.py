@@ -134,7 +134,17 @@ def test_values_of_other_types_raise_and_are_never_absent(filtered):
         for value in values:
             with pytest.raises(TypeError):
                 file.row_groups(column, value)
-    for column, value in (("i32", 2**31), ("i64", 2**63), ("u8", -1), ("u64", -1), ("i32", -(2**31) - 1)):
+    out_of_range = (
+        ("i32", 2**31),
+        ("i64", 2**63),
+        ("u8", -1),
+        ("u8", 256),
+        ("u64", -1),
+        ("u64", 2**200),
+        ("i32", -(2**31) - 1),
+        ("f32", 1e300),
+    )
+    for column, value in out_of_range:
         with pytest.raises(OverflowError):
             file.row_groups(column, value)
     for column, value in (("flba", b"abc"), ("i32", b"abc"), ("f64", b"abc"), ("no", 1), ("bool", True)):
@@ -225,6 +235,26 @@ def test_files_of_pyarrow_and_parquet_rs_answer_alike():
         for j in range(0, 10_000, 11):
             number = 5 + 7 * (j * 1000 // 10_000) + 1 + j % 6
             assert (0 in file.row_groups("i64", number)) == (expected[j] == "1")
+
+
+def test_a_filter_that_the_footer_contradicts_denies_nothing(filtered, tmp_path):
+    data, path = bytearray(filtered.read_bytes()), tmp_path / "file"
+    chunks = parquet.check(filtered, ["i64"])
+    good = parquet.ParquetFile.open(filtered)
+    assert good.unusable_filters == 0 and good.row_groups("i64", -1) == []
+    offset, length = chunks[0]["offset"], chunks[0]["len_bytes"]
+    for changed in (struct.pack("<BBB", 0x15, 0x80, 0x01), bytes(length - 17)):
+        start = offset if len(changed) == 3 else offset + 17
+        path.write_bytes(bytes(data[:start]) + changed + bytes(data[start + len(changed) :]))
+        file = parquet.ParquetFile.open(path)
+        assert file.unusable_filters == 1 and file.row_groups("i64", -1) == [0]
+        assert all(0 in file.row_groups("i64", i * 10**12) for i in range(GROUP))
+        with pytest.raises(filterblock.Error):
+            parquet.add(path, tmp_path / "new", ["i64"])
+        assert not (tmp_path / "new").exists()
+        assert len(parquet.add(path, tmp_path / "new", ["i64"], replace=True)) == 3
+        assert parquet.ParquetFile.open(tmp_path / "new").unusable_filters == 0
+        os.remove(tmp_path / "new")
 
 
 def test_outputs_are_complete_or_absent(plain, tmp_path):

@@ -130,6 +130,8 @@ impl Error {
 
 /// The advice for a damaged file of another engine.
 const RESTORE: &str = "restore the file, or let its engine write it again";
+/// The advice for a filter that the footer of a Parquet file contradicts.
+const REPLACE: &str = "let the engine write the file again, or replace the filters of the column";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -139,6 +141,16 @@ impl fmt::Display for Error {
             Self::Corrupt { field: Field::Magic, offset } => {
                 message::wrong_magic(f, "a file of the expected format", *offset, "check the path, or restore the file")
             }
+            Self::Corrupt { field: Field::FilterLocation, offset } => write!(
+                f,
+                "the footer places a filter at offset {offset}, inside the pages or another filter or outside the \
+                 file's data; {REPLACE}"
+            ),
+            Self::Corrupt { field: Field::FilterLen, offset } => write!(
+                f,
+                "the bloom_filter_length in the footer contradicts the header of the filter at offset {offset}; \
+                 {REPLACE}"
+            ),
             Self::Corrupt { field, offset } => message::corrupt(f, field, *offset, RESTORE),
             Self::ChecksumMismatch { field, offset, stored, computed } => {
                 message::checksum_mismatch(f, field, *offset, (*stored, *computed), RESTORE)
@@ -246,6 +258,8 @@ fields! {
     FileMetadata = "file metadata",
     FilterHeader = "filter header",
     FilterCompression = "filter compression",
+    FilterLocation = "bloom_filter_offset",
+    FilterLen = "bloom_filter_length",
     PayloadLen = "payload length",
     Kind = "filter kind",
     HashId = "hash function",

@@ -16,10 +16,6 @@ use serde_json::{Value, json};
 use crate::file::{Block, Content, Opened, Parquet, Raw};
 use crate::text;
 
-/// The logical types of FIXED_LEN_BYTE_ARRAY columns, with their numbers in Parquet's
-/// specification.
-const LOGICAL: [(i16, &str); 3] = [(5, "decimal"), (14, "uuid"), (15, "float16")];
-
 /// The keys that a person has typed, and how to look them up.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -203,9 +199,9 @@ fn of_block(block: &Block, prefixes: bool) -> Result<(Ask<'_>, Option<String>), 
     Ok((Box::new(move |key| Ok(Found::new(ask(key)))), None))
 }
 
-/// A chunk of the asked column: the number of its row group, and the bytes of its filter. A chunk
-/// without a filter (`Ok(None)`) and a chunk whose filter cannot be read (`Err`) answer "maybe".
-type Chunk = (usize, Result<Option<Rc<[u8]>>, String>);
+/// A chunk of the asked column and the bytes of its filter. A chunk without a filter (`Ok(None)`)
+/// and a chunk whose filter cannot be used (`Err`) answer "maybe".
+type Chunk<'a> = (&'a ParquetColumnChunk, Result<Option<Rc<[u8]>>, String>);
 
 fn of_column<'a>(
     file: &'a Parquet,
@@ -216,13 +212,20 @@ fn of_column<'a>(
     let column = chunks.first().map_or("", |chunk| chunk.path.as_str());
     let refused = |why: String| format!("column {column:?} {why}");
     let physical = chunks.first().and_then(|chunk| chunk.physical_type);
-    let (len_bytes, logical) = match physical {
-        Some(PhysicalType::FixedLenByteArray) => fixed_type(file, column)?,
-        _ => (None, ""),
-    };
     let encoding = match physical {
         Some(physical) => {
-            ColumnType { physical, len_bytes, logical }.encoding(question.hex, value_type).map_err(refused)?
+            let is_needed = physical == PhysicalType::FixedLenByteArray || !question.hex && value_type.is_none();
+            let of = match leaf_of(file, column, physical) {
+                Ok(leaf) => ColumnType {
+                    physical,
+                    len_bytes: leaf.type_len_bytes,
+                    logical: &leaf.logical,
+                    integer_bits: leaf.integer_bits,
+                },
+                Err(why) if is_needed => return Err(why),
+                Err(_) => ColumnType { physical, len_bytes: None, logical: "", integer_bits: None },
+            };
+            of.encoding(question.hex, value_type).map_err(refused)?
         }
         None if question.hex => Encoding::Plain(None),
         None => {
@@ -230,21 +233,29 @@ fn of_column<'a>(
             return Err(refused(why.to_owned()));
         }
     };
-    let filters: Vec<Chunk> = chunks.iter().map(|chunk| (chunk.row_group, file.filter(chunk))).collect();
-    let remark = filters.iter().find_map(|(_, filter)| match filter {
-        Ok(Some(_)) => None,
+    let filters: Vec<Chunk<'_>> =
+        chunks.iter().filter(|chunk| !chunk.is_empty()).map(|chunk| (*chunk, file.filter(chunk))).collect();
+    let remark = filters.iter().find_map(|(chunk, filter)| match filter {
+        Ok(Some(bytes)) => {
+            let parsed = file.metadata.parse_filter(chunk, bytes).ok()?;
+            (parsed.num_blocks() == 0).then(|| {
+                "no bit is set in a filter of the column, but its row group may have values, so every value may be \
+                 present"
+                    .to_owned()
+            })
+        }
         Ok(None) => Some("a chunk of the column has no filter, so every value may be present".to_owned()),
         Err(why) => Some(format!("a filter of the column cannot be used, so every value may be present: {why}")),
     });
     let ask = move |key: &[u8]| {
         let places = RefCell::new(Vec::new());
         encoding.ask(key, |value| {
-            for (row_group, filter) in &filters {
+            for (chunk, filter) in &filters {
                 let bytes = filter.as_ref().ok().and_then(Option::as_deref);
-                // A missing or unreadable filter denies no value.
-                let parsed = bytes.and_then(|bytes| ParquetBloom::parse(bytes).ok());
+                // A missing or unusable filter denies no value.
+                let parsed = bytes.and_then(|bytes| file.metadata.parse_filter(chunk, bytes).ok());
                 if parsed.is_none_or(|filter| filter.may_contain(value)) {
-                    places.borrow_mut().push(*row_group);
+                    places.borrow_mut().push(chunk.row_group);
                 }
             }
             // A zero of type float or double has two encodings. The answer false makes
@@ -300,29 +311,19 @@ fn chunks_of<'a>(file: &'a Parquet, question: &Question) -> Result<Vec<&'a Parqu
     Ok(chunks)
 }
 
-/// Returns the length of the values of a FIXED_LEN_BYTE_ARRAY column, and its logical type.
-fn fixed_type(file: &Parquet, column: &str) -> Result<(Option<usize>, &'static str), String> {
+/// Returns the column of this physical type in the schema.
+fn leaf_of<'a>(file: &'a Parquet, column: &str, physical: PhysicalType) -> Result<&'a Leaf, String> {
     let unknown = |why: &str| {
         format!(
-            "the length of the values of column {column:?} is unknown: {why}; read the file itself instead of its \
-             filters"
+            "the type of the values of column {column:?} is unknown: {why}; read the file itself instead of its filters"
         )
     };
     let schema = file.schema.as_ref().map_err(|why| unknown(why))?;
-    let leaf = schema.leaves().iter().find(|leaf| leaf.path == column).ok_or_else(|| unknown("not in the schema"))?;
-    let len_bytes = leaf.type_len_bytes.ok_or_else(|| unknown("the schema has none"))?;
-    Ok((Some(len_bytes), logical_of(leaf)))
-}
-
-fn logical_of(leaf: &Leaf) -> &'static str {
-    let by_number =
-        |number| LOGICAL.iter().find(|(known, _)| *known == number).map_or("of an unknown number", |found| found.1);
-    match (leaf.logical_type, leaf.converted_type) {
-        (Some(number), _) => by_number(number),
-        (None, Some(5)) => "decimal",
-        (None, Some(21)) => "interval",
-        (None, Some(_)) => "of an unknown number",
-        (None, None) => "",
+    let leaf = schema.leaves().iter().find(|leaf| leaf.path == column && leaf.physical_type == physical);
+    let leaf = leaf.ok_or_else(|| unknown("not in the schema"))?;
+    match physical == PhysicalType::FixedLenByteArray && leaf.type_len_bytes.is_none() {
+        true => Err(unknown("the schema has no length")),
+        false => Ok(leaf),
     }
 }
 
@@ -336,7 +337,8 @@ fn of_index<'a, R: ReadAt>(
         KeyType::Parquet { physical_type, type_len_bytes } => {
             let is_fixed = physical_type == PhysicalType::FixedLenByteArray;
             let len_bytes = usize::try_from(type_len_bytes).ok().filter(|_| is_fixed);
-            let column = ColumnType { physical: physical_type, len_bytes, logical: &settings.logical_type };
+            let logical = settings.logical_type.as_str();
+            let column = ColumnType { physical: physical_type, len_bytes, logical, integer_bits: None };
             column.encoding(hex, value_type).map_err(|why| format!("column {:?} {why}", settings.column))?
         }
         _ if value_type.is_some() => return Err("a type is for Parquet values; omit the type".to_owned()),

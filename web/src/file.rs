@@ -267,10 +267,11 @@ impl Parquet {
         if chunk.filter.is_some_and(|filter| filter.len_bytes.is_none()) {
             let header = self.source.read(range.start..range.end.min(range.start + HEADER_LEN_BYTES))?;
             let len = ParquetBloom::len_bytes_of(&header).map_err(at)?;
-            range.end = range.end.min(range.start + len);
+            range.end = range.end.min(range.start.saturating_add(len));
         }
         let bytes = self.source.read(range.clone())?;
-        ParquetBloom::parse(&bytes).map_err(at)?;
+        let unusable = |error: filterblock::foreign::Error| error.to_string();
+        self.metadata.parse_filter(chunk, &bytes).map_err(unusable)?;
         let bytes: Rc<[u8]> = bytes.into();
         let mut kept = self.kept.borrow_mut();
         if kept.len_bytes + bytes.len() > KEPT_LEN_BYTES {

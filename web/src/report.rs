@@ -133,7 +133,7 @@ fn add_parquet(report: &mut FileReport, file: &Parquet) {
             notes.push(format!("{why}; every value of its chunk may be present"));
             None
         });
-        let filter = bytes.as_ref().and_then(|bytes| filterblock::foreign::parquet::ParquetBloom::parse(bytes).ok());
+        let filter = bytes.as_ref().and_then(|bytes| file.metadata.parse_filter(chunk, bytes).ok());
         if !report.add_chunk(chunk, filter.as_ref()) {
             break;
         }

@@ -61,7 +61,7 @@ Files of other engines (docs/FOREIGN.md):
 every key, and a LevelDB table to every key up to the end of its last data block. With --prefixes, a RocksDB table \
 answers like an iterator that stays within the prefix of each key.
   Parquet values are written in the type of their column (numbers in decimal, UUIDs in hexadecimal, bytes unchanged) or \
-in the type of --type.
+in the type of --type. Decimals are scaled: `2` is 2.00. A value that the column cannot hold is an error.
   With --hex they are the plain encoding, without the length of a byte array.
   Without --row-group, the answer is `maybe` if any row group answers `maybe`.
   A table with filters of filterblock may need --secret-file; a LevelDB table also --seed and --hash.

@@ -45,7 +45,8 @@ File of another engine:
   With a wrong --key-form, sound keys may look damaged or denied.
   If the table has filters of filterblock, the command may need --secret-file, and for a \
 LevelDB table also --seed and --hash.
-  Filters of Parquet files and bare filters have no checksums. The command checks only headers; --against checks more.
+  Filters of Parquet files and bare filters have no checksums. The command checks only headers; --against checks more. \
+If a Parquet footer contradicts a filter, it is unknown which of them is wrong (status 2).
 
 Exit status: 0 sound; 1 damaged, or false negatives found; 2 an error, such as an unreadable file or a newer format.";
 

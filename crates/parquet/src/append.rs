@@ -13,9 +13,9 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 use parquet::file::reader::ChunkReader;
 
-use crate::error::{Error, Result, WRITTEN_FOOTER, shortened};
+use crate::error::{Error, Result, WRITTEN_FOOTER, ZERO_BITS, shortened};
 use crate::filters::{self, Collector, Filter, Sizing};
-use crate::footer::{FilterRange, Footer, Pages};
+use crate::footer::{self, FilterRange, Footer, Taken};
 use crate::values::ParquetValues;
 
 /// The estimated length of a filter's header. The real length differs by at most two bytes.
@@ -54,13 +54,28 @@ impl Request {
     }
 
     /// Returns the pair (row group, leaf column) of each chunk that gets a filter, column after
-    /// column.
+    /// column. A chunk of an empty row group gets none.
     pub fn chunks(&self, footer: &Footer) -> impl Iterator<Item = (usize, usize)> {
-        let is_new = |&(row_group, leaf): &(usize, usize)| {
-            footer.chunk(row_group, leaf).is_some_and(|chunk| self.replace || chunk.filter.is_none())
-        };
-        let columns = self.leaves.iter();
-        columns.flat_map(|&leaf| (0..footer.num_row_groups()).map(move |group| (group, leaf))).filter(is_new)
+        self.all_chunks(footer)
+            .filter(|&(row_group, leaf)| footer.chunk(row_group, leaf).is_some_and(|chunk| self.is_new(chunk)))
+    }
+
+    /// Returns row group, leaf column and location of each filter that stays, column after column.
+    pub fn kept<'a>(&'a self, footer: &'a Footer) -> impl Iterator<Item = (usize, usize, FilterRange)> + 'a {
+        self.all_chunks(footer).filter_map(|(row_group, leaf)| {
+            let chunk = footer.chunk(row_group, leaf).filter(|chunk| !self.is_new(chunk))?;
+            Some((row_group, leaf, chunk.filter?))
+        })
+    }
+
+    /// Returns whether the chunk gets a new filter. A chunk without values needs none.
+    fn is_new(&self, chunk: &footer::Chunk) -> bool {
+        chunk.num_values > 0 && (self.replace || chunk.filter.is_none())
+    }
+
+    fn all_chunks(&self, footer: &Footer) -> impl Iterator<Item = (usize, usize)> {
+        let groups = 0..footer.num_row_groups();
+        self.leaves.iter().flat_map(move |&leaf| groups.clone().map(move |group| (group, leaf)))
     }
 }
 
@@ -122,6 +137,45 @@ pub fn add<R: ChunkReader + 'static>(
     let forced: Vec<usize> = request.forced.iter().filter(|leaf| request.leaves.contains(leaf)).copied().collect();
     write_footer(footer, &ranges, &forced, out)?;
     Ok(added)
+}
+
+/// Reads each filter that stays, and returns the number of these filters. `file` is the file of
+/// `footer`. `values` reads the same file, or is `None` if its values cannot be read.
+///
+/// # Errors
+/// Returns [`Error::Unsupported`] if a filter cannot be used, or denies every value although its
+/// chunk has values. Returns [`Error::Io`] if `file` cannot be read, and [`Error::Changed`] if it
+/// became shorter.
+pub fn check_kept<R: ChunkReader + 'static>(
+    footer: &Footer,
+    values: Option<&ParquetValues<R>>,
+    request: &Request,
+    file: &mut (impl Read + Seek),
+) -> Result<u64> {
+    let (taken, mut kept) = (Taken::of(footer), 0);
+    for (row_group, leaf, range) in request.kept(footer) {
+        let found = taken.read_filter(footer, range, file).and_then(|bytes| {
+            let is_zero = ParquetBloom::parse(&bytes)?.is_zero();
+            let has_values = || values.is_none_or(|values| !values.has_only_nulls(row_group, leaf));
+            if is_zero && has_values() { Err(Error::corrupt(ZERO_BITS, range.offset)) } else { Ok(()) }
+        });
+        match found {
+            Ok(()) => kept += 1,
+            Err(error @ (Error::Io(_) | Error::Changed)) => return Err(error),
+            Err(error) => {
+                let column = footer.leaves().get(leaf).map_or("", |leaf| leaf.path.as_str());
+                return Err(Error::unsupported(
+                    format!(
+                        "row group {row_group}, column {}: the existing filter cannot be used: {}",
+                        shortened(column),
+                        error.problem()
+                    ),
+                    "replace the filters of this column (--replace)",
+                ));
+            }
+        }
+    }
+    Ok(kept)
 }
 
 /// Estimates the lengths and FPRs of the filters that [`add`] would add. For each column, reads the
@@ -212,10 +266,10 @@ pub fn fix_lengths(footer: &Footer, out: &mut (impl Read + Write + Seek)) -> Res
 /// Returns [`Error::Io`] if `file` cannot be read, and [`Error::Changed`] if it became shorter. A
 /// damaged filter is no error: see [`MissingLengths::damaged`].
 pub fn missing_lengths(footer: &Footer, file: &mut (impl Read + Seek)) -> Result<MissingLengths> {
-    let pages = Pages::of(footer);
+    let taken = Taken::of(footer);
     let mut missing = MissingLengths { ranges: Ranges::new(), damaged: Vec::new() };
     for (row_group, leaf, filter) in without_length(footer) {
-        match pages.read_filter(footer, filter, file) {
+        match taken.read_filter(footer, filter, file) {
             Ok(bytes) => {
                 let len_bytes = Some(bytes.len() as u64);
                 missing.ranges.insert((row_group, leaf), FilterRange { len_bytes, ..filter });

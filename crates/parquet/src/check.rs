@@ -7,9 +7,9 @@ use std::io::{Read, Seek};
 use filterblock::foreign::parquet::ParquetBloom;
 use parquet::file::reader::ChunkReader;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ZERO_BITS};
 use crate::filters::{self, Collector, Sizing};
-use crate::footer::{FilterRange, Footer, Loss, Pages, PhysicalType};
+use crate::footer::{FilterRange, Footer, Loss, PhysicalType, Taken};
 use crate::values::ParquetValues;
 
 /// A filter with at least this multiple of the needed number of blocks is oversized, unless its FPR
@@ -93,6 +93,8 @@ pub struct CheckedChunk {
     pub row_group: usize,
     /// The number of the leaf column, from 0.
     pub leaf: usize,
+    /// The number of values, nulls included. A chunk without values needs no filter.
+    pub num_values: u64,
     /// The number of distinct values, or `None` if it is unknown.
     pub distinct: Option<u64>,
     /// Whether `distinct` is an estimate.
@@ -138,12 +140,12 @@ pub fn check<R: ChunkReader + 'static>(
     file: &mut (impl Read + Seek),
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<CheckedChunk>> {
-    let pages = Pages::of(footer);
+    let taken = Taken::of(footer);
     let mut checked = Vec::new();
     let groups = 0..footer.num_row_groups();
     for (&leaf, row_group) in request.leaves.iter().flat_map(|leaf| groups.clone().map(move |group| (leaf, group))) {
         let Some(chunk) = footer.chunk(row_group, leaf) else { continue };
-        let stored = match chunk.filter.map(|range| (range, pages.read_filter(footer, range, file))) {
+        let stored = match chunk.filter.map(|range| (range, taken.read_filter(footer, range, file))) {
             None => Stored::Missing,
             Some((_, Err(error @ (Error::Io(_) | Error::Changed)))) => return Err(error),
             Some((range, Err(error))) => Stored::Damaged(range, error),
@@ -206,15 +208,25 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
             Err(error @ (Error::Io(_) | Error::Changed)) => return Err(error),
             Err(error) => unread = Some(error),
         }
+        // A lookup of the values tells more about the filter.
+        let denies_all = asked.is_none()
+            && filter.as_ref().is_some_and(ParquetBloom::is_zero)
+            && num_values > 0
+            && !self.values.is_some_and(|values| values.has_only_nulls(self.row_group, self.leaf));
         let counted = asked.as_ref().map(|asked| (asked.distinct, asked.is_estimate));
         let by_dictionary = || self.values?.dictionary_len(self.row_group, self.leaf).map(|num| (num, false));
-        let by_bits = filter.as_ref().map(|filter| (filters::estimated_distinct(filter.bits()), true));
-        let distinct = counted.or(by_bits).or_else(by_dictionary);
+        let by_bits = filter.as_ref().filter(|_| !denies_all);
+        let by_bits = by_bits.map(|filter| (filters::estimated_distinct(filter.bits()), true));
+        let none = (num_values == 0).then_some((0, false));
+        let distinct = none.or(counted).or(by_bits).or_else(by_dictionary);
         let judged = filter.map(|filter| {
             let distinct = distinct.map_or(0, |(distinct, _)| distinct);
             self.judge(&filter, distinct, asked.map(|asked| asked.denied))
         });
         let state = match (stored, judged) {
+            (Stored::Read(range, _), _) if denies_all => {
+                State::Damaged { range, error: Error::corrupt(ZERO_BITS, range.offset) }
+            }
             (Stored::Read(range, _), Some(filter)) => {
                 State::Sound(CheckedFilter { offset: range.offset, has_length: range.len_bytes.is_some(), ..filter })
             }
@@ -224,6 +236,7 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
         Ok(CheckedChunk {
             row_group: self.row_group,
             leaf: self.leaf,
+            num_values,
             distinct: distinct.map(|(distinct, _)| distinct),
             is_estimate: distinct.is_some_and(|(_, is_estimate)| is_estimate),
             state,

@@ -6,6 +6,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use filterblock::foreign;
+
 /// The result of a call that can fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -14,6 +16,11 @@ const SHOWN_CHARACTERS: usize = 100;
 
 /// The part of an [`Error::Corrupt`] if a new footer is not read back as it was written.
 pub(crate) const WRITTEN_FOOTER: &str = "written footer";
+
+/// The part of an [`Error::Corrupt`] if no bit of a filter is set, so that the filter denies every
+/// value.
+#[cfg(feature = "values")]
+pub(crate) const ZERO_BITS: &str = "content of the filter (no bit is set, but the row group has values)";
 
 /// An error of a Parquet file or of its filters, or an argument that is not valid.
 #[derive(Debug)]
@@ -103,6 +110,20 @@ impl Error {
         }
     }
 
+    /// Returns what is wrong, without the advice. The advice of an error about a filter concerns the
+    /// whole file, so callers that can replace the filter give their own.
+    #[must_use]
+    pub fn problem(&self) -> String {
+        match self {
+            Self::Corrupt { part, offset } => format!("the {part} at offset {offset} is not valid"),
+            Self::Filter(foreign::Error::Corrupt { field, offset }) => {
+                format!("the {field} at offset {offset} is not valid")
+            }
+            Self::Filter(foreign::Error::Unsupported { field, found }) => format!("{field} {found} is not supported"),
+            other => other.to_string(),
+        }
+    }
+
     pub(crate) fn corrupt(part: &'static str, offset: u64) -> Self {
         Self::Corrupt { part, offset }
     }
@@ -186,8 +207,8 @@ impl From<io::Error> for Error {
     }
 }
 
-impl From<filterblock::foreign::Error> for Error {
-    fn from(error: filterblock::foreign::Error) -> Self {
+impl From<foreign::Error> for Error {
+    fn from(error: foreign::Error) -> Self {
         Self::Filter(error)
     }
 }

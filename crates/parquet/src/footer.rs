@@ -26,7 +26,7 @@ use crate::thrift::{Field, Kind, List, Malformed, Struct};
 pub use filterblock::foreign::parquet::PhysicalType;
 pub use loss::Loss;
 #[cfg(feature = "values")]
-pub(crate) use pages::Pages;
+pub(crate) use pages::Taken;
 pub use schema::Leaf;
 
 const MAGIC: &[u8; 4] = b"PAR1";
@@ -41,6 +41,9 @@ const FORCED_KEY: &str = "filterblock.forced_type:";
 /// values for which DuckDB asks. Only with this key, DuckDB asks such filters.
 const DUCKDB_INTERVALS_KEY: &str = "duckdb.interval_bloom_filter";
 const ENCRYPTED_ADVICE: &str = "give a file without encryption and signature";
+
+/// The maximum number of encrypted columns in a message.
+const MAX_NAMED_COLUMNS: usize = 5;
 
 /// The location of a column chunk's filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +65,9 @@ pub struct Chunk {
     pub len_bytes: u64,
     /// The location of the filter, or `None` if the chunk has none.
     pub filter: Option<FilterRange>,
+    /// Whether the metadata store a filter offset of 0 or below, or a filter length without an
+    /// offset. Such a chunk has no filter.
+    pub has_void_filter: bool,
 }
 
 /// A parsed footer.
@@ -112,10 +118,14 @@ impl Footer {
     /// Returns an error as [`Self::read`] does.
     pub fn parse(metadata: Vec<u8>, metadata_offset: u64) -> Result<Self> {
         let at = Place { base: metadata_offset, metadata: &metadata };
-        let file = at.parse_struct(&metadata, "file metadata")?;
-        if file.get(8).is_some() || file.get(9).is_some() {
-            return Err(Error::unsupported("the file is encrypted or signed", ENCRYPTED_ADVICE));
+        // A signature follows the metadata of a file with encrypted columns.
+        if let Ok((file, _)) = Struct::parse(&metadata)
+            && (file.get(8).is_some() || file.get(9).is_some())
+        {
+            let columns = encrypted_columns(&file, metadata.len());
+            return Err(Error::unsupported(format!("the file is encrypted or signed{columns}"), ENCRYPTED_ADVICE));
         }
+        let file = at.parse_struct(&metadata, "file metadata")?;
         let schema = file.list(2).ok_or_else(|| at.corrupt("schema", &metadata))?;
         let leaves = schema::leaves(&schema, metadata.len())?.ok_or_else(|| at.corrupt("schema", schema.header))?;
         let (mut chunks, mut sortings) = (Vec::new(), BTreeSet::new());
@@ -317,6 +327,24 @@ fn replace(parent: &mut Struct<'_>, id: i16, value: Vec<u8>) {
     }
 }
 
+/// Names the encrypted columns of the first row group, for a message. Returns an empty text if the
+/// first row group has none.
+fn encrypted_columns(file: &Struct<'_>, metadata_len_bytes: usize) -> String {
+    let is_encrypted = |chunk: &&[u8]| Struct::parse(chunk).is_ok_and(|(chunk, _)| chunk.get(8).is_some());
+    let find = || {
+        let leaves = schema::leaves(&file.list(2)?, metadata_len_bytes).ok()??;
+        let (groups, mut names) = (file.list(4)?, Vec::new());
+        let group = Struct::parse(groups.elements.first()?).ok()?.0;
+        for (chunk, leaf) in group.list(1)?.elements.iter().zip(&leaves) {
+            if is_encrypted(chunk) && names.len() < MAX_NAMED_COLUMNS {
+                names.push(shortened(&leaf.path).into_owned());
+            }
+        }
+        Some(names.join(", ")).filter(|names| !names.is_empty())
+    };
+    find().map_or_else(String::new, |names| format!(" (encrypted columns: {names})"))
+}
+
 /// Returns the min and the max from the statistics of a column chunk. Returns `None` if one of them
 /// is missing or cannot be parsed.
 fn range(chunk: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -430,12 +458,25 @@ impl Place<'_> {
         let has_dictionary = column.get(11).is_some() && column.int(11) != Some(0);
         let offset = unsigned(if has_dictionary { 11 } else { 9 });
         let is_inside = |offset: &u64| offset.checked_add(len_bytes).is_some_and(|end| end <= self.base);
-        let offset = offset.filter(is_inside).ok_or_else(|| invalid("chunk location in the column metadata"))?;
+        let (offset, len_bytes) = match offset.filter(is_inside) {
+            Some(offset) => (offset, len_bytes),
+            // Nobody reads the pages of a chunk without values.
+            None if num_values == 0 => (0, 0),
+            None => return Err(invalid("chunk location in the column metadata")),
+        };
+        // A number below 0 is read as 0. As an offset, it means "no filter". As a length, it contradicts
+        // every filter.
         let optional = |id| match column.get(id) {
             None => Ok(None),
-            Some(_) => unsigned(id).map(Some).ok_or_else(|| invalid("filter location in the column metadata")),
+            Some(_) => column
+                .int(id)
+                .map(|number| Some(number.max(0).cast_unsigned()))
+                .ok_or_else(|| invalid("filter location in the column metadata")),
         };
-        let filter = optional(14)?.map(|offset| optional(15).map(|len_bytes| FilterRange { offset, len_bytes }));
-        Ok(Chunk { num_values, offset, len_bytes, filter: filter.transpose()? })
+        let (filter_offset, filter_len_bytes) = (optional(14)?, optional(15)?);
+        let filter = filter_offset.filter(|&offset| offset > 0);
+        let filter = filter.map(|offset| FilterRange { offset, len_bytes: filter_len_bytes });
+        let has_void_filter = filter.is_none() && (filter_offset.is_some() || filter_len_bytes.is_some());
+        Ok(Chunk { num_values, offset, len_bytes, filter, has_void_filter })
     }
 }

@@ -1,9 +1,13 @@
 //! Converts values that people write as text to the plain encoding, which Parquet filters hash.
 //! Also takes values that are in plain encoding already.
 
+mod number;
+
 use std::str::FromStr;
 
 use filterblock::foreign::parquet::PhysicalType;
+
+pub use number::{Decimal, Integer};
 
 const UUID_LEN_BYTES: usize = 16;
 
@@ -124,6 +128,10 @@ pub enum Encoding {
     Typed(ValueType),
     /// Like `Typed`, for a column whose values all have this number of bytes.
     Sized(ValueType, usize),
+    /// The given bytes are the text of an integer, which a column of integers stores.
+    Integer(Integer),
+    /// The given bytes are the text of a decimal number, which a DECIMAL column stores.
+    Decimal(Decimal),
 }
 
 /// The type of a column, as far as it decides how text becomes a stored value.
@@ -135,6 +143,9 @@ pub struct ColumnType<'a> {
     pub len_bytes: Option<usize>,
     /// The canonical text of the logical type. The text is empty if the column has none.
     pub logical: &'a str,
+    /// The number of bits of a signed integer type, or `None` if the column has no such type or the
+    /// type is unknown.
+    pub integer_bits: Option<u8>,
 }
 
 impl ColumnType<'_> {
@@ -156,32 +167,43 @@ impl ColumnType<'_> {
                     kind.name()
                 ));
             }
-            (false, None) => self.default_type()?,
+            (false, None) => return self.of_text(),
         };
-        Ok(self.len_bytes.map_or(Encoding::Typed(kind), |len| Encoding::Sized(kind, len)))
+        Ok(self.typed(kind))
     }
 
-    /// Returns the type of keys that the user gives as text without `--type`. Returns a message if
-    /// the text does not determine the stored value.
-    fn default_type(self) -> Result<ValueType, String> {
+    fn typed(self, kind: ValueType) -> Encoding {
+        self.len_bytes.map_or(Encoding::Typed(kind), |len| Encoding::Sized(kind, len))
+    }
+
+    /// Returns the conversion of keys that the user gives as text without `--type`. Returns a
+    /// message if the text does not determine the stored value.
+    fn of_text(self) -> Result<Encoding, String> {
+        use PhysicalType as P;
         let Some(of_physical) = ValueType::of(self.physical) else {
             return Err("has a type without a text form; give values in plain encoding with --hex".to_owned());
         };
-        match self.logical {
-            "uuid" => Ok(ValueType::Uuid),
-            "" | "string" | "enum" | "json" => Ok(of_physical),
-            "uint8" | "uint16" | "uint32" | "uint64" => match of_physical {
-                ValueType::Int32 => Ok(ValueType::Uint32),
-                _ => Ok(ValueType::Uint64),
-            },
-            logical => {
-                let stored = match of_physical {
-                    ValueType::Bytes => "the stored bytes with --hex, or with --type bytes".to_owned(),
-                    kind => format!("the stored number with --type {}, or its bytes with --hex", kind.name()),
-                };
-                Err(format!("has the logical type {logical}, whose text is not the stored value; give {stored}"))
+        let found = match (self.physical, self.logical) {
+            (P::Int32 | P::Int64, logical) => Integer::of(self.physical, logical, self.integer_bits)
+                .map(Encoding::Integer)
+                .or_else(|| Decimal::of(self.physical, self.len_bytes, logical).map(Encoding::Decimal)),
+            (P::FixedLenByteArray, "uuid") => Some(self.typed(ValueType::Uuid)),
+            (P::FixedLenByteArray, logical) if logical.starts_with("decimal") => {
+                Decimal::of(self.physical, self.len_bytes, logical).map(Encoding::Decimal)
             }
-        }
+            (_, "") | (P::ByteArray | P::FixedLenByteArray, "string" | "enum" | "json") => {
+                Some(self.typed(of_physical))
+            }
+            _ => None,
+        };
+        found.ok_or_else(|| {
+            let stored = match of_physical {
+                ValueType::Bytes => "the stored bytes with --hex, or with --type bytes".to_owned(),
+                kind => format!("the stored number with --type {}, or its bytes with --hex", kind.name()),
+            };
+            let logical = self.logical;
+            format!("has the logical type {logical}, whose text is not the stored value; give {stored}")
+        })
     }
 }
 
@@ -244,6 +266,8 @@ impl Encoding {
                 ));
             }
             Self::Typed(kind) | Self::Sized(kind, _) => kind,
+            Self::Integer(of) => return Ok(may_contain(&of.encode(text(written))?)),
+            Self::Decimal(of) => return Ok(may_contain(&of.encode(text(written))?)),
         };
         Ok(match kind {
             ValueType::Utf8 if std::str::from_utf8(written).is_err() => return Err(wrong(kind)),
@@ -254,13 +278,13 @@ impl Encoding {
             ValueType::Uint64 => may_contain(&parse::<u64>(kind, written)?.to_le_bytes()),
             ValueType::Float => {
                 let value: f32 = parse(kind, written)?;
-                check_number(value.is_nan())?;
+                check_number(kind, written, value.into())?;
                 let ask = |value: f32| may_contain(&u32_bytes(value.to_bits()));
                 ask(value) || value == 0.0 && ask(-value)
             }
             ValueType::Double => {
                 let value: f64 = parse(kind, written)?;
-                check_number(value.is_nan())?;
+                check_number(kind, written, value)?;
                 let ask = |value: f64| may_contain(&value.to_bits().to_le_bytes());
                 ask(value) || value == 0.0 && ask(-value)
             }
@@ -291,7 +315,13 @@ fn u32_bytes(value: u32) -> Vec<u8> {
 }
 
 fn parse<T: FromStr>(kind: ValueType, written: &[u8]) -> Result<T, String> {
-    std::str::from_utf8(written).ok().and_then(|text| text.trim().parse().ok()).ok_or_else(|| wrong(kind))
+    text(written).parse().map_err(|_| wrong(kind))
+}
+
+/// Returns the text without surrounding spaces. The empty text, which is not a number, stands for
+/// bytes that are not UTF-8.
+fn text(written: &[u8]) -> &str {
+    std::str::from_utf8(written).map(str::trim).unwrap_or_default()
 }
 
 /// Returns the message for a text that is not a value of the type.
@@ -306,14 +336,20 @@ fn wrong(kind: ValueType) -> String {
     format!("not a value of type {}; try {example}", kind.name())
 }
 
-/// Returns an error for NaN. Writers hash the bits of a NaN, so the answer for one NaN says nothing
-/// about another NaN.
-fn check_number(is_nan: bool) -> Result<(), String> {
-    if is_nan {
-        Err("NaN has many bit patterns; give the stored bytes of the NaN with --hex".to_owned())
-    } else {
-        Ok(())
+/// Returns an error for NaN: writers hash the bits of a NaN, so the answer for one NaN says nothing
+/// about another NaN. Returns an error also for digits that become an infinity or zero, because the
+/// type cannot hold their number.
+fn check_number(kind: ValueType, written: &[u8], value: f64) -> Result<(), String> {
+    if value.is_nan() {
+        return Err("NaN has many bit patterns; give the stored bytes of the NaN with --hex".to_owned());
     }
+    let mantissa = text(written).split(['e', 'E']).next().unwrap_or_default();
+    let has_digit = |digits: std::ops::RangeInclusive<u8>| mantissa.bytes().any(|byte| digits.contains(&byte));
+    if value.is_infinite() && has_digit(b'0'..=b'9') || value == 0.0 && has_digit(b'1'..=b'9') {
+        let name = kind.name();
+        return Err(format!("the number is too large or too small for the type {name}; give a number of this type"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -24,6 +24,13 @@ const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 /// memory.
 const MIN_CHUNK_LEN_BYTES: u64 = 16;
 
+/// The minimum length in bytes of a chunk's pages whose location is trusted. The header of a page
+/// is longer.
+const MIN_PAGES_LEN_BYTES: u64 = 8;
+
+/// The length in bytes of the shortest filter: its header and one block.
+const MIN_FILTER_LEN_BYTES: u64 = 47;
+
 /// The physical type of a column. It decides how a value is encoded before it is hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -92,8 +99,44 @@ pub struct ParquetColumnChunk {
     /// The number of values, nulls included.
     pub num_values: u64,
     /// The location of the filter. It is `None` if the chunk has no filter, is encrypted or lies in
-    /// another file.
+    /// another file. A stored offset of 0 or below means "no filter".
     pub filter: Option<ParquetFilterRange>,
+    /// The number of rows of the row group, or `None` if it is missing.
+    num_rows: Option<i64>,
+    /// The location of the pages. It is empty if the location is unknown.
+    pages: Range<u64>,
+    /// The number of nulls that the statistics give.
+    num_nulls: Option<u64>,
+    /// The end of the space that the filter can take: the start of the next pages, of the next
+    /// filter or of the metadata. It is 0 if the filter has no space of its own.
+    space_end: u64,
+}
+
+impl ParquetColumnChunk {
+    /// Returns the number of nulls that the statistics give, or `None` if there is no such number.
+    #[must_use]
+    pub fn num_nulls(&self) -> Option<u64> {
+        self.num_nulls
+    }
+
+    /// Returns whether the statistics allow a value that is not null. The filter of such a chunk
+    /// has a bit that is set.
+    #[must_use]
+    pub fn may_have_values(&self) -> bool {
+        self.num_values > self.num_nulls.unwrap_or(0)
+    }
+
+    /// Returns whether the row group has no rows, so that no value is present.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.num_values == 0 && self.num_rows == Some(0)
+    }
+
+    /// Returns the bytes that the filter takes according to the footer, at least one.
+    fn claimed(&self) -> Option<(u64, u64)> {
+        let filter = self.filter?;
+        Some((filter.offset, filter.offset.saturating_add(filter.len_bytes.unwrap_or(0).max(1))))
+    }
 }
 
 /// The location of a column chunk's filter.
@@ -101,14 +144,14 @@ pub struct ParquetColumnChunk {
 pub struct ParquetFilterRange {
     /// The offset of the header in the file.
     pub offset: u64,
-    /// The length in bytes of header and bits, or `None` if the writer did not store it.
+    /// The length in bytes of header and bits, or `None` if the writer did not store it. A stored
+    /// length below 0 is read as 0, which contradicts every filter.
     pub len_bytes: Option<u64>,
 }
 
 /// The column chunks of a Parquet file and the locations of their filters.
 #[derive(Debug, Clone)]
 pub struct ParquetMetadata {
-    offset: u64,
     num_row_groups: usize,
     chunks: Vec<ParquetColumnChunk>,
 }
@@ -148,8 +191,9 @@ impl ParquetMetadata {
     /// # Errors
     /// Returns `Corrupt` if the metadata are damaged.
     pub fn parse(metadata: &[u8], offset: u64) -> Result<Self> {
-        let (num_row_groups, chunks) = read_metadata(&mut Reader::new(metadata, offset, Field::FileMetadata))?;
-        Ok(Self { offset, num_row_groups, chunks })
+        let (num_row_groups, mut chunks) = read_metadata(&mut Reader::new(metadata, offset, Field::FileMetadata))?;
+        find_spaces(&mut chunks, offset);
+        Ok(Self { num_row_groups, chunks })
     }
 
     /// Returns every column chunk, with and without a filter, ordered by row group.
@@ -165,16 +209,42 @@ impl ParquetMetadata {
     }
 
     /// Returns the location of a chunk's filter: of its header and its bits. If the writer did not
-    /// store the length, the location ends at the metadata. Returns `None` if
-    /// [`ParquetColumnChunk::filter`] is `None`.
+    /// store the length, the location ends at the next pages, at the next filter or at the metadata.
+    /// Returns `None` if [`ParquetColumnChunk::filter`] is `None`.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the filter does not lie before the metadata.
+    /// Returns `Corrupt` if the filter does not lie before the metadata, or if it overlaps pages or
+    /// another filter. One of the two locations is then wrong, and the filter of other values would
+    /// deny values of this chunk.
     pub fn filter_range(&self, chunk: &ParquetColumnChunk) -> Result<Option<Range<u64>>> {
         let Some(place) = chunk.filter else { return Ok(None) };
-        let end = place.len_bytes.map_or(Some(self.offset), |len| place.offset.checked_add(len));
-        let end = end.filter(|&end| place.offset <= end && end <= self.offset);
-        end.map(|end| Some(place.offset..end)).ok_or(Error::Corrupt { field: Field::FilterBlock, offset: place.offset })
+        let end = place.len_bytes.map_or(Some(chunk.space_end), |len| place.offset.checked_add(len));
+        let is_inside = |end: &u64| place.offset <= *end && *end <= chunk.space_end;
+        let end = end.filter(is_inside).ok_or(Error::Corrupt { field: Field::FilterLocation, offset: place.offset })?;
+        Ok(Some(place.offset..end))
+    }
+
+    /// Parses the filter of a chunk. `bytes` are the bytes at [`Self::filter_range`].
+    ///
+    /// If no bit of the filter is set, but the chunk may have values, the returned filter has no
+    /// blocks, and its answer is always "maybe".
+    ///
+    /// # Errors
+    /// Returns `Corrupt` if the header is invalid, if the bits are incomplete, or if the footer
+    /// stores another length. Returns `Unsupported` for another algorithm, hash or compression.
+    pub fn parse_filter<'a>(&self, chunk: &ParquetColumnChunk, bytes: &'a [u8]) -> Result<ParquetBloom<'a>> {
+        let place = chunk.filter.unwrap_or(ParquetFilterRange { offset: 0, len_bytes: None });
+        let at = |error: Error| error.moved_by(place.offset);
+        let contradiction = Error::Corrupt { field: Field::FilterLen, offset: place.offset };
+        if place.len_bytes.is_some_and(|stored| stored < MIN_FILTER_LEN_BYTES) {
+            return Err(contradiction);
+        }
+        let len_bytes = ParquetBloom::len_bytes_of(bytes).map_err(at)?;
+        if place.len_bytes.is_some_and(|stored| stored != len_bytes) {
+            return Err(contradiction);
+        }
+        let filter = ParquetBloom::parse(bytes).map_err(at)?;
+        Ok(if filter.is_zero() && chunk.may_have_values() { ParquetBloom::new(&[]) } else { filter })
     }
 }
 
@@ -221,21 +291,32 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
         found.next().filter(|_| found.next().is_none())
     }
 
-    /// Returns the filter of a chunk, or `None` if [`ParquetColumnChunk::filter`] is `None`.
+    /// Returns the filter of a chunk, or `None` if [`ParquetColumnChunk::filter`] is `None`. A
+    /// filter without a set bit has the exception of [`ParquetMetadata::parse_filter`].
     ///
     /// # Errors
-    /// Returns `Corrupt` if the location or the header is invalid or the bits are incomplete, and
-    /// `Unsupported` for another algorithm, hash or compression.
+    /// Returns the errors of [`ParquetMetadata::filter_range`] and
+    /// [`ParquetMetadata::parse_filter`].
     pub fn filter(&self, chunk: &ParquetColumnChunk) -> Result<Option<ParquetBloom<'_>>> {
         let Some(range) = self.metadata.filter_range(chunk)? else { return Ok(None) };
         let bytes = slice(self.bytes.as_ref(), &range);
-        let parsed =
-            ParquetBloom::parse(bytes.ok_or(Error::Corrupt { field: Field::FilterBlock, offset: range.start })?);
-        parsed.map(Some).map_err(|error| error.moved_by(range.start))
+        let bytes = bytes.ok_or(Error::Corrupt { field: Field::FilterLocation, offset: range.start })?;
+        self.metadata.parse_filter(chunk, bytes).map(Some)
+    }
+
+    /// Returns the number of filters that cannot be used: those with an error in [`Self::filter`],
+    /// and those without a set bit in a chunk that may have values. Their answers are "maybe".
+    #[must_use]
+    pub fn num_unusable_filters(&self) -> u64 {
+        let is_unusable = |chunk: &&ParquetColumnChunk| match self.filter(chunk) {
+            Ok(filter) => filter.is_some_and(|filter| filter.num_blocks() == 0),
+            Err(_) => true,
+        };
+        self.column_chunks().iter().filter(is_unusable).count() as u64
     }
 
     /// Returns whether a chunk may contain a value, given in the plain encoding. If the chunk has
-    /// no filter, or the filter cannot be read, the answer is "maybe".
+    /// no filter, or the filter cannot be used, the answer is "maybe".
     #[must_use]
     pub fn may_contain(&self, chunk: &ParquetColumnChunk, plain_value: &[u8]) -> bool {
         self.filter(chunk).ok().flatten().is_none_or(|filter| filter.may_contain(plain_value))
@@ -267,6 +348,33 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.as_ref()
+    }
+}
+
+/// Finds the space of each filter. `end` is the offset of the metadata. A filter has no space of
+/// its own if it begins in pages or where another filter begins, or if it claims the first byte of
+/// other pages or of another filter.
+fn find_spaces(chunks: &mut [ParquetColumnChunk], end: u64) {
+    let pages = chunks.iter().map(|chunk| (chunk.pages.start, chunk.pages.end)).filter(|(start, end)| start < end);
+    let mut pages: Vec<(u64, u64)> = pages.collect();
+    let offsets = chunks.iter().filter_map(|chunk| chunk.filter).map(|filter| filter.offset);
+    let mut starts: Vec<u64> = offsets.chain(pages.iter().map(|&(start, _)| start)).collect();
+    starts.sort_unstable();
+    pages.sort_unstable();
+    // Each end becomes the highest end up to these pages.
+    pages.iter_mut().fold(MAGIC.len() as u64, |highest, (_, end)| {
+        *end = highest.max(*end);
+        *end
+    });
+    for chunk in chunks {
+        let Some((start, claimed_end)) = chunk.claimed() else { continue };
+        let (same, next) =
+            (starts.partition_point(|&other| other < start), starts.partition_point(|&other| other <= start));
+        let before = pages.partition_point(|&(other, _)| other <= start).checked_sub(1).and_then(|at| pages.get(at));
+        let pages_end = before.map_or(MAGIC.len() as u64, |&(_, end)| end);
+        let space_end = starts.get(next).map_or(end, |&other| other.min(end));
+        let is_alone = next - same == 1 && pages_end <= start && claimed_end <= space_end;
+        chunk.space_end = if is_alone { space_end } else { 0 };
     }
 }
 
@@ -306,35 +414,47 @@ fn structs(reader: &mut Reader<'_>) -> Result<usize> {
 }
 
 fn read_row_group(reader: &mut Reader<'_>, row_group: usize, chunks: &mut Vec<ParquetColumnChunk>) -> Result<()> {
-    let mut last = 0;
+    let (mut last, first, mut num_rows) = (0, chunks.len(), None);
     while let Some((number, kind)) = reader.field(&mut last)? {
-        if (number, kind) != (1, Type::List) {
-            reader.skip(kind)?;
-            continue;
-        }
-        for _ in 0..structs(reader)? {
-            let start = reader.offset();
-            let chunk = read_chunk(reader, row_group)?;
-            if reader.offset() - start < MIN_CHUNK_LEN_BYTES {
-                return Err(reader.corrupt());
+        match (number, kind) {
+            (1, Type::List) => {
+                for _ in 0..structs(reader)? {
+                    let start = reader.offset();
+                    let chunk = read_chunk(reader, row_group)?;
+                    if reader.offset() - start < MIN_CHUNK_LEN_BYTES {
+                        return Err(reader.corrupt());
+                    }
+                    chunks.push(chunk);
+                }
             }
-            chunks.push(chunk);
+            (3, Type::Int) => num_rows = Some(reader.int()?),
+            _ => reader.skip(kind)?,
         }
     }
+    chunks.iter_mut().skip(first).for_each(|chunk| chunk.num_rows = num_rows);
     Ok(())
 }
 
 /// Reads a `ColumnChunk`. A chunk that lies in another file or is encrypted gets no filter.
 fn read_chunk(reader: &mut Reader<'_>, row_group: usize) -> Result<ParquetColumnChunk> {
-    let mut chunk =
-        ParquetColumnChunk { row_group, path: String::new(), physical_type: None, num_values: 0, filter: None };
+    let mut chunk = ParquetColumnChunk {
+        row_group,
+        path: String::new(),
+        physical_type: None,
+        num_values: 0,
+        filter: None,
+        num_rows: None,
+        pages: 0..0,
+        num_nulls: None,
+        space_end: 0,
+    };
     let (mut last, mut is_out_of_reach) = (0, false);
     while let Some((number, kind)) = reader.field(&mut last)? {
         match (number, kind) {
             (1, Type::Binary) => is_out_of_reach |= !reader.binary()?.is_empty(),
             (3, Type::Struct) => read_column_metadata(reader, &mut chunk)?,
-            // Field 8 describes the encryption of the chunk. Its filter is encrypted, too.
-            (8, Type::Struct) => {
+            // These fields describe the encryption of the chunk. Its filter is encrypted, too.
+            (8 | 9, _) => {
                 is_out_of_reach = true;
                 reader.skip(kind)?;
             }
@@ -347,19 +467,48 @@ fn read_chunk(reader: &mut Reader<'_>, row_group: usize) -> Result<ParquetColumn
 
 /// Reads a `ColumnMetaData`.
 fn read_column_metadata(reader: &mut Reader<'_>, chunk: &mut ParquetColumnChunk) -> Result<()> {
-    let (mut last, mut offset, mut len_bytes) = (0, None, None);
+    let (mut last, mut offset, mut filter_len, mut is_twice) = (0, None, None, false);
+    let (mut len_bytes, mut data, mut dictionary) = (0, 0, 0);
     while let Some((number, kind)) = reader.field(&mut last)? {
         match (number, kind) {
             (1, Type::Int) => chunk.physical_type = PhysicalType::from_number(reader.int()?),
             (3, Type::List) => chunk.path = read_path(reader)?,
             (5, Type::Int) => chunk.num_values = unsigned(reader)?,
-            (14, Type::Int) => offset = Some(unsigned(reader)?),
-            (15, Type::Int) => len_bytes = Some(unsigned(reader)?),
+            (7, Type::Int) => len_bytes = zero_or_above(reader)?,
+            (9, Type::Int) => data = zero_or_above(reader)?,
+            (11, Type::Int) => dictionary = zero_or_above(reader)?,
+            (12, Type::Struct) => chunk.num_nulls = read_num_nulls(reader)?,
+            (14, Type::Int) => is_twice |= offset.replace(zero_or_above(reader)?).is_some(),
+            (15, Type::Int) => is_twice |= filter_len.replace(zero_or_above(reader)?).is_some(),
             _ => reader.skip(kind)?,
         }
     }
+    let start = if dictionary > 0 { dictionary } else { data };
+    if len_bytes >= MIN_PAGES_LEN_BYTES && start >= MAGIC.len() as u64 {
+        chunk.pages = start..start.saturating_add(len_bytes);
+    }
+    // Readers differ in which of two locations they use. A length of 0 contradicts every filter.
+    let len_bytes = if is_twice { Some(0) } else { filter_len };
+    let offset = offset.filter(|&offset| offset > 0);
     chunk.filter = offset.map(|offset| ParquetFilterRange { offset, len_bytes });
     Ok(())
+}
+
+/// Reads the number of nulls in a `Statistics`.
+fn read_num_nulls(reader: &mut Reader<'_>) -> Result<Option<u64>> {
+    let (mut last, mut num) = (0, None);
+    while let Some((number, kind)) = reader.field(&mut last)? {
+        match (number, kind) {
+            (3, Type::Int) => num = u64::try_from(reader.int()?).ok(),
+            _ => reader.skip(kind)?,
+        }
+    }
+    Ok(num)
+}
+
+/// Reads an integer, and returns 0 in place of a negative number.
+fn zero_or_above(reader: &mut Reader<'_>) -> Result<u64> {
+    Ok(u64::try_from(reader.int()?).unwrap_or(0))
 }
 
 fn unsigned(reader: &mut Reader<'_>) -> Result<u64> {

@@ -29,15 +29,19 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(&[u8], usize)> {
 /// header. The bits have one or more whole blocks and less than 2 GiB.
 pub(super) fn lengths(bytes: &[u8]) -> Result<(usize, usize)> {
     let mut reader = Reader::new(bytes, 0, Field::FilterHeader);
-    let (mut last, mut len) = (0, None);
-    let mut unions = [None; 3];
+    let (mut last, mut len, mut unions) = (0, None, [None; 3]);
+    // Readers differ in which of two fields with one number they use.
+    let mut is_twice = false;
     while let Some((number, kind)) = reader.field(&mut last)? {
         let union = number.checked_sub(2).and_then(|i| unions.get_mut(usize::try_from(i).ok()?));
         match (number, kind, union) {
-            (1, Type::Int, _) => len = Some(reader.int()?),
-            (_, Type::Struct, Some(union)) => *union = Some(member(&mut reader)?),
+            (1, Type::Int, _) => is_twice |= len.replace(reader.int()?).is_some(),
+            (_, Type::Struct, Some(union)) => is_twice |= union.replace(member(&mut reader)?).is_some(),
             _ => reader.skip(kind)?,
         }
+    }
+    if is_twice {
+        return Err(reader.corrupt());
     }
     for (union, field) in unions.into_iter().zip([Field::Kind, Field::HashId, Field::FilterCompression]) {
         match union {
@@ -117,6 +121,11 @@ mod tests {
                     assert_eq!(bits.len(), 32, "{at}: {byte:#x}");
                 }
             }
+        }
+        // A second length, and a second algorithm.
+        for field in [&[0x05, 0x02, 0x40][..], &[0x0c, 0x04, 0x1c, 0, 0]] {
+            let twice = [&encode(32)[..14], field, &[0; 33]].concat();
+            assert!(parse(&twice).is_err(), "{field:x?}");
         }
         // Unknown fields are skipped, even those with the largest and the smallest number.
         for field in [&[0x15, 8][..], &[5, 0xff, 0xff, 3, 8], &[5, 0xfe, 0xff, 3, 8]] {

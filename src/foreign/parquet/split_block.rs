@@ -177,6 +177,12 @@ impl<'a> ParquetBloom<'a> {
         self.blocks.as_flattened()
     }
 
+    /// Returns whether the filter has blocks, but no bit is set. Such a filter denies every value.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        !self.blocks.is_empty() && self.blocks.iter().all(|block| *block == [0; BLOCK_LEN_BYTES])
+    }
+
     /// Returns the filter's properties. Reads all bytes of the filter.
     #[must_use]
     pub fn info(&self) -> ForeignFilterInfo {

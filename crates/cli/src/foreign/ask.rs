@@ -6,7 +6,7 @@ use std::path::Path;
 use super::super::failure::{Failure, Outcome};
 use super::super::held;
 use super::content::Content;
-use super::file::{FileArguments, Foreign, RawFormat};
+use super::file::{FileArguments, Foreign, RawFormat, filter_of};
 use super::own::Sst;
 use super::value::{ColumnType, Encoding, ValueType};
 use filterblock::foreign::parquet::{ParquetBloom, ParquetFile, PhysicalType};
@@ -116,27 +116,30 @@ impl<'a> Asked<'a> {
     ) -> Outcome<Self> {
         let chunks = arguments.column(path, file)?;
         let mut filters = Vec::with_capacity(chunks.len());
-        for chunk in &chunks {
-            filters.push(file.filter(chunk).map_err(|error| error.in_file(path))?);
+        for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
+            filters.push(filter_of(path, file, chunk).map_err(|(_, text)| Failure::Message(text))?);
         }
         let physical_type = chunks.first().and_then(|chunk| chunk.physical_type);
         let column = chunks.first().map_or("", |chunk| chunk.path.as_str());
         let refused = |why: String| Failure::Message(format!("{}: column {column:?} {why}", path.display()));
-        // Only the schema has the length and the logical type of FIXED_LEN_BYTE_ARRAY values.
-        let (len_bytes, logical) = match physical_type {
-            Some(PhysicalType::FixedLenByteArray) => fixed_type(path, column)?,
-            _ => (None, String::new()),
+        let Some(physical) = physical_type else {
+            return match question.hex {
+                true => Ok(Self::Values { filters, encoding: Encoding::Plain(None) }),
+                false => Err(refused("has an unknown type; give values in plain encoding with --hex".to_owned())),
+            };
         };
-        let encoding = match physical_type {
-            Some(physical) => {
-                let of = ColumnType { physical, len_bytes, logical: &logical };
-                of.encoding(question.hex, question.value_type).map_err(refused)?
+        let is_fixed = physical == PhysicalType::FixedLenByteArray;
+        let bare = ColumnType { physical, len_bytes: None, logical: "", integer_bits: None };
+        let encoding = match column_of(path, column, physical) {
+            Ok(found) => found.column_type().unwrap_or(bare).encoding(question.hex, question.value_type),
+            // Only the schema has the length of these values, and the meaning of numbers.
+            Err(failure) if is_fixed => return Err(failure),
+            Err(_) if question.hex || question.value_type.is_some() || physical == PhysicalType::ByteArray => {
+                bare.encoding(question.hex, question.value_type)
             }
-            None if question.hex => Encoding::Plain(None),
-            None => {
-                return Err(refused("has an unknown type; give values in plain encoding with --hex".to_owned()));
-            }
+            Err(failure) => return Err(failure),
         };
+        let encoding = encoding.map_err(refused)?;
         Ok(Self::Values { filters, encoding })
     }
 
@@ -194,6 +197,9 @@ impl<'a> Asked<'a> {
             Self::Values { filters, .. } if filters.iter().any(Option::is_none) => {
                 Some("a chunk of the column has no filter, so every value may be present")
             }
+            Self::Values { filters, .. } if filters.iter().flatten().any(|filter| filter.num_blocks() == 0) => Some(
+                "no bit is set in a filter of the column, but its row group may have values, so every value may be present",
+            ),
             Self::LevelDbFilter(filter) if filter.info().payload_len_bytes == 0 && !filter.may_contain(b"") => {
                 Some(HOLDS_NONE)
             }
@@ -203,21 +209,20 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Returns the length in bytes and the logical type of a column of FIXED_LEN_BYTE_ARRAY.
-fn fixed_type(path: &Path, column: &str) -> Outcome<(Option<usize>, String)> {
+/// Finds a column of this physical type in the schema.
+fn column_of(path: &Path, column: &str, physical: PhysicalType) -> Outcome<ParquetColumn> {
     let refused = |why: &dyn std::fmt::Display| {
-        Failure::Message(format!("{}: the length of the values of column {column:?} is unknown: {why}", path.display()))
+        Failure::Message(format!("{}: the type of the values of column {column:?} is unknown: {why}", path.display()))
     };
     let file = File::open(held::place(path)?).map_err(|error| Failure::file(path, error))?;
     let values = ParquetValues::open(file).map_err(|error| refused(&error))?;
     let found = ParquetColumn::find(&values, column).map_err(|error| refused(&error))?;
     match found.key_type {
-        KeyType::Parquet { physical_type: PhysicalType::FixedLenByteArray, type_len_bytes } => {
-            Ok((usize::try_from(type_len_bytes).ok(), found.logical_type))
-        }
+        KeyType::Parquet { physical_type, .. } if physical_type == physical => Ok(found),
         other => Err(refused(&format!(
-            "the schema gives these values the type {other}, but their column chunk has FIXED_LEN_BYTE_ARRAY, so the \
-             footer is damaged; restore the file"
+            "the schema gives these values the type {other}, but their column chunk has {}, so the footer is damaged; \
+             restore the file",
+            physical.name()
         ))),
     }
 }

@@ -316,6 +316,19 @@ impl FileArguments {
     }
 }
 
+/// Returns the filter of a chunk. An error has the message that names the row group and the column.
+pub fn filter_of<'a>(
+    path: &Path,
+    file: &'a parquet::ParquetFile<Content>,
+    chunk: &ParquetColumnChunk,
+) -> Result<Option<parquet::ParquetBloom<'a>>, (Error, String)> {
+    file.filter(chunk).map_err(|error| {
+        let (path, group, column) = (path.display(), chunk.row_group, printable(&chunk.path));
+        let text = format!("{path}: row group {group}, column {column}: {error}");
+        (error, text)
+    })
+}
+
 /// Returns `chunks`, or an error if they belong to several columns with the same path. The values
 /// of such columns may have different types.
 fn one_column<'a>(path: &Path, chunks: Vec<&'a ParquetColumnChunk>) -> Outcome<Vec<&'a ParquetColumnChunk>> {

@@ -5,12 +5,12 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::failure::Outcome;
+use super::super::failure::{Failure, Outcome};
 use super::super::output::message;
 use super::super::text;
 use super::super::what_if::{Engine, Present, WhatIf};
 use super::content::Content;
-use super::file::{FileArguments, Foreign, RawFormat};
+use super::file::{FileArguments, Foreign, RawFormat, filter_of};
 use super::own;
 use super::report::{FileReport, FilterReport};
 use filterblock::foreign::Error;
@@ -63,7 +63,7 @@ fn add_parquet(
 ) -> Outcome<()> {
     let chunks = arguments.chunks(path, file)?;
     for chunk in &chunks {
-        let filter = file.filter(chunk).map_err(|error| error.in_file(path))?;
+        let filter = filter_of(path, file, chunk).map_err(|(_, text)| Failure::Message(text))?;
         if !found.add_chunk(chunk, filter.as_ref()) {
             break;
         }

@@ -5,11 +5,14 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::super::failure::Outcome;
-use super::super::text::{count, thousands};
-use super::file::{Foreign, Form, table_message, unknown_form};
+use super::super::failure::{Failure, Outcome};
+use super::super::output::message;
+use super::super::text::{count, quoted, thousands};
+use super::content::Content;
+use super::file::{Foreign, Form, filter_of, table_message, unknown_form};
 use super::own;
-use filterblock::foreign::Verified;
+use filterblock::foreign::parquet::ParquetFile;
+use filterblock::foreign::{Error, Field, Verified};
 
 /// The result of a check that found no damage.
 #[derive(Debug, Serialize)]
@@ -73,7 +76,7 @@ pub fn walk(path: &Path, file: &Foreign, key_form: Option<Form>) -> Outcome<Resu
         }
         Foreign::LevelDb(table) => table.verify().map(Walked::from),
         Foreign::RocksDb(table) => table.verify().map(Walked::from),
-        Foreign::Parquet(file) => file.verify().map(|filters| Walked::Filters { filters }),
+        Foreign::Parquet(file) => return walk_parquet(path, file),
         Foreign::Raw(..) => Ok(Walked::Raw {}),
     };
     match walked.map_err(|error| error.in_file(path)) {
@@ -81,4 +84,33 @@ pub fn walk(path: &Path, file: &Foreign, key_form: Option<Form>) -> Outcome<Resu
         Err(error) if error.is_damage() => Ok(Err(table_message(&error, key_form))),
         Err(error) => Err(unknown_form(&error, path).unwrap_or_else(|| error.into())),
     }
+}
+
+/// Checks all filters of a Parquet file. A contradiction between the footer and a filter is an
+/// error and not damage, because it is unknown which of them is wrong.
+fn walk_parquet(path: &Path, file: &ParquetFile<Content>) -> Outcome<Result<Walked, String>> {
+    let (mut filters, mut without_bits) = (0, 0);
+    for chunk in file.column_chunks() {
+        match filter_of(path, file, chunk) {
+            Ok(filter) => {
+                filters += u64::from(filter.is_some());
+                without_bits += u64::from(filter.is_some_and(|filter| filter.num_blocks() == 0));
+            }
+            Err((Error::Corrupt { field: Field::FilterLocation | Field::FilterLen, .. }, text)) => {
+                return Err(Failure::Message(text));
+            }
+            Err((error, text)) if error.is_damage() => return Ok(Err(text)),
+            Err((_, text)) => return Err(Failure::Message(text)),
+        }
+    }
+    if without_bits > 0 {
+        message(format_args!(
+            "{}: {} without a set bit, but its row group may have values; engines skip these row groups, and \
+             `query` answers \"maybe\"; run filterblock parquet check --values {}",
+            path.display(),
+            count(without_bits, "filter"),
+            quoted(&path.display().to_string())
+        ));
+    }
+    Ok(Ok(Walked::Filters { filters }))
 }

@@ -27,6 +27,7 @@ Size:
   With --from-filters, the index takes the filters of the Parquet files, one per row group. The FPR of a file is then about \
 the sum over its row groups. A filter that is larger than --fpr requires is halved as often as possible. A filter with a \
 higher FPR stays as it is, so the FPR of a file may exceed --fpr. The summary states the highest FPR of an added file.
+  If a filter cannot be used, its file is a candidate for every key, and a message says so.
 
 Keys:
   The keys of all files must have one type: the physical and logical type of the column, or bytes for the keys of \

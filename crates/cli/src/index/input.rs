@@ -11,7 +11,9 @@ use super::super::foreign::file::{Form, table_message, unknown_form};
 use super::super::foreign::{FileArguments, Foreign};
 use super::super::format::{self, Ends};
 use super::super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
+use super::super::output::message;
 use super::super::progress;
+use super::super::text::count;
 use super::failure;
 use filterblock::foreign::FileKind;
 use filterblock::foreign::parquet::ParquetFile;
@@ -240,8 +242,16 @@ impl Input<'_> {
             }
             Content::Foreign(table) => add_table(path, table, &mut hashes)?,
             Content::Parquet { values, column, name, from_filters: true } => {
-                let nulls = null_groups(values, column.leaf);
-                filters = Some(read_filters(path, name, column.num_values, &nulls)?);
+                let found = read_filters(path, name, values, column)?;
+                if found.unusable > 0 {
+                    message(format_args!(
+                        "{}: {} of column {name:?} cannot be used, so the file is a candidate for every key: {}",
+                        path.display(),
+                        count(found.unusable, "filter"),
+                        found.why
+                    ));
+                }
+                filters = Some((found.num_values, found.bits));
                 SourceKind::ParquetFilters
             }
             Content::Parquet { values, column, from_filters: false, .. } => {
@@ -310,63 +320,68 @@ fn add_table(path: &Path, table: &Foreign, hashes: &mut DistinctHashes) -> Outco
     Ok(source)
 }
 
-/// Returns for each row group whether the column has only nulls, according to its statistics.
-fn null_groups(file: &ParquetValues<File>, leaf: usize) -> Vec<bool> {
-    let groups = file.metadata().row_groups().iter();
-    let is_null = groups.map(|group| {
-        group.columns().get(leaf).is_some_and(|chunk| {
-            let nulls = chunk.statistics().and_then(|found| found.null_count_opt());
-            nulls.is_some() && nulls == u64::try_from(chunk.num_values()).ok()
-        })
-    });
-    is_null.collect()
+/// The filters of a column, taken from a Parquet file.
+struct Filters {
+    /// The number of values in the row groups of `bits`, nulls included.
+    num_values: u64,
+    bits: Vec<Vec<u8>>,
+    /// The number of filters that cannot be used, and the reason for the first.
+    unusable: u64,
+    why: String,
 }
 
-/// Returns the bits of a column's filters, and the number of values in their row groups, with
-/// nulls. Leaves out a row group with neither values nor filter. Also leaves out a row group of
-/// nulls (`is_null`) if no bit of its filter is set. Returns an error for any other row group that
-/// has no filter, or that has values and a filter without a set bit. Also returns an error if the
-/// row groups together do not have `num_values` values.
-fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) -> Outcome<(u64, Vec<Vec<u8>>)> {
+/// The bits of the filter that stands for an unusable filter. They deny no value.
+const MAYBE: [u8; 32] = [0xff; 32];
+
+/// Returns the bits of a column's filters. Leaves out a row group without values, unless it has a
+/// filter with set bits. Returns an error for any other row group that has no filter, or whose
+/// filter has no set bit. A filter that cannot be read, or that the footer contradicts, is replaced
+/// by [`MAYBE`]. Also returns an error if the row groups together do not have the number of values
+/// that the footer gives for the column.
+fn read_filters(path: &Path, name: &str, values: &ParquetValues<File>, column: &ParquetColumn) -> Outcome<Filters> {
     let bytes = FileContent::open(path).map_err(|error| error.in_file(path))?;
     let file = ParquetFile::open(bytes).map_err(|error| error.in_file(path))?;
-    let mut filters = Vec::new();
-    let (mut values_seen, mut nulls) = (0, 0);
+    let mut found = Filters { num_values: 0, bits: Vec::new(), unusable: 0, why: String::new() };
+    let mut values_seen = 0;
     for row_group in 0..file.num_row_groups() {
         let refused = |why: &str| {
             Failure::Message(format!(
-                "{}: column {column:?} of row group {row_group} {why}; omit --from-filters to read the values",
+                "{}: column {name:?} of row group {row_group} {why}; omit --from-filters to read the values",
                 path.display()
             ))
         };
         let chunk = file
-            .column_chunk(row_group, column)
+            .column_chunk(row_group, name)
             .ok_or_else(|| refused("is missing, or another column has the same path"))?;
         values_seen += chunk.num_values;
-        if chunk.num_values == 0 && chunk.filter.is_none() {
-            continue;
+        let has_no_values = || values.has_only_nulls(row_group, column.leaf);
+        match file.filter(chunk) {
+            Ok(Some(filter)) if filter.bits().iter().any(|&byte| byte != 0) => found.bits.push(filter.bits().to_vec()),
+            Ok(_) if has_no_values() => continue,
+            Ok(None) => return Err(refused("has no filter")),
+            Ok(Some(_)) => {
+                return Err(refused(
+                    "has values, but no bit of its filter is set: the filter is damaged, or all values are nulls",
+                ));
+            }
+            Err(error) => {
+                found.bits.push(MAYBE.to_vec());
+                found.unusable += 1;
+                if found.unusable == 1 {
+                    found.why = format!("row group {row_group}: {error}");
+                }
+            }
         }
-        let filter = file.filter(chunk).map_err(|error| error.in_file(path))?;
-        let filter = filter.ok_or_else(|| refused("has no filter"))?;
-        let is_empty = filter.bits().iter().all(|&byte| byte == 0);
-        if is_empty && is_null.get(row_group) == Some(&true) {
-            nulls += chunk.num_values;
-            continue;
-        }
-        if is_empty && chunk.num_values > 0 {
-            return Err(refused(
-                "has values, but no bit of its filter is set: the filter is damaged, or all values are nulls",
-            ));
-        }
-        filters.push(filter.bits().to_vec());
+        found.num_values += chunk.num_values;
     }
-    if values_seen != num_values {
+    if values_seen != column.num_values {
         let path = path.display();
         return Err(Failure::Message(format!(
-            "{path}: the column chunks at the position of column {column:?} have {num_values} values, but the column \
+            "{path}: the column chunks at the position of column {name:?} have {} values, but the column \
              chunks with this path have {values_seen}, so the footer is damaged; restore the file, or let its writer \
-             write it again"
+             write it again",
+            column.num_values
         )));
     }
-    Ok((num_values - nulls, filters))
+    Ok(found)
 }

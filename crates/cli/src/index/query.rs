@@ -45,8 +45,8 @@ without candidates gives `absent`, a tab and the key. `absent` is certain, `mayb
 Keys:
   The values of a Parquet column are written in the type of the column (numbers in decimal, UUIDs in hexadecimal, bytes \
 unchanged) or in the type of --type. With --hex they are the plain encoding, without the length of a byte array.
-  Decimals, dates, times, timestamps and FLOAT16 have no plain text: give the stored number with --type, or bytes with \
---hex. A key that cannot be a value of the column is an error.
+  Decimals are scaled: `2` is 2.00. Dates, times, timestamps and FLOAT16 have no plain text: give the stored number with \
+--type, or bytes with --hex. A key that cannot be a value of the column is an error.
 
 Changed files and damage:
   The files are checked before each batch of answers, as --check says. A batch has at most 16,384 keys of a file, or 256 keys \
@@ -121,7 +121,8 @@ fn encoding(arguments: &Arguments, settings: &Settings) -> Outcome<Encoding> {
     };
     let is_fixed = physical_type == PhysicalType::FixedLenByteArray;
     let len_bytes = usize::try_from(type_len_bytes).ok().filter(|_| is_fixed);
-    let column = ColumnType { physical: physical_type, len_bytes, logical: &settings.logical_type };
+    let logical = settings.logical_type.as_str();
+    let column = ColumnType { physical: physical_type, len_bytes, logical, integer_bits: None };
     column
         .encoding(arguments.format.hex, arguments.value_type)
         .map_err(|why| Failure::Message(format!("{path}: column {:?} {why}", settings.column)))

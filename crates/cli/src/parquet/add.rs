@@ -40,7 +40,8 @@ Columns:
   NAME is the path of a leaf column: the names joined by dots, such as user.id or tags.list.element.
   Boolean columns get no filters. With filters on the types FLOAT16, INTERVAL and DECIMAL with a precision over 38, \
 DuckDB loses rows, so the command refuses them. Their names for --force-type are float16, interval and decimal256.
-  Nulls are in no filter.
+  Nulls are in no filter. A row group without rows gets no filter.
+  If an existing filter of a column cannot be used, the command names it and writes nothing: replace it with --replace.
   If a column has +0.0 or -0.0, its filter has both. If it has a NaN, its filter has this NaN and the two default NaNs.
 
 Size of a filter:

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::super::text::{count, percent, printable, quoted, thousands};
 use super::{DEFAULT_FPR, engines, tips};
-use filterblock::foreign;
 use filterblock_parquet::check::{self, CheckedChunk, CheckedFilter, Size, State};
 use filterblock_parquet::filters::MAX_LEN_BYTES;
 use filterblock_parquet::footer::{Leaf, PhysicalType};
@@ -92,6 +91,9 @@ struct ColumnReport {
     /// Whether another column has the same path, so that `parquet add` refuses the column.
     #[serde(skip)]
     is_ambiguous: bool,
+    /// Whether a row group has values.
+    #[serde(skip)]
+    has_values: bool,
     /// The engines that use the filters of this column, or null if such a column was not tried.
     engines: Option<Vec<&'static str>>,
     findings: Vec<String>,
@@ -176,11 +178,15 @@ impl FileReport {
         }
         let helpful = |column: &&ColumnReport| {
             let is_unused = column.engines.as_ref().is_some_and(Vec::is_empty);
-            column.filters == 0 && column.helps_little.is_none() && !is_unused && !column.is_ambiguous
+            column.filters == 0
+                && column.helps_little.is_none()
+                && !is_unused
+                && !column.is_ambiguous
+                && column.has_values
         };
         let optional = self.columns.iter().filter(helpful).filter(|column| column.findings.is_empty());
         let names: Vec<_> = optional.map(|column| quoted(&printable(&column.column))).collect();
-        if !names.is_empty() && self.row_groups > 0 {
+        if !names.is_empty() {
             text += &format!(
                 "  Filters may help for columns that queries compare with = or IN: filterblock parquet add {} --column \
                  {} {}-o OUT\n",
@@ -245,12 +251,13 @@ impl Column<'_> {
         let loss = self.footer.loss_of_filters(self.number);
         let with_size = |size| self.sound().filter(|(_, filter)| loss.is_none() && filter.size == size).count() as u64;
         let distinct: Option<Vec<u64>> = self.chunks.iter().map(|chunk| chunk.distinct).collect();
-        let (missing, damaged) = (self.groups(is_missing), self.groups(is_damaged));
+        let without = self.chunks.iter().filter(|chunk| matches!(chunk.state, State::Missing)).count();
+        let damaged = self.groups(is_damaged);
         let denied = self.sound().filter_map(|(_, filter)| filter.false_negatives);
         ColumnReport {
             column: self.leaf.path.clone(),
             physical_type: self.leaf.physical_type.name(),
-            filters: (self.chunks.len() - missing.len()) as u64,
+            filters: (self.chunks.len() - without) as u64,
             right: with_size(Size::Right),
             oversized: with_size(Size::Oversized),
             undersized: with_size(Size::Undersized),
@@ -267,6 +274,7 @@ impl Column<'_> {
             is_forced: self.footer.is_forced(self.number),
             helps_little: self.helps_little(),
             is_ambiguous: self.is_ambiguous,
+            has_values: self.chunks.iter().any(|chunk| chunk.num_values > 0),
             engines: engines::of(self.leaf),
             findings: self.findings(),
             remarks: self.remarks(),
@@ -294,7 +302,7 @@ impl Column<'_> {
                 State::Damaged { error, .. } => findings.push(format!(
                     "row group {}: the filter cannot be used: {}; {replace}",
                     chunk.row_group,
-                    reason(error)
+                    error.problem()
                 )),
                 State::Sound(CheckedFilter { false_negatives: Some(num @ 1..), .. }) => findings.push(format!(
                     "row group {}: the filter denies {} of its row group, so readers lose rows; {replace}",
@@ -305,7 +313,7 @@ impl Column<'_> {
             }
         }
         let (missing, loss) = (self.groups(is_missing), self.footer.loss_of_filters(self.number));
-        if let Some(loss) = loss.filter(|_| missing.len() < self.chunks.len()) {
+        if let Some(loss) = loss.filter(|_| self.chunks.iter().any(|chunk| !matches!(chunk.state, State::Missing))) {
             let mark = if self.footer.is_forced(self.number) { "added with --force-type: " } else { "" };
             findings.push(format!("{mark}the column has {loss}; {replace}"));
         }
@@ -349,6 +357,16 @@ impl Column<'_> {
                 bytes(|filter| filter.num_blocks),
                 bytes(|filter| filter.needed_blocks),
                 self.replace()
+            ));
+        }
+        let is_void = |chunk: &&&CheckedChunk| {
+            self.footer.chunk(chunk.row_group, self.number).is_some_and(|chunk| chunk.has_void_filter)
+        };
+        let void: Vec<usize> = self.chunks.iter().filter(is_void).map(|chunk| chunk.row_group).collect();
+        if !void.is_empty() {
+            remarks.push(format!(
+                "{}: no filter: the footer has a bloom_filter_offset of 0 or below, or a bloom_filter_length alone",
+                named(&void)
             ));
         }
         let reads = check::num_reads(&self.chunks);
@@ -401,8 +419,9 @@ impl Column<'_> {
     }
 }
 
+/// Returns whether a filter is missing. An empty row group needs none.
 fn is_missing(chunk: &CheckedChunk) -> bool {
-    matches!(chunk.state, State::Missing)
+    matches!(chunk.state, State::Missing) && chunk.num_values > 0
 }
 
 fn is_damaged(chunk: &CheckedChunk) -> bool {
@@ -426,25 +445,13 @@ fn named(groups: &[usize]) -> String {
     format!("row group{plural} {}{rest}", first.join(", "))
 }
 
-/// Returns the reason why a filter cannot be used, without the advice that concerns the whole file.
-pub fn reason(error: &Error) -> String {
-    match error {
-        Error::Corrupt { part, offset } => format!("the {part} at offset {offset} is not valid"),
-        Error::Filter(foreign::Error::Corrupt { field, offset }) => {
-            format!("the {field} at offset {offset} is not valid")
-        }
-        Error::Filter(foreign::Error::Unsupported { field, found }) => format!("{field} {found} is not supported"),
-        other => other.to_string(),
-    }
-}
-
 fn chunk_report(chunk: &CheckedChunk) -> ChunkReport {
     let filter = match &chunk.state {
         State::Sound(filter) => Some(filter),
         _ => None,
     };
     let damaged = match &chunk.state {
-        State::Damaged { range, error } => Some((*range, reason(error))),
+        State::Damaged { range, error } => Some((*range, error.problem())),
         _ => None,
     };
     ChunkReport {

@@ -140,6 +140,7 @@ mod tests {
             converted_type,
             integer_bits: None,
             precision: None,
+            logical: String::new(),
             is_nested: false,
             is_repeated: false,
         }

@@ -66,7 +66,7 @@ impl<'a> Source<'a> {
     }
 
     /// Returns the columns of the work and the settings of the new filters. Returns `None` if the
-    /// work only adds lengths.
+    /// work only adds lengths. Returns an error if a filter that would stay cannot be used.
     pub fn request(&self, work: &Work<'_>) -> Outcome<Option<Request>> {
         match work {
             Work::FixLengths => Ok(None),
@@ -75,9 +75,19 @@ impl<'a> Source<'a> {
                     .and_then(|leaves| Ok((columns::forced(&self.footer, &leaves, force_types)?, leaves)));
                 let (forced, leaves) =
                     found.map_err(|failure| Failure::Message(format!("{}: {failure}", self.path.display())))?;
-                Ok(Some(Request { leaves, sizing: *sizing, replace: *replace, forced }))
+                let request = Request { leaves, sizing: *sizing, replace: *replace, forced };
+                self.check_kept(&request).map_err(|error| error.in_file(self.path))?;
+                Ok(Some(request))
             }
         }
+    }
+
+    /// Returns an error if a filter that the request keeps cannot be used.
+    fn check_kept(&self, request: &Request) -> Result<(), Error> {
+        if request.kept(&self.footer).next().is_none() {
+            return Ok(());
+        }
+        append::check_kept(&self.footer, self.values().ok().as_ref(), request, &mut &self.file).map(drop)
     }
 
     /// Opens the values of the file.
@@ -127,14 +137,12 @@ impl<'a> Source<'a> {
     /// Returns the result for a file that stays unchanged.
     fn untouched(&self, request: Option<&Request>) -> Done {
         let leaves = request.map(|request| request.leaves.clone()).unwrap_or_default();
-        let chunks = leaves.len() as u64 * self.footer.num_row_groups() as u64;
-        let new = request.map_or(0, |request| request.chunks(&self.footer).count() as u64);
         let len_bytes = self.footer.file_len_bytes();
         Done {
             added: Vec::new(),
             fixed_lengths: 0,
             damaged: Vec::new(),
-            kept: chunks - new,
+            kept: request.map_or(0, |request| request.kept(&self.footer).count() as u64),
             leaves,
             old_len_bytes: len_bytes,
             new_len_bytes: len_bytes,

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::super::text::{count, percent, printable, quoted, thousands};
 use super::one_file::Done;
-use super::{check_report, tips};
+use super::tips;
 use filterblock_parquet::Footer;
 use filterblock_parquet::append::Added;
 use filterblock_parquet::error::shortened;
@@ -77,7 +77,7 @@ impl FileReport {
         let damaged = done.damaged.iter().map(|filter| DamagedReport {
             row_group: filter.row_group,
             column: path(filter.leaf),
-            damage: check_report::reason(&filter.error),
+            damage: filter.error.problem(),
         });
         let column = |(&leaf, ranges): (&usize, &Vec<_>)| {
             let added = added.get(&leaf).map(Vec::as_slice).unwrap_or_default();

@@ -23,7 +23,7 @@ const SCHEMA: &str = "message m {
 const ROWS: u64 = 2_000;
 const GROUPS: u64 = 3;
 
-fn id(row: u64) -> i64 {
+pub fn id(row: u64) -> i64 {
     row.wrapping_mul(0x9e37_79b9_7f4a_7c15).cast_signed()
 }
 

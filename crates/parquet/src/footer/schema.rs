@@ -2,7 +2,7 @@
 
 use super::loss::Loss;
 use crate::error::{Error, Result};
-use crate::thrift::{List, Struct};
+use crate::thrift::{Field, Kind, List, Struct};
 use filterblock::foreign::parquet::PhysicalType;
 
 /// The number of the repetition type `REPEATED`.
@@ -27,11 +27,16 @@ pub struct Leaf {
     /// The number of the converted type, the older form of the logical type, or `None` if the
     /// column has none.
     pub converted_type: Option<i64>,
-    /// The number of bits of the logical type `INTEGER`, or `None` for other types.
+    /// The number of bits of the logical type `INTEGER`, or of the converted types `INT_8` and
+    /// `INT_16`. `None` for other types.
     pub integer_bits: Option<u8>,
     /// The number of digits of a decimal, or `None` for other types. If the logical type and the
     /// schema element give different numbers, this is the greater one.
     pub precision: Option<i64>,
+    /// The canonical text of the logical type, such as `decimal(9,2)` or `uint32`, as
+    /// `ParquetColumn::logical_type` has it. The text is empty if the column has none or is a signed
+    /// integer.
+    pub logical: String,
     /// Whether the column lies in a group below the root.
     pub is_nested: bool,
     /// Whether a row may have several values, as in a list.
@@ -106,8 +111,12 @@ fn find_leaves(schema: &List<'_>, mut take: impl FnMut(&str) -> bool) -> Option<
                 let physical_type = PhysicalType::from_number(element.int(1)?)?;
                 let logical = element.get(10).and_then(|field| Some(Struct::parse(&field.value).ok()?.0));
                 let member = logical.as_ref().and_then(|union| union.fields.first());
-                let params = member.and_then(|member| Some(Struct::parse(&member.value).ok()?.0));
-                let of = |number| params.as_ref().filter(|_| member.is_some_and(|member| member.id == number));
+                let details = member.and_then(|member| Some(Struct::parse(&member.value).ok()?.0)).unwrap_or_default();
+                let (logical_type, converted_type) = (member.map(|member| member.id), element.int(6));
+                let canonical = match logical_type {
+                    Some(number) => of_logical(number, &details),
+                    None => of_converted(converted_type, &element),
+                };
                 if !take(&path) {
                     return None;
                 }
@@ -118,11 +127,16 @@ fn find_leaves(schema: &List<'_>, mut take: impl FnMut(&str) -> bool) -> Option<
                         PhysicalType::FixedLenByteArray => element.int(2).and_then(|len| usize::try_from(len).ok()),
                         _ => None,
                     },
-                    logical_type: member.map(|member| member.id),
-                    converted_type: element.int(6),
-                    // The width is a single byte, not a varint.
-                    integer_bits: of(INTEGER).and_then(|integer| integer.get(1)?.value.first().copied()),
-                    precision: of(DECIMAL).and_then(|decimal| decimal.int(2)).max(element.int(8)),
+                    logical_type,
+                    converted_type,
+                    integer_bits: match (logical_type, converted_type) {
+                        (Some(INTEGER), _) => details.get(1).and_then(byte),
+                        (None, Some(15)) => Some(8),
+                        (None, Some(16)) => Some(16),
+                        _ => None,
+                    },
+                    precision: details.int(2).filter(|_| logical_type == Some(DECIMAL)).max(element.int(8)),
+                    logical: canonical,
                     is_nested,
                     is_repeated,
                 });
@@ -130,6 +144,78 @@ fn find_leaves(schema: &List<'_>, mut take: impl FnMut(&str) -> bool) -> Option<
         }
     }
     open.iter().all(|(_, left, _)| *left == 0).then_some(leaves)
+}
+
+/// Returns the canonical text of a logical type, given its number and its struct.
+fn of_logical(number: i16, details: &Struct<'_>) -> String {
+    let is_true = |id| details.get(id).is_some_and(|field| field.kind == Kind::TRUE);
+    let of_unit = |name: &str| {
+        let unit = details.get(2).and_then(|field| Some(Struct::parse(&field.value).ok()?.0));
+        let unit = match unit.as_ref().and_then(|unit| unit.fields.first()).map(|member| member.id) {
+            Some(1) => "ms",
+            Some(2) => "us",
+            Some(3) => "ns",
+            _ => "unknown",
+        };
+        format!("{name}({unit},{})", if is_true(1) { "utc" } else { "local" })
+    };
+    let name = match number {
+        1 => "string",
+        2 => "map",
+        3 => "list",
+        4 => "enum",
+        5 => return decimal(details.int(2), details.int(1)),
+        6 => "date",
+        7 => return of_unit("time"),
+        8 => return of_unit("timestamp"),
+        INTEGER if is_true(2) => "",
+        INTEGER => return format!("uint{}", details.get(1).and_then(byte).unwrap_or(0)),
+        11 => "null",
+        12 => "json",
+        13 => "bson",
+        14 => "uuid",
+        15 => "float16",
+        16 => "variant",
+        17 => "geometry",
+        18 => "geography",
+        _ => "unknown",
+    };
+    name.to_owned()
+}
+
+/// Returns the canonical text of a converted type, the older form of the logical type.
+fn of_converted(number: Option<i64>, element: &Struct<'_>) -> String {
+    let name = match number {
+        None | Some(15..=18) => "",
+        Some(0) => "string",
+        Some(1 | 2) => "map",
+        Some(3) => "list",
+        Some(4) => "enum",
+        Some(5) => return decimal(element.int(8), element.int(7)),
+        Some(6) => "date",
+        Some(7) => "time(ms,utc)",
+        Some(8) => "time(us,utc)",
+        Some(9) => "timestamp(ms,utc)",
+        Some(10) => "timestamp(us,utc)",
+        Some(11) => "uint8",
+        Some(12) => "uint16",
+        Some(13) => "uint32",
+        Some(14) => "uint64",
+        Some(19) => "json",
+        Some(20) => "bson",
+        Some(21) => "interval",
+        Some(_) => "unknown",
+    };
+    name.to_owned()
+}
+
+fn decimal(precision: Option<i64>, scale: Option<i64>) -> String {
+    format!("decimal({},{})", precision.unwrap_or(0), scale.unwrap_or(0))
+}
+
+/// Returns the value of an integer of one byte, which is not a varint.
+fn byte(field: &Field<'_>) -> Option<u8> {
+    field.value.first().copied()
 }
 
 /// Returns the names of a path, joined by dots. Returns `None` if the elements are not strings.

@@ -10,18 +10,21 @@ use crate::thrift::Struct;
 
 /// The maximum length of a filter's header. Known writers need 15 to 20 bytes.
 const MAX_HEADER_LEN_BYTES: u64 = 256;
+/// The length of the magic at the start of a file.
+const MAGIC_LEN_BYTES: u64 = 4;
 
 impl Footer {
-    /// Reads the filter at `range`: its header and its bits. If the length in the footer exceeds
-    /// the length of the filter, the bytes after the filter are left out.
+    /// Reads the filter at `range`: its header and its bits.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] or [`Error::Filter`] if the filter or its location is not valid.
+    /// Returns [`Error::Corrupt`] or [`Error::Filter`] if the filter or its location is not valid,
+    /// or if the footer stores another length than the filter's header.
     /// Returns [`Error::Changed`] if the file became shorter, and [`Error::Io`] if a read fails.
     pub fn read_filter(&self, range: FilterRange, file: &mut (impl Read + Seek)) -> Result<Vec<u8>> {
         let offset = range.offset;
         let outside = || Error::corrupt("location of the filter", offset);
-        let left = self.metadata_offset().checked_sub(offset).filter(|&left| left > 0).ok_or_else(outside)?;
+        let left = self.metadata_offset().checked_sub(offset).filter(|&left| left > 0 && offset >= MAGIC_LEN_BYTES);
+        let left = left.ok_or_else(outside)?;
         let left = match range.len_bytes {
             Some(len) if len > left => return Err(outside()),
             Some(len) => len,
@@ -31,7 +34,8 @@ impl Footer {
         let invalid = || Error::corrupt("header of the filter", offset);
         let (parsed, header_len) = Struct::parse(&header).map_err(|_| invalid())?;
         let bits = parsed.int(1).and_then(|len| u64::try_from(len).ok()).ok_or_else(invalid)?;
-        let len = bits.checked_add(header_len as u64).filter(|&len| len <= left);
+        let fits = |len: &u64| range.len_bytes.map_or(*len <= left, |stored| *len == stored);
+        let len = bits.checked_add(header_len as u64).filter(fits);
         let filter = read(file, offset, len.ok_or(Error::corrupt("length of the filter", offset))?)?;
         // `parse` checks the fields of the header that are not read above.
         ParquetBloom::parse(&filter).map_err(|error| error.moved_by(offset))?;

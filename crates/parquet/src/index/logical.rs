@@ -14,6 +14,16 @@ pub(super) fn canonical(column: &ColumnDescriptor) -> String {
     }
 }
 
+/// Returns the number of bits of a signed integer type, or `None` for other types.
+pub(super) fn signed_bits(column: &ColumnDescriptor) -> Option<u8> {
+    match (column.logical_type_ref(), column.converted_type()) {
+        (Some(LogicalType::Integer(int)), _) if int.is_signed => u8::try_from(int.bit_width).ok(),
+        (None, ConvertedType::INT_8) => Some(8),
+        (None, ConvertedType::INT_16) => Some(16),
+        _ => None,
+    }
+}
+
 fn of_logical(logical: &LogicalType) -> String {
     let zone = |is_utc: bool| if is_utc { "utc" } else { "local" };
     let name = match logical {

@@ -8,6 +8,7 @@ use super::distinct::DistinctHashes;
 use super::error::{Error, Result};
 use super::layout::KeyType;
 use crate::values::ParquetValues;
+use crate::written::ColumnType;
 
 /// The maximum number of column names in a message.
 const NAMES_MAX: usize = 20;
@@ -24,6 +25,8 @@ pub struct ParquetColumn {
     /// signed integer. All columns of one index must have the same text and key type.
     /// docs/INDEX_FORMAT.md lists the texts.
     pub logical_type: String,
+    /// The number of bits of a signed integer type, or `None` for other types.
+    pub integer_bits: Option<u8>,
     /// The number of values that the footer gives, nulls included.
     pub num_values: u64,
 }
@@ -72,7 +75,17 @@ impl ParquetColumn {
         key_type.check()?;
         let chunks = file.metadata().row_groups().iter().filter_map(|group| group.columns().get(leaf));
         let num_values = chunks.map(|chunk| u64::try_from(chunk.num_values()).unwrap_or(0)).sum();
-        Ok(Self { leaf, key_type, logical_type: super::logical::canonical(column), num_values })
+        let logical_type = super::logical::canonical(column);
+        Ok(Self { leaf, key_type, logical_type, integer_bits: super::logical::signed_bits(column), num_values })
+    }
+
+    /// Returns the type that decides how text becomes a stored value, or `None` if the keys are not
+    /// values of Parquet.
+    #[must_use]
+    pub fn column_type(&self) -> Option<ColumnType<'_>> {
+        let KeyType::Parquet { physical_type: physical, type_len_bytes } = self.key_type else { return None };
+        let len_bytes = usize::try_from(type_len_bytes).ok().filter(|_| physical == PhysicalType::FixedLenByteArray);
+        Some(ColumnType { physical, len_bytes, logical: &self.logical_type, integer_bits: self.integer_bits })
     }
 
     /// Reads the values of all row groups, and adds their hashes to `hashes`.

@@ -11,14 +11,16 @@ mod plain;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parquet::basic::{Encoding, Type};
 use parquet::column::page::{Page, PageReader};
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::reader::ChunkReader;
 use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescPtr;
 
 use crate::error::{Error, Result};
+use crate::thrift::{Kind, Struct};
 use guard::guarded;
 use header::Content;
 use plain::{Companions, Hashes};
@@ -27,6 +29,10 @@ pub use guard::is_guarded;
 
 /// The length of the magic, before the first page of a file.
 const MAGIC_LEN_BYTES: i64 = 4;
+/// The length of the bytes after the metadata: their length and the magic.
+const TAIL_LEN_BYTES: u64 = 8;
+/// The encoding of an empty list of structs.
+const EMPTY_LIST_OF_STRUCTS: u8 = 0x0c;
 
 /// The content of a chunk's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,6 +63,10 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
     pub fn open(source: R) -> Result<Self> {
         let read =
             guarded(|| ParquetMetaDataReader::new().parse_and_finish(&source).map_err(|error| error.to_string()));
+        let read = read.or_else(|reason| {
+            let metadata = typed(&stored_metadata(&source).unwrap_or_default()).ok_or(reason)?;
+            guarded(|| ParquetMetaDataReader::decode_metadata(&metadata).map_err(|error| error.to_string()))
+        });
         let metadata = read.map_err(|reason| {
             Error::unsupported(
                 format!("cannot read the metadata: {reason}"),
@@ -112,6 +122,18 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
         self.hash(row_group, leaf, Companions::Omitted, sink)
     }
 
+    /// Returns whether a chunk certainly has no value but nulls. If the statistics do not tell, reads
+    /// the pages.
+    #[must_use]
+    pub fn has_only_nulls(&self, row_group: usize, leaf: usize) -> bool {
+        let group = self.metadata.row_groups().get(row_group);
+        let Some(chunk) = group.and_then(|group| group.columns().get(leaf)) else { return false };
+        match chunk.statistics().and_then(|found| found.null_count_opt()) {
+            Some(nulls) if chunk.num_values() > 0 => u64::try_from(chunk.num_values()) == Ok(nulls),
+            _ => self.for_each_hash(row_group, leaf, &mut |_| {}).is_ok_and(|pages| pages.num_hashed == 0),
+        }
+    }
+
     /// Returns the number of values in a chunk's dictionary. Reads only the header of the
     /// dictionary page. Returns `None` if the number is unknown, or if the metadata do not say that
     /// all data pages use the dictionary.
@@ -140,12 +162,23 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
         let chunk = group.and_then(|group| group.columns().get(leaf));
         let failed = |reason: String| {
             let column = chunk.map_or_else(|| leaf.to_string(), |chunk| chunk.column_path().string());
+            let is_encrypted = stored_metadata(&*self.source)
+                .is_some_and(|metadata| is_encrypted(&metadata, row_group, leaf) == Some(true));
+            let reason =
+                if is_encrypted { "the column is encrypted; choose another column".to_owned() } else { reason };
             Error::Values { row_group, column, reason }
         };
         let missing = "there is no such column chunk; choose a row group and a column of the file";
         let chunk = chunk.ok_or_else(|| failed(missing.into()))?;
         let mut hashes = Hashes::new(chunk.column_descr(), companions, sink).map_err(failed)?;
-        let rows = group.and_then(|group| usize::try_from(group.num_rows()).ok()).unwrap_or(0);
+        // Some writers give the offset 0 to the pages of an empty row group.
+        let rows = group.map_or(0, RowGroupMetaData::num_rows);
+        match (rows, chunk.num_values()) {
+            (0, 0) => return Ok(ChunkPages { is_all_dictionary: true, ..ChunkPages::default() }),
+            (_, 0) => return Err(failed(format!("the chunk has no values, but its row group has {rows} rows"))),
+            _ => {}
+        }
+        let rows = usize::try_from(rows).unwrap_or(0);
         let walk = guarded(|| Walk::new(&self.source, chunk, rows)).map_err(failed)?;
         let found = guarded(|| walk.run(&mut hashes)).map_err(failed)?;
         hashes.flush();
@@ -263,6 +296,35 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
     fn has_levels(&self) -> bool {
         self.column.max_def_level() > 0 || self.column.max_rep_level() > 0
     }
+}
+
+/// Returns the metadata as the file stores them, or `None` if they cannot be found.
+fn stored_metadata(source: &impl ChunkReader) -> Option<Bytes> {
+    let end = source.len().checked_sub(TAIL_LEN_BYTES)?;
+    let tail = source.get_bytes(end, TAIL_LEN_BYTES as usize).ok()?;
+    let len = u32::from_le_bytes(*tail.first_chunk()?);
+    source.get_bytes(end.checked_sub(len.into())?, usize::try_from(len).ok()?).ok()
+}
+
+/// Returns the metadata with a type for each empty list that has none, or `None` if there is no such
+/// list. fastparquet writes such lists, for example in a file without row groups, and the crate
+/// `parquet` refuses them. All lists of the metadata hold structs.
+fn typed(metadata: &[u8]) -> Option<Vec<u8>> {
+    let mut file = Struct::parse(metadata).ok()?.0;
+    let mut untyped = file.fields.iter_mut().filter(|field| field.kind == Kind::LIST && *field.value == [0]).peekable();
+    untyped.peek()?;
+    untyped.for_each(|field| field.value = Cow::Owned(vec![EMPTY_LIST_OF_STRUCTS]));
+    let mut typed = Vec::with_capacity(metadata.len());
+    file.encode(&mut typed);
+    Some(typed)
+}
+
+/// Returns whether a chunk is encrypted, or `None` if the metadata do not have the chunk.
+fn is_encrypted(metadata: &[u8], row_group: usize, leaf: usize) -> Option<bool> {
+    let file = Struct::parse(metadata).ok()?.0;
+    let group = Struct::parse(file.list(4)?.elements.get(row_group)?).ok()?.0;
+    let chunk = Struct::parse(group.list(1)?.elements.get(leaf)?).ok()?.0;
+    Some(chunk.get(8).is_some() || chunk.get(9).is_some())
 }
 
 /// Returns the chunk without its dictionary offset if the offset is 0. Some writers store 0 for a

@@ -130,6 +130,8 @@ fn damaged_filters_are_named_and_the_others_are_checked() {
         (at(1 << 40, old.len_bytes), "location of the filter"),
         (at(u64::MAX >> 1, Some(u64::from(i32::MAX.cast_unsigned()))), "location of the filter"),
         (at(old.offset, Some(20)), "length of the filter"),
+        (at(old.offset, old.len_bytes.map(|len| len - 32)), "length of the filter"),
+        (at(2, old.len_bytes), "location of the filter"),
         (at(footer.metadata_offset(), None), "location of the filter"),
         (at(old.offset + 1, old.len_bytes), "header of the filter"),
         (at(pages.offset, Some(copy.len() as u64)), "location of the filter (inside the data pages)"),

@@ -1,11 +1,16 @@
 //! Tests of footers and of Thrift structs.
 
 use std::io::Cursor;
+use std::sync::Arc;
 
 use filterblock_parquet::footer::PhysicalType;
+use filterblock_parquet::index::ParquetColumn;
 use filterblock_parquet::thrift::{Field, Kind, List, Struct};
+use filterblock_parquet::values::ParquetValues;
 use filterblock_parquet::{Error, Footer};
 use parquet::file::metadata::SortingColumn;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
 
 use crate::support::{HALF, Layout, PATHS, write, write_with};
@@ -44,6 +49,38 @@ fn columns_have_the_paths_and_types_of_the_schema() {
     for (leaf, (ranges, len)) in [0, 2, 99, 12].into_iter().zip(all.iter().zip(wide)) {
         assert!(ranges.iter().all(|(low, high)| (low.len(), high.len()) == (len, len)));
         assert_eq!(footer.ranges(&[leaf]).concat(), *ranges);
+    }
+}
+
+#[test]
+fn logical_types_have_the_texts_of_the_index() {
+    let types = [
+        ("binary", "", "UTF8 STRING ENUM JSON BSON DECIMAL(9,2)"),
+        ("int32", "", "INT_8 INT_16 INT_32 UINT_8 UINT_16 UINT_32 DATE TIME_MILLIS DECIMAL(9,2) INTEGER(8,true)"),
+        ("int32", "", "INTEGER(16,false) INTEGER(32,true) TIME(MILLIS,true) TIME(MILLIS,false)"),
+        ("int64", "", "INT_64 UINT_64 TIME_MICROS TIMESTAMP_MILLIS TIMESTAMP_MICROS DECIMAL(18,0) INTEGER(64,false)"),
+        ("int64", "", "TIMESTAMP(NANOS,true) TIMESTAMP(MICROS,false) TIME(NANOS,false)"),
+        ("fixed_len_byte_array", "(16)", "UUID DECIMAL(38,10)"),
+        ("fixed_len_byte_array", "(12)", "INTERVAL"),
+        ("fixed_len_byte_array", "(2)", "FLOAT16"),
+    ];
+    let mut columns = vec!["required int32 plain;".to_owned()];
+    for (physical, len, logical) in types {
+        for logical in logical.split(' ') {
+            columns.push(format!("required {physical}{len} c{} ({logical});", columns.len()));
+        }
+    }
+    let schema = parse_message_type(&format!("message m {{ {} }}", columns.join(" "))).unwrap();
+    let mut bytes = Vec::new();
+    SerializedFileWriter::new(&mut bytes, Arc::new(schema), Arc::default()).unwrap().close().unwrap();
+    let footer = footer_of(&bytes).unwrap();
+    let values = ParquetValues::open(bytes::Bytes::from(bytes)).unwrap();
+    assert_eq!(footer.leaves().len(), columns.len());
+    for (leaf, column) in footer.leaves().iter().zip(&columns) {
+        let found = ParquetColumn::find(&values, &leaf.path).unwrap();
+        assert_eq!(leaf.logical, found.logical_type, "{column}");
+        let signed_bits = leaf.integer_bits.filter(|_| leaf.logical.is_empty());
+        assert_eq!(signed_bits, found.integer_bits, "{column}");
     }
 }
 

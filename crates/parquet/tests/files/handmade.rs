@@ -216,3 +216,32 @@ fn pages_that_differ_from_their_lengths_are_refused() {
     longer[1] = i32(2, plain_bytes().len() as i64 + 1);
     assert_refused(with_last_header(longer), "uncompressed length");
 }
+
+/// Returns a file of one row group without pages, in which the row group has `rows` rows.
+fn without_pages(rows: i64) -> Bytes {
+    let column = vec![
+        i32(1, 1),
+        list(2, 5, &[vec![0]]),
+        list(3, 8, &[b"\x01c".to_vec()]),
+        i32(4, 0),
+        i64(5, 0),
+        i64(6, 0),
+        i64(7, 0),
+        i64(9, 0),
+    ];
+    let group = encoded(vec![list(1, 12, &[encoded(vec![i64(2, 0), nested(3, column)])]), i64(2, 0), i64(3, rows)]);
+    let schema = [encoded(vec![text(4, "root"), i32(5, 1)]), encoded(vec![i32(1, 1), i32(3, 1), text(4, "c")])];
+    let metadata = encoded(vec![i32(1, 1), list(2, 12, &schema), i64(3, rows), list(4, 12, &[group])]);
+    let tail = [&(metadata.len() as u32).to_le_bytes()[..], b"PAR1"].concat();
+    [b"PAR1".to_vec(), metadata, tail].concat().into()
+}
+
+#[test]
+fn an_empty_row_group_has_no_hashes_and_a_lost_chunk_is_an_error() {
+    assert_eq!(hashes(without_pages(0)).unwrap(), BTreeSet::new());
+    assert!(ParquetValues::open(without_pages(0)).unwrap().has_only_nulls(0, 0));
+    assert_refused(without_pages(8), "rows without values");
+    assert!(!ParquetValues::open(without_pages(8)).unwrap().has_only_nulls(0, 0));
+    let footer = Footer::read(&mut Cursor::new(&without_pages(0))).unwrap();
+    assert_eq!(footer.chunk(0, 0).map(|chunk| (chunk.num_values, chunk.len_bytes)), Some((0, 0)));
+}

@@ -67,31 +67,21 @@ fn the_text_of_a_uuid_is_converted() {
 
 #[test]
 fn plain_text_is_refused_where_it_is_not_the_stored_value() {
-    for (column, hint) in [
-        ("int64 v (TIMESTAMP(MILLIS,true))", "--type int64"),
-        ("int64 v (DECIMAL(9,2))", "--type int64"),
-        ("int64 v (TIME(MICROS,false))", "--type int64"),
-    ] {
+    for (column, hint) in
+        [("int64 v (TIMESTAMP(MILLIS,true))", "--type int64"), ("int64 v (TIME(MICROS,false))", "--type int64")]
+    {
         let shell = indexed(&file_of::<Int64Type>(column, &[7]));
         shell.run(&["index", "query", "index", "7"]).fails_with(&["--hex", hint]);
         shell.run(&["index", "query", "index", "--type", "int64", "7"]).exits(0);
         shell.run(&["index", "query", "index", "--hex", "0700000000000000"]).exits(0);
     }
-    for column in ["int32 v (DATE)", "int32 v (DECIMAL(9,2))"] {
-        let shell = indexed(&file_of::<Int32Type>(column, &[7]));
-        shell.run(&["index", "query", "index", "7"]).fails_with(&["--hex", "--type int32"]);
-        shell.run(&["index", "query", "index", "--type", "int32", "7"]).exits(0);
-    }
-    for (column, value) in [
-        ("fixed_len_byte_array(2) v (FLOAT16)", &b"\0\x3c"[..]),
-        ("fixed_len_byte_array(4) v (DECIMAL(9,2))", b"\0\0\0\x07"),
-    ] {
-        let shell = indexed(&fixed(column, value));
-        for query in [&["index", "query", "index"][..], &["query", "--column", "v", "rows"]] {
-            shell.run(&[query, &[&"1.07"[..value.len()]]].concat()).fails_with(&["--hex"]);
-            let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-            shell.run(&[query, &["--hex", &hex]].concat()).exits(0);
-        }
+    let shell = indexed(&file_of::<Int32Type>("int32 v (DATE)", &[7]));
+    shell.run(&["index", "query", "index", "7"]).fails_with(&["--hex", "--type int32"]);
+    shell.run(&["index", "query", "index", "--type", "int32", "7"]).exits(0);
+    let shell = indexed(&fixed("fixed_len_byte_array(2) v (FLOAT16)", b"\0\x3c"));
+    for query in [&["index", "query", "index"][..], &["query", "--column", "v", "rows"]] {
+        shell.run(&[query, &["1."]].concat()).fails_with(&["--hex"]);
+        shell.run(&[query, &["--hex", "003c"]].concat()).exits(0);
     }
     let shell = indexed(&file_of::<ByteArrayType>("binary v (DECIMAL(9,2))", &[ByteArray::from(vec![7])]));
     shell.run(&["index", "query", "index", "0.07"]).fails_with(&["--hex"]);

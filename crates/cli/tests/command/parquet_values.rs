@@ -1,0 +1,163 @@
+//! Tests of values of Parquet columns that users write as text: each is exact, or an error.
+
+use std::sync::Arc;
+
+use parquet::data_type::{
+    ByteArray, DataType, FixedLenByteArray, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
+};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+use crate::shell::{Run, Shell};
+
+/// Makes a shell with the file `rows`, which has one row group with these values of the column `v`,
+/// its filter, and the index `index`.
+fn shell<T: DataType>(column: &str, values: &[T::T]) -> Shell {
+    let schema = Arc::new(parse_message_type(&format!("message m {{ required {column}; }}")).unwrap());
+    let properties = Arc::new(WriterProperties::builder().set_bloom_filter_enabled(true).build());
+    let mut bytes = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, properties).unwrap();
+    let mut row_group = writer.next_row_group().unwrap();
+    let mut column = row_group.next_column().unwrap().unwrap();
+    column.typed::<T>().write_batch(values, None, None).unwrap();
+    column.close().unwrap();
+    row_group.close().unwrap();
+    writer.close().unwrap();
+    let shell = Shell::new();
+    shell.write("rows", bytes);
+    shell.run(&["index", "build", "-o", "index", "--column", "v", "rows"]).exits(0);
+    shell
+}
+
+/// Asks for a value in every way. Returns the runs of `query`, `index query` and `verify`.
+fn ask(shell: &Shell, options: &[&str], value: &str) -> [Run; 3] {
+    shell.write("key", format!("{value}\n"));
+    let run = |command: &[&str], file: &[&str]| shell.run(&[command, options, file].concat());
+    [
+        run(&["query", "--column", "v", "rows"], &["--keys", "key"]),
+        run(&["index", "query", "index"], &["--keys", "key"]),
+        run(&["verify", "--column", "v", "rows"], &["--against", "key"]),
+    ]
+}
+
+/// Asserts the status of each way to ask: 0 for a present value, 1 for an absent one.
+fn assert_exits(shell: &Shell, value: &str, status: i32) {
+    for run in ask(shell, &[], value) {
+        assert_eq!(run.status, status, "{value}: {run:?}");
+    }
+}
+
+fn assert_refused(shell: &Shell, value: &str, words: &[&str]) {
+    for run in ask(shell, &[], value) {
+        assert_eq!(run.status, 2, "{value}: {run:?}");
+        words.iter().for_each(|word| assert!(run.stderr.contains(word), "{value}: {word}: {run:?}"));
+    }
+}
+
+fn fixed(value: &[u8]) -> FixedLenByteArray {
+    FixedLenByteArray::from(ByteArray::from(value.to_vec()))
+}
+
+#[test]
+fn decimals_are_scaled_exactly_or_refused() {
+    let shells = [
+        shell::<Int32Type>("int32 v (DECIMAL(9,2))", &[200, -1, 0, 999_999_999]),
+        shell::<Int64Type>("int64 v (DECIMAL(9,2))", &[200, -1, 0, 999_999_999]),
+        shell::<FixedLenByteArrayType>(
+            "fixed_len_byte_array(5) v (DECIMAL(9,2))",
+            &[200, -1, 0, 999_999_999].map(|number: i64| fixed(&number.to_be_bytes()[3..])),
+        ),
+    ];
+    for shell in &shells {
+        for value in ["2", "2.0", "2.00", "+2.000", " 2 ", "02", "2.", "-0.01", "-.01", "0", "-0", ".0", "9999999.99"] {
+            assert_exits(shell, value, 0);
+        }
+        for value in ["200", "-1", "2.01", "0.02"] {
+            assert_exits(shell, value, 1);
+        }
+        for value in ["2.005", "10000000", "1e3", "1_000", "two", ".", "2,5", "٢"] {
+            assert_refused(shell, value, &["decimal(9,2)", "try 7.00"]);
+        }
+    }
+    // --type asks for the stored number.
+    for (shell, kind) in [(&shells[0], "int32"), (&shells[1], "int64")] {
+        for (value, status) in [("200", 0), ("2", 1), ("-1", 0)] {
+            assert_eq!(ask(shell, &["--type", kind], value).map(|run| run.status), [status; 3], "{value}");
+        }
+    }
+    let negative = shell::<FixedLenByteArrayType>(
+        "fixed_len_byte_array(17) v (DECIMAL(40,3))",
+        &[fixed(&[&[0xff; 16][..], &[0x18]].concat())],
+    );
+    assert_exits(&negative, "-0.232", 0);
+    assert_exits(&negative, "0.024", 1);
+}
+
+#[test]
+fn integers_follow_the_width_and_the_sign_of_their_type() {
+    let unsigned = shell::<Int32Type>("int32 v (INTEGER(32,false))", &[-1, 7]);
+    assert_exits(&unsigned, "4294967295", 0);
+    assert_refused(&unsigned, "-1", &["uint32", "0 to 4294967295"]);
+    assert_refused(&unsigned, "4294967296", &["uint32"]);
+    let unsigned = shell::<Int64Type>("int64 v (UINT_64)", &[-1, 7]);
+    assert_exits(&unsigned, "18446744073709551615", 0);
+    assert_refused(&unsigned, "18446744073709551616", &["uint64"]);
+    let small = shell::<Int32Type>("int32 v (INTEGER(8,false))", &[255]);
+    assert_exits(&small, "255", 0);
+    assert_refused(&small, "256", &["uint8", "0 to 255"]);
+    for column in ["int32 v (INTEGER(8,true))", "int32 v (INT_8)"] {
+        let small = shell::<Int32Type>(column, &[-5]);
+        assert_exits(&small, "-5", 0);
+        // The index does not record the width of signed integers, so it answers that 300 is absent.
+        let [query, index, verify] = ask(&small, &[], "300").map(|run| run.status);
+        assert_eq!((query, index, verify), (2, 1, 2));
+    }
+    let plain = shell::<Int64Type>("int64 v", &[5, 0]);
+    for value in ["5", "+5", " 5", "05", "-0"] {
+        assert_exits(&plain, value, 0);
+    }
+    for value in ["5.", "5.0", "1e3", "1_000", "٥", "9223372036854775808", "0x5"] {
+        assert_refused(&plain, value, &["int64"]);
+    }
+}
+
+#[test]
+fn floats_out_of_range_are_refused() {
+    let shell = shell::<FloatType>("float v", &[0.0, 1.5, f32::INFINITY]);
+    for value in ["0", "-0.0", "+1.5", "15e-1", "inf", "1.50"] {
+        assert_exits(&shell, value, 0);
+    }
+    for value in ["1e400", "-3.5e38", "1e-60", "nan", "1_0", "1,5"] {
+        assert_refused(&shell, value, &[]);
+    }
+}
+
+#[test]
+fn other_logical_types_are_refused_with_a_hint() {
+    for (column, name) in [
+        ("int64 v (TIMESTAMP(MILLIS,true))", "timestamp(ms,utc)"),
+        ("int64 v (TIMESTAMP(NANOS,false))", "timestamp(ns,local)"),
+        ("int64 v (TIME(MICROS,false))", "time(us,local)"),
+        ("int64 v (TIMESTAMP_MICROS)", "timestamp(us,utc)"),
+    ] {
+        let shell = shell::<Int64Type>(column, &[7]);
+        for value in ["7", "1970-01-01T00:00:00.007Z", "x"] {
+            assert_refused(&shell, value, &[name, "--type int64", "--hex"]);
+        }
+        assert_eq!(ask(&shell, &["--type", "int64"], "7").map(|run| run.status), [0; 3]);
+        assert_eq!(ask(&shell, &["--hex"], "0700000000000000").map(|run| run.status), [0; 3]);
+    }
+    for (column, name) in [("int32 v (DATE)", "date"), ("int32 v (TIME_MILLIS)", "time(ms,utc)")] {
+        let shell = shell::<Int32Type>(column, &[7]);
+        assert_refused(&shell, "7", &[name, "--type int32"]);
+        assert_eq!(ask(&shell, &["--type", "int32"], "7").map(|run| run.status), [0; 3]);
+    }
+    for (column, value, name) in [
+        ("fixed_len_byte_array(2) v (FLOAT16)", &b"\0\x3c"[..], "float16"),
+        ("fixed_len_byte_array(12) v (INTERVAL)", &[7; 12], "interval"),
+    ] {
+        let shell = shell::<FixedLenByteArrayType>(column, &[fixed(value)]);
+        assert_refused(&shell, "1", &[name, "--type bytes"]);
+    }
+}
