@@ -66,7 +66,11 @@ fn decimals_are_scaled_exactly_or_refused() {
         shell::<Int64Type>("int64 v (DECIMAL(9,2))", &[200, -1, 0, 999_999_999]),
         shell::<FixedLenByteArrayType>(
             "fixed_len_byte_array(5) v (DECIMAL(9,2))",
-            &[200, -1, 0, 999_999_999].map(|number: i64| fixed(&number.to_be_bytes()[3..])),
+            &[200, -1, 0, 999_999_999].map(|number: i64| {
+                let mut bytes = number.to_le_bytes();
+                bytes.reverse();
+                fixed(&bytes[3..])
+            }),
         ),
     ];
     for shell in &shells {

@@ -30,7 +30,7 @@ pub use guard::is_guarded;
 /// The length of the magic, before the first page of a file.
 const MAGIC_LEN_BYTES: i64 = 4;
 /// The length of the bytes after the metadata: their length and the magic.
-const TAIL_LEN_BYTES: u64 = 8;
+const TAIL_LEN_BYTES: usize = 8;
 /// The encoding of an empty list of structs.
 const EMPTY_LIST_OF_STRUCTS: u8 = 0x0c;
 
@@ -300,8 +300,8 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
 
 /// Returns the metadata as the file stores them, or `None` if they cannot be found.
 fn stored_metadata(source: &impl ChunkReader) -> Option<Bytes> {
-    let end = source.len().checked_sub(TAIL_LEN_BYTES)?;
-    let tail = source.get_bytes(end, TAIL_LEN_BYTES as usize).ok()?;
+    let end = source.len().checked_sub(TAIL_LEN_BYTES as u64)?;
+    let tail = source.get_bytes(end, TAIL_LEN_BYTES).ok()?;
     let len = u32::from_le_bytes(*tail.first_chunk()?);
     source.get_bytes(end.checked_sub(len.into())?, usize::try_from(len).ok()?).ok()
 }

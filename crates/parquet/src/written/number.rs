@@ -149,8 +149,10 @@ mod tests {
             let (digits, scale) = (1 + i % 38, i % 7);
             let (precision, number) = (digits.max(scale), number % 10_i128.pow(digits.try_into().unwrap()));
             let fixed = decimal(PhysicalType::FixedLenByteArray, 16, &format!("decimal({precision},{scale})"));
+            let mut expected = number.to_le_bytes();
+            expected.reverse();
             for text in [text_of(number, scale), text_of(number, scale) + "000"] {
-                assert_eq!(fixed.encode(&text).unwrap(), number.to_be_bytes(), "{text}");
+                assert_eq!(fixed.encode(&text).unwrap(), expected, "{text}");
             }
             if digits < 18 {
                 let of = decimal(PhysicalType::Int64, 0, &format!("decimal({precision},{scale})"));
