@@ -107,6 +107,7 @@ def main():
         tracked = subprocess.run(["git", "-C", root, "ls-files", "-z", "*.md"], check=True, capture_output=True, text=True)
         # The table of contents of the site has paths of the staged folder.
         paths = [root / name for name in tracked.stdout.split("\0") if name and not name.startswith("docs/site/")]
+        paths = [path for path in paths if not path.is_symlink()]
         dead = list(dead_links(root, paths, markdown_page))
         contents, _ = markdown_page(root / CONTENTS)
         unlisted = {path.relative_to(root).as_posix() for path in paths} - set(contents)

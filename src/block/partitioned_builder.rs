@@ -326,7 +326,8 @@ impl PartitionedBuilder {
     /// Returns the number of partitions that [`finish`](Self::finish) would write now.
     #[must_use]
     pub fn num_partitions(&self) -> usize {
-        self.num_partitions as usize + usize::from(self.current.len() > 0)
+        // A key without a prefix adds no hash.
+        self.num_partitions as usize + self.current.len().min(1)
     }
 
     fn no_memory(&self) -> Error {
@@ -355,7 +356,7 @@ impl PartitionedBuilder {
             let reason = "keys were added already; set the table id before the first key";
             return Err(Error::invalid("table id", "set after the first key", reason));
         }
-        if self.current.len() > 0 {
+        if self.num_partitions() > self.num_partitions as usize {
             self.close_partition()?;
         }
         let too_long = |_| {

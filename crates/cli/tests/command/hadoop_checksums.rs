@@ -1,5 +1,7 @@
 //! Tests of the checksum files `.NAME.crc` of Hadoop and Spark beside replaced files.
 
+#![allow(clippy::big_endian_bytes, reason = "Hadoop's numbers are big-endian")]
+
 use std::fs;
 
 use crate::shell::Shell;

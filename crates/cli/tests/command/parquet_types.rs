@@ -56,7 +56,7 @@ fn file_with(field: &str, properties: WriterPropertiesBuilder) -> Vec<u8> {
     let properties = Arc::new(properties.set_dictionary_enabled(false).build());
     let mut writer = SerializedFileWriter::new(&mut bytes, schema, properties).unwrap();
     let column = writer.schema_descr().column(0);
-    let value = |row: usize| [&[0; 8][..], &(row as u64).to_be_bytes(), &[0; 16]].concat();
+    let value = |row: usize| [&[0; 8][..], &(row as u64).to_le_bytes(), &[0; 16]].concat();
     let mut row_group = writer.next_row_group().unwrap();
     let mut chunk = row_group.next_column().unwrap().unwrap();
     let (defined, repeated) = (vec![column.max_def_level(); ROWS], vec![0; ROWS]);
