@@ -76,7 +76,7 @@ fn a_file_of_another_program_is_not_replaced() {
     let filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
     let header = Header { id: layout::new_id(), ..filter.header };
     let state = layout::State::new(header.id, Length::Known(0));
-    let new = NewFile::write(&path, None, &header, &state, &filter.to_bloom()).unwrap();
+    let new = NewFile::write(&path, None, &header, &state, &filter.to_bloom().unwrap()).unwrap();
     let old = File::open(&path).unwrap();
     std::fs::write(dir.path().join("other"), "newest").unwrap();
     std::fs::rename(dir.path().join("other"), &path).unwrap();
