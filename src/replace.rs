@@ -356,7 +356,8 @@ fn busy() -> io::Error {
 
 /// Returns the error about a file that changed. `kept` is the name of another version.
 fn changed(kept: Option<&PathBuf>) -> io::Error {
-    let next = kept.map_or_else(
+    // Another program may have removed or renamed this version.
+    let next = kept.filter(|kept| kept.symlink_metadata().is_ok()).map_or_else(
         || "its version stays, and the new file is discarded; try again".to_owned(),
         |kept| {
             format!(

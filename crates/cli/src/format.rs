@@ -181,15 +181,14 @@ impl Ends {
         is_text(&self.front) && is_text(self.back.get(cut..).unwrap_or_default())
     }
 
-    /// Returns whether the file begins like text in UTF-16: with a byte order mark, or with NUL as
-    /// every second byte.
+    /// Returns whether the file begins like text in UTF-16: with a byte order mark, or most pairs of
+    /// bytes have a NUL at one side, and none has it at the other side.
     pub fn is_utf16(&self) -> bool {
         let (pairs, _) = self.front.as_chunks::<2>();
-        self.begins(b"\xff\xfe")
-            || self.begins(b"\xfe\xff")
-            || pairs.len() > 1
-                && pairs.iter().any(|pair| *pair != [0, 0])
-                && (pairs.iter().all(|[_, second]| *second == 0) || pairs.iter().all(|[first, _]| *first == 0))
+        let first = pairs.iter().filter(|[first, second]| *first == 0 && *second != 0).count();
+        let second = pairs.iter().filter(|[first, second]| *first != 0 && *second == 0).count();
+        let is_most = pairs.len() > 1 && first.max(second) * 2 > pairs.len();
+        self.begins(b"\xff\xfe") || self.begins(b"\xfe\xff") || is_most && first.min(second) == 0
     }
 
     fn begins(&self, magic: &[u8]) -> bool {

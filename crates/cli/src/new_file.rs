@@ -50,6 +50,14 @@ impl NewFile {
                 "-: this output cannot go to standard output; give a file, or ./- for a file of this name".into(),
             ));
         }
+        // The file to which the shell redirects a stream would be replaced with all that it holds.
+        let streams = ["/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd", "/proc/self/fd"];
+        if streams.iter().any(|stream| path.starts_with(stream)) {
+            return Err(Failure::Message(format!(
+                "{}: this output cannot go to an open stream; give a file, or - where the command takes it",
+                path.display()
+            )));
+        }
         match path.metadata() {
             Ok(found) if !found.is_file() => {
                 return Err(Failure::Message(format!(

@@ -60,6 +60,7 @@ fn shell() -> (Shell, Vec<(&'static str, &'static str)>) {
     }
     shell.write("utf16", "k1\nk2\n".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>());
     shell.write("utf16-be", "k1\nk2\n".encode_utf16().flat_map(u16::to_be_bytes).collect::<Vec<_>>());
+    shell.write("utf16-mixed", "a\u{142}b\nfoo bar\n".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>());
     shell.write(
         "utf16-mark",
         joined(&[b"\xff\xfe", "Łódź\n".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>().as_slice()]),
@@ -92,6 +93,7 @@ fn shell() -> (Shell, Vec<(&'static str, &'static str)>) {
         ("utf16", "text in UTF-16"),
         ("utf16-be", "text in UTF-16"),
         ("utf16-mark", "text in UTF-16"),
+        ("utf16-mixed", "text in UTF-16"),
     ];
     (shell, formats)
 }
@@ -209,6 +211,7 @@ fn a_list_that_begins_or_ends_like_another_format_is_taken() {
         b"\x89FLB\napple\n",
         b"\x89FLB",
         b"a",
+        b"ab\0\ncd\0\n",
         b"\n\n",
         b"",
     ] {

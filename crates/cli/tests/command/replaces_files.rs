@@ -263,6 +263,14 @@ fn a_benchmark_and_a_plan_replace_files_only_with_force() {
 }
 
 #[test]
+fn a_stream_is_not_replaced() {
+    let shell = shell();
+    for stream in ["/dev/stdout", "/dev/stderr", "/dev/fd/1", "/proc/self/fd/1"] {
+        rebuild(&shell, stream).fails_with(&[stream, "open stream"]);
+    }
+}
+
+#[test]
 fn an_input_file_is_not_replaced() {
     let shell = shell();
     let secret = "00112233445566778899aabbccddeeff\n";
