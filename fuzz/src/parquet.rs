@@ -58,7 +58,8 @@ pub fn parquet_add(data: &[u8]) {
     let Ok(values) = ParquetValues::open(bytes.clone()) else { return };
     let sizing = Sizing::new(Budget::Fpr(0.01), data.len().is_multiple_of(2)).unwrap();
     for (leaf, column) in footer.leaves().iter().enumerate() {
-        let request = Request { leaves: vec![leaf], sizing, replace: data.len().is_multiple_of(3) };
+        let replace = data.len().is_multiple_of(3);
+        let request = Request { leaves: vec![leaf], sizing, replace, forced: vec![leaf] };
         let mut out = Cursor::new(data.to_vec());
         let added = match append::add(&footer, &values, &request, &mut out, &mut |_| {}) {
             Ok(added) => added,
