@@ -67,7 +67,7 @@ const DOORS: [(&str, &str); 4] =
     [("error", "hash_kind"), ("hash", "hash_kind"), ("variants", "block"), ("foreign", "block")];
 
 /// The only source files with `unsafe` code.
-const UNSAFE: [&str; 24] = [
+const UNSAFE: [&str; 25] = [
     "src/block/mapped.rs",
     "src/block/shared_bytes.rs",
     "src/simd/avx2.rs",
@@ -95,6 +95,8 @@ const UNSAFE: [&str; 24] = [
     // Files that read the buffers of Python and the capsules of Arrow.
     "python/src/arrow.rs",
     "python/src/buffer.rs",
+    // A file that registers a function with the C library.
+    "python/src/fork_lock.rs",
     // A file with functions that WebAssembly exports and imports.
     "web/src/border.rs",
 ];

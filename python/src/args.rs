@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pyclass::PyClass;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyMemoryView, PyString};
 
+use crate::buffer;
 use crate::memory;
 
 fn refused(expected: &str, found: &Bound<'_, PyAny>) -> PyErr {
@@ -63,7 +64,7 @@ impl<'py> FromPyObject<'_, 'py> for Bytes<'py> {
             return Ok(Self(bytes.to_owned()));
         }
         if found.is_instance_of::<PyByteArray>() || found.is_instance_of::<PyMemoryView>() {
-            return Ok(Self(found.py().get_type::<PyBytes>().call1((found,))?.cast_into()?));
+            return buffer::content(&found).map(Self);
         }
         Err(refused("bytes", &found))
     }

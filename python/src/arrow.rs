@@ -6,7 +6,7 @@ use std::ffi::CStr;
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
-use arrow_array::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::{
     ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
@@ -126,29 +126,91 @@ fn of_array(pair: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     if schema.release().is_none() || array.is_released() {
         return Err(PyValueError::new_err("the Arrow array was read before; export it again"));
     }
-    let field = field_of(&schema)?;
+    imported(array, field_of(&schema)?.data_type())
+}
+
+/// Takes an array of this type.
+fn imported(array: FFI_ArrowArray, data_type: &DataType) -> PyResult<ArrayRef> {
+    check_alignment(&array, data_type)?;
     // SAFETY: the interface requires that the array has the type of the schema.
-    let data = unsafe { from_ffi_and_data_type(array, field.data_type().clone()) };
+    let data = unsafe { from_ffi_and_data_type(array, data_type.clone()) };
     data.map(make_array).map_err(|error| of_arrow(&error))
 }
 
+/// Checks the addresses of the buffers of an array and of its dictionary. The crate `arrow` reads
+/// the offsets of texts and the lengths of the buffers of views where they are. It copies other
+/// buffers that are not aligned, but aborts if there is no memory for the copy.
+fn check_alignment(array: &FFI_ArrowArray, data_type: &DataType) -> PyResult<()> {
+    use DataType as D;
+    let data_type = match (data_type, array.dictionary()) {
+        (D::Dictionary(keys, values), Some(dictionary)) => {
+            check_alignment(dictionary, values)?;
+            keys
+        }
+        _ => data_type,
+    };
+    let is_at = |buffer: usize, align: usize| {
+        buffer >= array.num_buffers() || array.buffer(buffer).addr().is_multiple_of(align)
+    };
+    let (buffer, align) = match data_type {
+        D::Utf8 | D::Binary => (1, 4),
+        D::LargeUtf8 | D::LargeBinary => (1, 8),
+        D::Utf8View | D::BinaryView => (array.num_buffers().saturating_sub(1), 8),
+        _ => (0, 1),
+    };
+    if !is_at(buffer, align) {
+        return Err(PyValueError::new_err(
+            "the Arrow array is not valid: the address of its offsets is not a multiple of their size; pass a copy, for \
+             example pyarrow.array(keys.to_pylist())",
+        ));
+    }
+    let width = data_type.primitive_width().unwrap_or(if is_bytes(data_type) { 16 } else { 1 });
+    if !is_at(1, width) {
+        memory::check(array.offset().saturating_add(array.len()).saturating_mul(width))?;
+    }
+    Ok(())
+}
+
 fn of_stream(capsule: &Bound<'_, PyAny>) -> PyResult<Vec<ArrayRef>> {
-    let stream = pointer::<FFI_ArrowArrayStream>(capsule, c"arrow_array_stream")?;
+    let (py, stream) = (capsule.py(), pointer::<FFI_ArrowArrayStream>(capsule, c"arrow_array_stream")?);
     // SAFETY: a capsule of this name has a valid stream, and `from_raw` leaves a released stream.
     let mut stream = unsafe { FFI_ArrowArrayStream::from_raw(stream) };
     let mut schema = FFI_ArrowSchema::empty();
-    if stream.release().is_some()
-        && let Some(get_schema) = stream.get_schema()
-    {
-        // SAFETY: the stream is valid and not released, and `schema` takes the schema. If the call
-        // fails, `schema` stays empty, and the reader below fails too.
-        unsafe { get_schema(&raw mut stream, &raw mut schema) };
+    let calls = stream.release().and(stream.get_schema()).zip(stream.get_next());
+    let (get_schema, get_next) =
+        calls.ok_or_else(|| PyValueError::new_err("the Arrow stream was read before; export it again"))?;
+    // SAFETY: the stream is valid and not released, and `schema` takes the schema.
+    let code = unsafe { get_schema(&raw mut stream, &raw mut schema) };
+    if code != 0 || schema.release().is_none() {
+        return Err(failed(&mut stream, code));
     }
-    if schema.release().is_some() {
-        field_of(&schema)?;
+    let field = field_of(&schema)?;
+    let mut arrays = Vec::new();
+    loop {
+        // A stream may have no end, and the crate `arrow` aborts without memory.
+        memory::check(memory::ROOM)?;
+        py.check_signals()?;
+        let mut array = FFI_ArrowArray::empty();
+        // SAFETY: the stream is valid and not released, and `array` takes the array.
+        let code = unsafe { get_next(&raw mut stream, &raw mut array) };
+        if code != 0 {
+            return Err(failed(&mut stream, code));
+        }
+        if array.is_released() {
+            return Ok(arrays);
+        }
+        memory::push(&mut arrays, imported(array, field.data_type())?)?;
     }
-    let reader = ArrayStreamReader::try_new(stream).map_err(|error| of_arrow(&error))?;
-    reader.map(|array| array.map_err(|error| of_arrow(&error))).collect()
+}
+
+/// Returns the exception for an error of a stream.
+fn failed(stream: &mut FFI_ArrowArrayStream, code: i32) -> PyErr {
+    // SAFETY: the stream is valid and not released. The text stays valid until its next call.
+    let text = stream.get_last_error().map(|call| unsafe { call(&raw mut *stream) }).filter(|text| !text.is_null());
+    // SAFETY: the interface requires a text that ends with a NUL.
+    let text = text.map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned());
+    let text = text.unwrap_or_else(|| format!("error {code}"));
+    PyValueError::new_err(format!("the Arrow data cannot be read: {text}; pass a list or a NumPy array"))
 }
 
 /// Returns the type of the values: the value type of a dictionary, or `data_type` itself.
@@ -194,7 +256,7 @@ fn is_bytes(data_type: &DataType) -> bool {
 
 /// Returns whether this is the type of an array without values, such as `pyarrow.array([])`.
 fn is_of_empty_array(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Null | DataType::Float64)
+    *data_type == DataType::Null || data_type.is_floating()
 }
 
 fn refused(found: &DataType) -> PyErr {
@@ -260,14 +322,14 @@ impl From<TryReserveError> for Stop {
 
 /// Calls `each` with the bytes of every item of an array without nulls.
 fn of_items(array: &ArrayRef, each: &mut impl FnMut(&[u8]) -> Result<(), NoMemory>) -> Result<(), Stop> {
-    if is_dictionary(array) { of_dictionary(array, each) } else { of_plain(array, each) }
+    if is_dictionary(array) { of_dictionary(array, each) } else { of_plain(&**array, each) }
 }
 
 /// Calls `each` with the bytes of every item of an array that is not a dictionary and has no nulls.
-fn of_plain(array: &ArrayRef, each: &mut impl FnMut(&[u8]) -> Result<(), NoMemory>) -> Result<(), Stop> {
+fn of_plain(array: &dyn Array, each: &mut impl FnMut(&[u8]) -> Result<(), NoMemory>) -> Result<(), Stop> {
     use DataType as D;
     fn ints<T: ArrowPrimitiveType>(
-        array: &ArrayRef,
+        array: &dyn Array,
         each: &mut impl FnMut(&[u8]) -> Result<(), NoMemory>,
         of: impl Fn(T::Native) -> [u8; 8],
     ) -> Result<(), NoMemory> {
@@ -304,21 +366,26 @@ fn of_dictionary(array: &ArrayRef, each: &mut impl FnMut(&[u8]) -> Result<(), No
     ends.try_reserve_exact(values.len())?;
     for index in 0..values.len() {
         if values.is_valid(index) {
-            of_plain(&values.slice(index, 1), &mut |value| memory::extend(&mut bytes, value))?;
+            of_plain(&*values.slice(index, 1), &mut |value| memory::extend(&mut bytes, value))?;
         }
         ends.push(bytes.len());
     }
-    if values.is_empty() {
-        return Err(Stop::Invalid("the dictionary is empty".to_owned()));
-    }
-    for (_, part) in parts(array) {
-        for key in part.as_any_dictionary().normalized_keys() {
-            let start = key.checked_sub(1).map_or(Some(0), |before| ends.get(before).copied());
-            let value = start.zip(ends.get(key).copied()).and_then(|(start, end)| bytes.get(start..end));
-            each(value.ok_or_else(|| {
-                Stop::Invalid("an item points to a value that the dictionary does not have".to_owned())
-            })?)?;
+    let mut is_valid = true;
+    // `arrow` itself takes the last value for an index that is too large.
+    of_plain(array.as_any_dictionary().keys(), &mut |index| {
+        let index = index.try_into().map(u64::from_le_bytes).ok().and_then(|index| usize::try_from(index).ok());
+        let start = index.and_then(|index| index.checked_sub(1).map_or(Some(0), |before| ends.get(before).copied()));
+        let end = index.and_then(|index| ends.get(index).copied());
+        match start.zip(end).and_then(|(start, end)| bytes.get(start..end)) {
+            Some(value) => each(value),
+            None => {
+                is_valid = false;
+                Err(NoMemory)
+            }
         }
-    }
-    Ok(())
+    })
+    .map_err(|stop| match is_valid {
+        true => stop,
+        false => Stop::Invalid("an item points to a value that the dictionary does not have".to_owned()),
+    })
 }

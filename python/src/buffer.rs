@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyUnicodeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyMemoryView;
+use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::memory::NoMemory;
 
@@ -74,8 +74,8 @@ impl BufferKeys {
             Some(item @ (Item::Int { .. } | Item::Bool)) => item,
             // Only NumPy pads texts and bytes with NULs.
             Some(item) if owner == Owner::NumPy => item,
-            // `numpy.array([])` has this type.
-            None if owner == Owner::NumPy && format == "d" && buffer.item_count() == 0 => Item::Bytes,
+            // `numpy.array([])` is an array of floats.
+            None if owner == Owner::NumPy && buffer.item_count() == 0 && is_float(&format) => Item::Bytes,
             _ => {
                 return Err(PyTypeError::new_err(format!(
                     "items of the format {format:?} are not keys; convert them to integers, bytes or texts, the same \
@@ -167,6 +167,10 @@ impl Item {
             _ => None,
         }
     }
+}
+
+fn is_float(format: &str) -> bool {
+    ["e", "f", "d"].contains(&format.trim_start_matches(['<', '>', '=', '@']))
 }
 
 fn check_shape(buffer: &PyUntypedBuffer) -> PyResult<()> {
@@ -324,6 +328,12 @@ pub fn exported(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
 pub fn is_of_bytes(view: &Bound<'_, PyAny>) -> PyResult<bool> {
     let format: String = view.getattr("format")?.extract()?;
     Ok(BYTES.contains(&format.as_str()) || format == "<c")
+}
+
+/// Returns the content of a `bytearray` or a `memoryview`. A subclass may have a method `__bytes__`
+/// that returns other bytes.
+pub fn content<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    Ok(PyMemoryView::from(object)?.call_method0("tobytes")?.cast_into()?)
 }
 
 /// Copies the bytes of a `memoryview` that is one key.

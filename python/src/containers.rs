@@ -7,7 +7,7 @@
 use pyo3::exceptions::{PyException, PyMemoryError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyMemoryView, PyTuple};
+use pyo3::types::{PyList, PyMemoryView, PyTuple, PyType};
 
 use crate::arrow::{self, ArrowKeys};
 use crate::buffer::{self, BufferKeys, Owner};
@@ -41,6 +41,7 @@ impl<'py> Form<'py> {
         }
         let Ok(view) = PyMemoryView::from(keys) else { return Ok(Self::Items(keys.clone())) };
         if keys.is_instance_of::<PyMemoryView>() {
+            refuse_masked(keys)?;
             return Self::of_buffer(keys, Owner::View);
         }
         if view.getattr(intern!(keys.py(), "ndim"))?.extract::<usize>()? == 0 {
@@ -68,7 +69,7 @@ impl<'py> Form<'py> {
 
 /// Chooses how to read an object with the Arrow interface. Returns `None` for other objects.
 ///
-/// A series or an index of a library of data frames has a `dtype`. If the dtype is not known to
+/// A series of a library of data frames has a `dtype`. Unless its type and its dtype are known to
 /// have the same values in Arrow, or if the library cannot export it, the items are read.
 fn of_arrow<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Option<Form<'py>>> {
     let py = keys.py();
@@ -77,7 +78,7 @@ fn of_arrow<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Option<Form<'py>>> {
     }
     // A column of a data frame can be called `dtype`, so the type is asked.
     let is_series = keys.get_type().hasattr(intern!(py, "dtype"))?;
-    if is_series && !is_equal_in_arrow(&keys.getattr(intern!(py, "dtype"))?)? {
+    if is_series && !is_equal_in_arrow(keys)? {
         return Ok(Some(Form::Items(keys.clone())));
     }
     match arrow::export(keys) {
@@ -91,35 +92,101 @@ fn of_arrow<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Option<Form<'py>>> {
     }
 }
 
-/// Returns whether a series of this dtype of pandas or Polars has the same values in Arrow.
-fn is_equal_in_arrow(dtype: &Bound<'_, PyAny>) -> PyResult<bool> {
-    const EQUAL: [&str; 10] = [
-        "int",
-        "uint",
+/// Returns whether this is a series of pandas or Polars whose items have the same values in Arrow.
+/// A subclass, or a dtype of another package, may have other items than it exports.
+fn is_equal_in_arrow(keys: &Bound<'_, PyAny>) -> PyResult<bool> {
+    const POLARS: [&str; 13] = [
+        "Int8",
+        "Int16",
+        "Int32",
+        "Int64",
+        "UInt8",
+        "UInt16",
+        "UInt32",
+        "UInt64",
+        "Boolean",
+        "String",
+        "Binary",
+        "Categorical",
+        "Enum",
+    ];
+    let dtype = || keys.getattr(intern!(keys.py(), "dtype"));
+    if is_of("polars", &keys.get_type(), &["Series"])? {
+        return is_of("polars", &dtype()?.get_type(), &POLARS);
+    }
+    if !is_of("pandas", &keys.get_type(), &["Series"])? {
+        return Ok(false);
+    }
+    let dtype = dtype()?;
+    if is_of("pandas", &dtype.get_type(), &["CategoricalDtype"])? {
+        return is_plain_of_pandas(&dtype.getattr("categories")?.getattr("dtype")?);
+    }
+    is_plain_of_pandas(&dtype)
+}
+
+/// Returns whether a dtype of pandas without categories has the same values in Arrow.
+fn is_plain_of_pandas(dtype: &Bound<'_, PyAny>) -> PyResult<bool> {
+    const PANDAS: [&str; 10] = [
+        "Int8Dtype",
+        "Int16Dtype",
+        "Int32Dtype",
+        "Int64Dtype",
+        "UInt8Dtype",
+        "UInt16Dtype",
+        "UInt32Dtype",
+        "UInt64Dtype",
+        "BooleanDtype",
+        "StringDtype",
+    ];
+    const ARROW: [&str; 14] = [
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
         "bool",
-        "str",
+        "string",
         "large_string",
+        "string_view",
         "binary",
         "large_binary",
-        "fixed_size_binary",
-        "categorical",
-        "enum",
     ];
-    let name = dtype.str()?.to_string().to_lowercase();
-    if name == "category" {
-        let categories = dtype.getattr("categories")?;
-        return categories.getattr("dtype").and_then(|of_categories| is_equal_in_arrow(&of_categories));
+    let kind = dtype.get_type();
+    if is_of("pandas", &kind, &["ArrowDtype"])? {
+        let name = dtype.getattr("pyarrow_dtype")?.str()?.to_string();
+        return Ok(ARROW.contains(&name.as_str()));
     }
-    // Arrow has no integers of 128 bits, and "interval" begins like "int".
-    Ok(EQUAL.iter().any(|equal| name.starts_with(equal)) && !name.contains("int128") && !name.contains("interval"))
+    let numpy = dtype.py().import(intern!(dtype.py(), "numpy"))?.getattr(intern!(dtype.py(), "dtype"))?;
+    if dtype.is_instance(&numpy)? {
+        return Ok(["i", "u", "b"].contains(&dtype.getattr("kind")?.extract::<String>()?.as_str()));
+    }
+    is_of("pandas", &kind, &PANDAS)
+}
+
+/// Returns whether a type is the class of one of these names in a library. Does not import the
+/// library, because a type of a library exists only after its import.
+fn is_of(library: &str, kind: &Bound<'_, PyType>, names: &[&str]) -> PyResult<bool> {
+    let name = kind.name()?;
+    if !names.iter().any(|known| name == *known) {
+        return Ok(false);
+    }
+    let modules = kind.py().import(intern!(kind.py(), "sys"))?.getattr(intern!(kind.py(), "modules"))?;
+    let library = modules.call_method1(intern!(kind.py(), "get"), (library,))?;
+    Ok(library.getattr_opt(&name)?.is_some_and(|class| class.is(kind)))
 }
 
 fn is_numpy(keys: &Bound<'_, PyAny>) -> PyResult<bool> {
     keys.is_instance(&keys.py().import(intern!(keys.py(), "numpy"))?.getattr(intern!(keys.py(), "ndarray"))?)
 }
 
-/// Raises `TypeError` for a masked array of NumPy.
+/// Raises `TypeError` for a masked array of NumPy, or a `memoryview` of one.
 pub fn refuse_masked(keys: &Bound<'_, PyAny>) -> PyResult<()> {
+    if keys.is_instance_of::<PyMemoryView>() {
+        return refuse_masked(&keys.getattr(intern!(keys.py(), "obj"))?);
+    }
     if is_numpy(keys)? && keys.hasattr(intern!(keys.py(), "mask"))? {
         return Err(PyTypeError::new_err(
             "a masked array is not accepted, because its masked items would be taken as keys; pass array.compressed()",
@@ -148,6 +215,9 @@ fn of_numpy<'py>(keys: &Bound<'py, PyAny>, accepts: Accepts) -> PyResult<Form<'p
         return keys.call_method0(intern!(py, "tolist")).map(Form::Items);
     }
     Form::of_buffer(keys, Owner::NumPy).map_err(|error| {
+        if error.is_instance_of::<PyMemoryError>(py) {
+            return error;
+        }
         // NumPy exports no buffer for times.
         let next = match (accepts, kind.as_str()) {
             (Accepts::All, "M" | "m") => "convert the array to integers of the unit that you mean, or to texts",

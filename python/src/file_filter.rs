@@ -107,8 +107,8 @@ impl FileFilter {
     }
 
     /// Checks like [`check_process`](Self::check_process), but usually without a system call. The
-    /// check misses a fork that Python did not make. Such a fork is harmless, because every method
-    /// that writes to the file compares the process id, too.
+    /// check misses a child that was made without `fork` of the C library, for example by a raw
+    /// system call. In such a child no lock is safe, and the child must call `exec` at once.
     fn check_forks(&self) -> PyResult<()> {
         if self.process.1 == fork_lock::forks() { Ok(()) } else { self.check_process() }
     }

@@ -3,37 +3,37 @@
 //! A fork copies the lock, but only the thread that forks. If another thread holds the lock at that
 //! moment, nobody in the child ever unlocks it. So a child tries the lock once, and remembers what
 //! it found.
+#![cfg_attr(unix, expect(unsafe_code, reason = "the C library calls a function in each forked child"))]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::errors::locked;
 
-/// The number of forks by Python between the process that loaded the module and this one.
+/// The number of forks between the process that loaded the module and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the number of forks by Python between the process that loaded the module and this one.
+/// Returns the number of forks between the process that loaded the module and this one.
 pub fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Counts a fork. Python calls this function in each forked child.
-#[pyfunction]
-fn _forked() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Registers [`_forked`], so that Python calls it in each forked child. Does nothing on systems
-/// without fork.
-pub fn count_forks(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let os = module.py().import("os")?;
-    if os.hasattr("register_at_fork")? {
-        let arguments = PyDict::new(module.py());
-        arguments.set_item("after_in_child", wrap_pyfunction!(_forked, module)?)?;
-        os.call_method("register_at_fork", (), Some(&arguments))?;
+/// Makes the C library count each fork in the child, before any code of Python runs there. Does
+/// nothing on systems without fork.
+pub fn count_forks() -> PyResult<()> {
+    #[cfg(unix)]
+    {
+        extern "C" fn forked() {
+            FORKS.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: `forked` may run in a child of a process with threads, because it only adds to an
+        // atomic number. Python never unloads this library.
+        let code = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+        if code != 0 {
+            return Err(std::io::Error::from_raw_os_error(code).into());
+        }
     }
     Ok(())
 }

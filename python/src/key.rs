@@ -79,7 +79,7 @@ fn of_int(number: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
 #[cold]
 fn of_other<R>(key: &Bound<'_, PyAny>, accepts: Accepts, with: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
     if key.is_instance_of::<PyByteArray>() {
-        return Ok(with(key.py().get_type::<PyBytes>().call1((key,))?.cast::<PyBytes>()?.as_bytes()));
+        return Ok(with(buffer::content(key)?.as_bytes()));
     }
     if key.is_instance_of::<PyMemoryView>() {
         return Ok(with(buffer::bytes_of_view(key)?.cast::<PyBytes>()?.as_bytes()));

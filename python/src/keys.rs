@@ -111,6 +111,9 @@ impl<'py> Keys<'py> {
             Self::Arrow(keys) => keys.for_each(py, each),
             Self::Objects(keys, accepts) => {
                 for (index, object) in keys.try_iter()?.enumerate() {
+                    if index % BATCH == 0 {
+                        py.check_signals()?;
+                    }
                     key::with(&object?, *accepts, &mut each).map_err(|error| at(py, error, index))??;
                 }
                 Ok(())

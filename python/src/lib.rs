@@ -63,7 +63,7 @@ mod _filterblock {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        super::fork_lock::count_forks(module)?;
+        super::fork_lock::count_forks()?;
         // The first call detects the instruction set. No fork may happen during this call.
         let _ = filterblock::instruction_set();
         module.add("__version__", env!("CARGO_PKG_VERSION"))

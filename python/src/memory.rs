@@ -24,6 +24,14 @@ impl From<TryReserveError> for NoMemory {
     }
 }
 
+/// The bytes that must be free before a step of a library that aborts without memory.
+pub const ROOM: usize = 1 << 20;
+
+/// Checks that so many bytes can be allocated.
+pub fn check(len_bytes: usize) -> Result<(), NoMemory> {
+    Ok(Vec::<u8>::new().try_reserve_exact(len_bytes)?)
+}
+
 /// Appends values.
 #[inline]
 pub fn extend<T: Copy>(values: &mut Vec<T>, more: &[T]) -> Result<(), NoMemory> {

@@ -21,6 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyString};
 
 use crate::args::{Flag, Name, Text, Texts};
+use crate::buffer;
 use crate::errors::{of_foreign, of_io, of_parquet};
 use crate::memory::copied;
 use crate::save::NewFile;
@@ -125,7 +126,7 @@ fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Ve
     let value = &of_numpy(value)?;
     let KeyType::Parquet { physical_type, type_len_bytes } = column.key_type else { return Ok(None) };
     let (logical, one) = (column.logical_type.as_str(), |bytes: Vec<u8>| Ok(Some(vec![bytes])));
-    if logical == "uuid" && value.get_type().fully_qualified_name()? == "uuid.UUID" {
+    if logical == "uuid" && value.is_instance(&value.py().import("uuid")?.getattr("UUID")?)? {
         return one(value.getattr("bytes")?.extract()?);
     }
     if let Some(bytes) = bytes_of_value(value)? {
@@ -202,12 +203,13 @@ fn float(physical_type: PhysicalType, number: f64) -> PyResult<Option<Vec<Vec<u8
 }
 
 /// Returns the Python value of a scalar of NumPy, and other values as they are. Times stay as they
-/// are, because NumPy turns some of them into integers without a unit.
+/// are, because NumPy turns some of them into integers without a unit. Texts and bytes stay, too,
+/// because `item` removes NULs at their end.
 fn of_numpy<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let numpy = value.py().import("numpy")?;
     let is_a = |name| value.is_instance(&numpy.getattr(name)?);
-    let is_time = is_a("datetime64")? || is_a("timedelta64")?;
-    if is_a("generic")? && !is_time { value.call_method0("item") } else { Ok(value.clone()) }
+    let is_whole = is_a("datetime64")? || is_a("timedelta64")? || is_a("character")?;
+    if is_a("generic")? && !is_whole { value.call_method0("item") } else { Ok(value.clone()) }
 }
 
 /// Returns the plain encoding of an int. The parser of written values checks its range.
@@ -236,7 +238,7 @@ fn bytes_of_value(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
         return Ok(Some(copied(bytes.as_bytes())?));
     }
     if value.is_instance_of::<PyByteArray>() {
-        return bytes_of_value(&value.py().get_type::<PyBytes>().call1((value,))?);
+        return Ok(Some(copied(buffer::content(value)?.as_bytes())?));
     }
     Ok(None)
 }
@@ -373,6 +375,9 @@ pub fn parquet_check<'py>(
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let (path, columns) = (path.0, columns.map(|columns| columns.0));
     let sizing = Sizing::new(Budget::Fpr(fpr), false).map_err(of_parquet)?;
+    if !(0.0..=1.0).contains(&max_fpr) {
+        return Err(PyValueError::new_err("max_fpr must be a rate from 0 to 1"));
+    }
     let (footer, checked) = py.detach(|| {
         let file = open_regular_file(&path).map_err(|error| of_io(&error, Some(&path)))?;
         let footer = Footer::read(&mut &file).map_err(|error| of_parquet(error.in_file(&path)))?;

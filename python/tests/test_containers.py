@@ -21,7 +21,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from filterblock import Bloom, FileFilter, Filter
+from filterblock import Bloom, FileFilter, Filter, key_bytes
 
 ADDRESS = object()
 
@@ -62,6 +62,97 @@ class Doubled(array.array):
 
     def __iter__(self):
         return (2 * number for number in super().__iter__())
+
+
+class UpperSeries(pd.Series):
+    """A subclass of the series of pandas that returns other items than it exports."""
+
+    def __iter__(self):
+        return (text.upper() for text in super().__iter__())
+
+
+class UpperPolars(pl.Series):
+    """A subclass of the series of Polars that returns other items than it exports."""
+
+    def __iter__(self):
+        return (text.upper() for text in self.to_list())
+
+
+class RomanType(pd.api.extensions.ExtensionDtype):
+    """A dtype whose name begins like the name of integers."""
+
+    type, kind, na_value, name = str, "O", None, "introman"
+
+    @classmethod
+    def construct_array_type(cls):
+        return Romans
+
+
+class StructType(RomanType):
+    """A dtype whose name begins like the name of texts."""
+
+    name = "structure"
+
+
+class Romans(pd.api.extensions.ExtensionArray):
+    """An array of pandas that exports other values than its items."""
+
+    def __init__(self, values, dtype):
+        self.values, self._dtype = np.asarray(values), dtype
+
+    dtype = property(lambda self: self._dtype)
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, index):
+        found = self.values[index]
+        return Romans(found, self.dtype) if isinstance(found, np.ndarray) else "I" * int(found)
+
+    def copy(self):
+        return Romans(self.values.copy(), self.dtype)
+
+    def __arrow_array__(self, type=None):
+        return pa.array(self.values)
+
+
+class Labelled:
+    """Exports Arrow values, and has a dtype whose name is the name of integers."""
+
+    class Category:
+        categories = dtype = property(lambda self: self)
+
+        def __str__(self):
+            return "category"
+
+    def __init__(self, dtype):
+        self.dtype_of = dtype
+
+    dtype = property(lambda self: self.dtype_of)
+
+    def __iter__(self):
+        return iter(["a", "b"])
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return pa.array([1, 2]).__arrow_c_array__()
+
+
+class Content(bytearray):
+    """A `bytearray` with a method for other bytes."""
+
+    def __bytes__(self):
+        return b"other"
+
+
+def misaligned(kind, dtype, values, *data):
+    """Returns an Arrow array whose buffer of this dtype begins at an odd address."""
+    buffer = pa.py_buffer(b"x" + np.array(values, dtype).tobytes()).slice(1)
+    count = len(values) - 1 if data else len(values)
+    return pa.Array.from_buffers(kind, count, [None, buffer, *map(pa.py_buffer, data)])
+
+
+def dictionary(kind, *indexes):
+    return pa.DictionaryArray.from_arrays(pa.array(indexes, kind), pa.array(["a", "b"]), safe=False)
 
 
 def structured():
@@ -124,9 +215,12 @@ READ: dict = {
     "numpy real parts": lambda: np.arange(3)[::-1].real,
     "numpy truth values": lambda: np.array([True, False])[::-1],
     "numpy default without keys": lambda: np.array([]),
+    "numpy half floats without keys": lambda: np.array([], "f2"),
+    "numpy short floats without keys": lambda: np.array([], ">f4"),
     "numpy empty texts": lambda: np.zeros(2, "U0"),
     "numpy empty bytes": lambda: np.zeros(2, "S0"),
     # The standard library
+    "bytearrays with other bytes": lambda: [Content(b"ab"), Content(b"")],
     "array of characters": lambda: array.array("u", "a\0ä😀"),
     "array of NULs": lambda: array.array("u", "\0\0"),
     "array subclass": lambda: Doubled("q", [1, 2]),
@@ -163,6 +257,8 @@ READ: dict = {
     "polars categories": lambda: pl.Series(["a", "b", "a"], dtype=pl.Categorical),
     "polars enum": lambda: pl.Series(["a", "b", "a"], dtype=pl.Enum(["b", "c", "a"])),
     "polars truth values": lambda: pl.Series([True, False] * 5)[3:],
+    "polars subclass": lambda: UpperPolars(["a", "b"]),
+    "polars short floats without keys": lambda: pl.Series([], dtype=pl.Float32),
     "polars without keys": lambda: pl.Series([]),
     # pandas
     "pandas mixed objects": lambda: pd.Series([1, "a", b"c", np.int8(4), True]),
@@ -189,9 +285,22 @@ READ: dict = {
     "pandas index": lambda: pd.Index(INTS)[::2],
     "pandas index of a range": lambda: pd.RangeIndex(5, 50, 3),
     "pandas series with an index": lambda: pd.Series([1, 2], index=["x", "y"]),
+    "pandas subclass": lambda: UpperSeries(["a", "b"]),
+    "pandas dtype named like integers": lambda: pd.Series(Romans([1, 2, 3], RomanType())),
+    "pandas dtype named like texts": lambda: pd.Series(Romans([1, 2, 3], StructType())),
     "pandas without keys": lambda: pd.Series([]),
     "pandas floats without keys": lambda: pd.Series([], dtype=float),
     # Arrow
+    "export with a dtype of a name": lambda: Labelled("int64"),
+    "export with a dtype that holds itself": lambda: Labelled(Labelled.Category()),
+    "arrow misaligned integers": lambda: misaligned(pa.int64(), "i8", [1, -2, 3]),
+    "arrow misaligned short integers": lambda: misaligned(pa.uint16(), "u2", [1, 2]),
+    "arrow misaligned indexes": lambda: pa.DictionaryArray.from_arrays(
+        misaligned(pa.int32(), "i4", [1, 0]), pa.array(["a", "b"])
+    ),
+    "arrow indexes of 64 bits": lambda: dictionary(pa.uint64(), 1, 0, 1),
+    "arrow short floats without keys": lambda: pa.array([], pa.float32()),
+    "arrow half floats without keys": lambda: pa.array([], pa.float16()),
     "arrow slice": lambda: pa.array(TEXTS).slice(1, 3),
     "arrow chunks": lambda: chunks(TEXTS, [], ["b"]).slice(2),
     "arrow truth values": lambda: pa.array([True, False] * 20).slice(9),
@@ -205,6 +314,27 @@ READ: dict = {
     "arrow without nulls in a slice": lambda: pa.array(["a", None, "b"]).slice(2),
     "arrow without keys": lambda: pa.array([]),
     "arrow chunks without keys": lambda: pa.chunked_array([], pa.float64()),
+}
+
+# Arrow arrays that are not valid.
+INVALID: dict = {
+    "misaligned offsets of texts": lambda: misaligned(pa.string(), "i4", [0, 1, 2], b"ab"),
+    "misaligned offsets of long texts": lambda: misaligned(pa.large_string(), "i8", [0, 1, 2], b"ab"),
+    "misaligned offsets of bytes": lambda: misaligned(pa.binary(), "i4", [0, 1, 2], b"ab"),
+    "misaligned offsets of long bytes": lambda: misaligned(pa.large_binary(), "i8", [0, 1, 2], b"ab"),
+    "misaligned offsets in chunks": lambda: pa.chunked_array(
+        [pa.array(["a"]), misaligned(pa.string(), "i4", [0, 1, 2], b"ab")]
+    ),
+    "misaligned offsets of values": lambda: pa.DictionaryArray.from_arrays(
+        pa.array([0, 1]), misaligned(pa.string(), "i4", [0, 1, 2], b"ab")
+    ),
+    "an index above the values": lambda: dictionary(pa.int8(), 0, 2),
+    "a large index": lambda: dictionary(pa.int64(), 2**40),
+    "a negative index": lambda: dictionary(pa.int32(), -1),
+    "the largest index": lambda: dictionary(pa.uint64(), 2**64 - 1),
+    "an index without values": lambda: pa.DictionaryArray.from_arrays(
+        pa.array([0], pa.int8()), pa.array([], pa.string()), safe=False
+    ),
 }
 
 # Containers whose items are not keys.
@@ -242,6 +372,7 @@ REFUSED: dict = {
     "memoryview of padded bytes": lambda: memoryview(np.array([b"ab", b"c"])),
     "memoryview of void": lambda: memoryview(np.zeros(2, "V3")),
     "memoryview of floats": lambda: memoryview(array.array("d", [1.0])),
+    "memoryview of a masked array": lambda: memoryview(np.ma.array([1, 2], mask=[0, 1])),
     "memoryview of one value": lambda: memoryview(np.array(5)),
     "memoryview of a table": lambda: memoryview(bytes(4)).cast("B", (2, 2)),
     "ctypes bytes of C": lambda: ctypes.create_string_buffer(b"abc"),
@@ -326,6 +457,10 @@ REFUSED: dict = {
     "arrow null in a dictionary": lambda: pa.DictionaryArray.from_arrays(
         pa.array([0, 1]), pa.array(["a", None])
     ),
+    "arrow misaligned offsets of lists": lambda: pa.ListArray.from_arrays(
+        misaligned(pa.int32(), "i4", [0, 1]), pa.array([1])
+    ),
+    "arrow null among indexes": lambda: dictionary(pa.int8(), 0, None),
     "arrow table": lambda: pa.table({"a": [1]}),
     "arrow buffer": lambda: pa.py_buffer(b"abc"),
 }
@@ -381,6 +516,21 @@ def test_a_container_of_other_items_raises(name, tmp_path):
         assert isinstance(raised.value, TypeError) or "dimension" in str(raised.value)
         assert "pyarrow" not in type(raised.value).__module__ and len(str(raised.value)) > 20
     assert bloom.bit_count == file.bit_count == 0
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_an_invalid_arrow_array_raises_and_adds_nothing(name, tmp_path):
+    array, bloom, file = INVALID[name](), Bloom(10), FileFilter(10, 0.1, tmp_path / "file")
+    for many in (Filter.build(["a"]).contains_many, Filter.build, bloom.update, file.update):
+        with pytest.raises(ValueError, match="Arrow"):
+            many(array)
+    assert bloom.bit_count == file.bit_count == 0
+
+
+def test_a_bytearray_is_its_content(tmp_path):
+    assert key_bytes(Content(b"ab")) == b"ab" and Content(b"ab") in Filter.build([b"ab"])
+    data = Content(Filter.build(["a"]).to_bytes())
+    assert "a" in Filter.from_bytes(data)
 
 
 def test_a_character_of_array_array_that_has_no_utf8_raises():

@@ -132,3 +132,50 @@ def test_threads_of_a_child_share_a_filter_that_was_free_at_the_fork():
         [sys.executable, "-c", CHILD_WITH_THREADS], capture_output=True, text=True, timeout=300
     )
     assert (run.stdout, run.stderr) == ("0\n", "")
+
+
+# A hook that another package registered earlier runs before the hooks of this package. `fork` of the C library
+# runs no hook of Python.
+OTHER_FORKS = """
+import ctypes, os, signal, sys, threading
+
+filter = None
+
+def ask():
+    signal.alarm(20)
+    try:
+        1 in filter
+    except LockedError:
+        pass
+
+os.register_at_fork(after_in_child=lambda: filter and ask())
+from filterblock import Bloom, LockedError
+
+fork = ctypes.CDLL(None).fork if sys.argv[1] == "c" else os.fork
+filter, stop = Bloom(1_000_000), threading.Event()
+
+def run():
+    while not stop.is_set():
+        filter.clear()
+
+thread = threading.Thread(target=run, daemon=True)
+thread.start()
+for _ in range(30):
+    process = fork()
+    if process == 0:
+        ask()
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    assert code == 0, f"a child ended with {code}"
+stop.set()
+thread.join()
+print("done")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="calls the C library")
+@pytest.mark.parametrize("caller", ["python", "c"])
+def test_a_fork_by_c_or_before_other_hooks_never_hangs(caller):
+    command = [sys.executable, "-W", "ignore", "-c", OTHER_FORKS, caller]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "done\n", "")

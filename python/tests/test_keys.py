@@ -218,7 +218,7 @@ def test_bytes_do_not_depend_on_the_hash_seed_of_a_process():
     [
         ("bloom", "bloom:10"),
         ("blocked-bloom", "blocked-bloom:10"),
-        ("binary-fuse-16", "binary-fuse:16"),
+        ("binary-fuse-filled-16", "binary-fuse:16"),
         ("bumped-ribbon", "bumped-ribbon:fpr=0.00390625"),
     ],
 )
@@ -320,8 +320,8 @@ def test_numpy_strings_of_variable_length_and_objects():
 def test_numpy_arrays_of_other_types_raise(dtype):
     filter = Filter.build([1])
     for values in (np.zeros(3, dtype), np.zeros(0, dtype)):
-        if dtype == "f8" and not len(values):
-            continue  # numpy.array([]) has this type
+        if dtype in ("f2", "f4", "f8") and not len(values):
+            continue  # an array of no keys, such as numpy.array([])
         with pytest.raises(TypeError):
             filter.contains_many(values)
         with pytest.raises(TypeError):

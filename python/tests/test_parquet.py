@@ -57,7 +57,11 @@ def filtered(plain):
 
 @pytest.mark.parametrize(
     ("kind", "value"),
-    [(pa.float16(), np.float16(1.5)), (pa.decimal256(39, 0), decimal.Decimal(7)), (pa.decimal256(76, 2), decimal.Decimal(7))],
+    [
+        (pa.float16(), np.float16(1.5)),
+        (pa.decimal256(39, 0), decimal.Decimal(7)),
+        (pa.decimal256(76, 2), decimal.Decimal(7)),
+    ],
 )
 def test_a_type_with_which_an_engine_loses_rows_is_refused(kind, value, tmp_path):
     path, out = tmp_path / "a.parquet", tmp_path / "b.parquet"
@@ -347,3 +351,38 @@ def test_checksum_files_of_hadoop_follow_the_file(plain, tmp_path):
     with pytest.raises(OSError, match="checksum"):
         filterblock.Filter.build([2]).save(path)
     assert path.read_bytes() == before
+
+
+def test_a_text_or_bytes_of_numpy_keeps_its_nuls(tmp_path):
+    path, out = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    table = pa.table({"s": ["a\0", "\0"], "b": [b"a\0", b"\0"], "u": pa.array([b"u" * 16] * 2, pa.uuid())})
+    pq.write_table(table, path)
+    parquet.add(path, out, ["s", "b", "u"], fpr=1e-6)
+    file = parquet.ParquetFile.open(out)
+
+    class Own(uuid.UUID):
+        pass
+
+    class Content(bytearray):
+        def __bytes__(self):
+            return b"other"
+
+    for column, value in (
+        ("s", np.str_("a\0")),
+        ("s", np.str_("\0")),
+        ("s", np.bytes_(b"a\0")),
+        ("b", np.bytes_(b"a\0")),
+        ("b", np.bytes_(b"\0")),
+        ("b", np.void(b"a\0")),
+        ("b", Content(b"a\0")),
+        ("u", uuid.UUID(bytes=b"u" * 16)),
+        ("u", Own(bytes=b"u" * 16)),
+    ):
+        assert file.row_groups(column, value) == [0], (column, value)
+    assert file.row_groups("s", np.str_("a")) == [] == file.row_groups("b", np.bytes_(b"a"))
+
+
+def test_a_rate_that_is_no_number_is_refused(filtered):
+    for rates in ({"max_fpr": float("nan")}, {"max_fpr": -1.0}, {"fpr": float("nan")}):
+        with pytest.raises(ValueError, match="fpr|rate"):
+            parquet.check(filtered, **rates)
