@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pyclass::PyClass;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyMemoryView, PyString};
@@ -12,7 +12,7 @@ use crate::buffer;
 use crate::memory;
 
 fn refused(expected: &str, found: &Bound<'_, PyAny>) -> PyErr {
-    let kind = found.get_type().name().map_or_else(|_| "another type".to_owned(), |name| name.to_string());
+    let kind = found.get_type().name().map_or_else(|_| "another type".to_owned(), memory::short);
     PyTypeError::new_err(format!("must be {expected}, not {kind}"))
 }
 
@@ -23,6 +23,18 @@ pub struct Text<'py>(Bound<'py, PyString>);
 impl Text<'_> {
     pub fn get(&self) -> PyResult<&str> {
         self.0.to_str()
+    }
+
+    /// Returns the text if it is as short as every name. Others appear in messages only in part.
+    pub fn get_short(&self) -> PyResult<&str> {
+        let text = self.get()?;
+        if text.len() > 1 << 16 {
+            return Err(PyValueError::new_err(format!(
+                "no name is as long as {}; pass another text",
+                memory::short(text)
+            )));
+        }
+        Ok(text)
     }
 }
 
@@ -107,7 +119,12 @@ impl<'py> FromPyObject<'_, 'py> for Name {
     type Error = PyErr;
 
     fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        found.py().import("os")?.call_method1("fsdecode", (found,))?.extract().map(Self)
+        let path = found.py().import("os")?.call_method1("fsdecode", (found,))?;
+        // No system takes such a path, and its copies may not fit in memory.
+        if path.len()? > 1 << 16 {
+            return Err(PyOSError::new_err("the path has more than 65536 characters; pass a shorter path"));
+        }
+        path.extract().map(Self)
     }
 }
 
@@ -124,7 +141,7 @@ impl<'py> FromPyObject<'_, 'py> for Texts {
             return Err(refused(expected, &found));
         }
         let texts = all_of(&found, expected, |item| {
-            item.cast::<PyString>().ok().map(|text| text.to_str().map(str::to_owned)).transpose()
+            item.cast::<PyString>().ok().map(|text| Text(text.clone()).get_short().map(str::to_owned)).transpose()
         })?;
         Ok(Self(texts))
     }
@@ -171,9 +188,10 @@ fn all_of<'py, T>(
         return Err(refused(expected, found));
     }
     for item in found.try_iter()? {
+        found.py().check_signals()?;
         let item = item?;
         let Some(taken) = take(&item)? else {
-            let kind = item.get_type().name()?.to_string();
+            let kind = memory::short(item.get_type().name()?);
             return Err(PyTypeError::new_err(format!("must be {expected}; item {} is of the type {kind}", all.len())));
         };
         memory::push(&mut all, taken)?;

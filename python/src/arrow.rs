@@ -231,7 +231,8 @@ fn field_of(schema: &FFI_ArrowSchema) -> PyResult<Field> {
     for schema in std::iter::successors(Some(schema), |schema| schema.dictionary()) {
         if let Some(name) = schema.metadata().map_err(|error| of_arrow(&error))?.get(EXTENSION) {
             return Err(PyTypeError::new_err(format!(
-                "values of the Arrow extension type {name:?} are not keys; pass the storage, for example array.storage"
+                "values of the Arrow extension type {} are not keys; pass the storage, for example array.storage",
+                memory::short(name)
             )));
         }
     }
@@ -270,7 +271,7 @@ fn refused(found: &DataType) -> PyErr {
         }
         _ => "cast the array to integers, texts or bytes",
     };
-    PyTypeError::new_err(format!("Arrow values of the type {found} are not keys; {next}"))
+    PyTypeError::new_err(format!("Arrow values of the type {} are not keys; {next}", memory::short(found)))
 }
 
 /// The number of items of a dictionary that are read together. The crate `arrow` allocates memory

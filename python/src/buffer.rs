@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyTypeError, PyUnicodeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
-use crate::memory::NoMemory;
+use crate::memory::{self, NoMemory};
 
 /// The message for bytes that were passed as many keys without a width.
 pub const ONE_KEY: &str =
@@ -60,7 +60,7 @@ impl BufferKeys {
     /// Takes a buffer whose items are keys. Returns `None` if its items must be read as Python
     /// objects.
     pub fn of_items(buffer: PyUntypedBuffer, owner: Owner) -> PyResult<Option<Self>> {
-        let format = buffer.format().to_string_lossy().into_owned();
+        let format = memory::short(buffer.format().to_string_lossy());
         // The characters of `array.array` have the format "w", but no padding.
         if format == "O" || owner == Owner::Array && ["u", "w"].contains(&format.as_str()) {
             return Ok(None);
@@ -339,7 +339,7 @@ pub fn content<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>>
 /// Copies the bytes of a `memoryview` that is one key.
 pub fn bytes_of_view<'py>(view: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let buffer = PyUntypedBuffer::get(view)?;
-    let format = buffer.format().to_string_lossy().into_owned();
+    let format = memory::short(buffer.format().to_string_lossy());
     if !BYTES.contains(&format.as_str()) || buffer.dimensions() != 1 {
         return Err(PyTypeError::new_err(format!(
             "a memoryview is a key only if its items are bytes in one dimension; this view has {} dimension(s) and \

@@ -12,6 +12,7 @@ use pyo3::types::{PyList, PyMemoryView, PyTuple, PyType};
 use crate::arrow::{self, ArrowKeys};
 use crate::buffer::{self, BufferKeys, Owner};
 use crate::key::Accepts;
+use crate::memory;
 
 /// The way in which the keys of a container are read.
 #[derive(Debug)]
@@ -32,6 +33,10 @@ impl<'py> Form<'py> {
     pub fn of(keys: &Bound<'py, PyAny>, accepts: Accepts) -> PyResult<Self> {
         if keys.is_instance_of::<PyList>() || keys.is_instance_of::<PyTuple>() {
             return Ok(Self::Items(keys.clone()));
+        }
+        // A class of arrays has the methods of its arrays.
+        if keys.is_instance_of::<PyType>() {
+            return Err(PyTypeError::new_err("a class has no keys; give a list of keys, or an array"));
         }
         if let Some(form) = of_arrow(keys)? {
             return Ok(form);
@@ -224,7 +229,7 @@ fn of_numpy<'py>(keys: &Bound<'py, PyAny>, accepts: Accepts) -> PyResult<Form<'p
             (Accepts::All, _) => "convert the array to integers, texts or bytes, the same way in every process",
             _ => accepts.instead_of_numbers(),
         };
-        let refused = PyTypeError::new_err(format!("items of the type {dtype} are not keys; {next}"));
+        let refused = PyTypeError::new_err(format!("items of the type {} are not keys; {next}", memory::short(&dtype)));
         refused.set_cause(py, Some(error));
         refused
     })

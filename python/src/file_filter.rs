@@ -175,7 +175,7 @@ impl FileFilter {
     #[staticmethod]
     #[pyo3(signature = (filename, mode=None), text_signature = "(filename, mode='rw')")]
     fn open(py: Python<'_>, filename: Name, mode: Option<Text<'_>>) -> PyResult<Self> {
-        let (filename, mode) = (filename.0, mode.as_ref().map_or(Ok("rw"), Text::get)?);
+        let (filename, mode) = (filename.0, mode.as_ref().map_or(Ok("rw"), Text::get_short)?);
         let opened = match mode {
             "rw" => py.detach(|| variants::FileFilter::open(&filename)),
             "r" => py.detach(|| variants::FileFilter::open_read_only(&filename)),

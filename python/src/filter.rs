@@ -18,7 +18,7 @@ use crate::args::{Bytes, Flag, Name, Objects, Other, TableId, Text, Word};
 use crate::errors::{of_block, of_io, of_variant};
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
-use crate::memory::{NoMemory, copied, new_bytes};
+use crate::memory::{self, NoMemory, copied, new_bytes};
 use crate::save;
 
 const STATIC: &str = "a Filter is built once from all of its keys and takes no more; build a new one with Filter.build, \
@@ -142,14 +142,14 @@ impl Filter {
             None => KeyHasher::xxh3(HashSeed(seed)),
         };
         let threads = NonZeroUsize::new(threads).ok_or_else(|| PyValueError::new_err("threads must be at least 1"))?;
-        let spec = spec.as_ref().map_or(Ok("blocked-bloom:10"), Text::get)?;
+        let spec = spec.as_ref().map_or(Ok("blocked-bloom:10"), Text::get_short)?;
         let spec: FilterSpec = spec.parse().map_err(of_block)?;
         let mut builder = FilterBuilder::new(spec, &hasher).with_threads(threads);
         if let Some(TableId(table_id)) = table_id {
             builder = builder.with_table_id(table_id);
         }
         if let Some(ranges) = &ranges {
-            builder = builder.with_ranges(ranges.get()?.parse().map_err(of_block)?).map_err(of_block)?;
+            builder = builder.with_ranges(ranges.get_short()?.parse().map_err(of_block)?).map_err(of_block)?;
         }
         let is_in_order = ranges.is_some() || spec.kind() == FilterKind::Grafite;
         let keys = Keys::of(keys, width, if is_in_order { Accepts::InOrder } else { Accepts::All })?;
@@ -218,10 +218,13 @@ impl Filter {
     /// ValueError with the reason if the filters cannot be merged.
     #[staticmethod]
     fn merge(py: Python<'_>, filters: Objects<'_, Self>) -> PyResult<Self> {
-        let filters: Vec<&Self> = filters.0.iter().map(Bound::get).collect();
-        let blocks = filters.iter().map(|filter| filter.locked()).collect::<PyResult<Vec<_>>>()?;
+        let mut blocks = Vec::new();
+        for filter in &filters.0 {
+            memory::check(memory::ROOM)?;
+            memory::push(&mut blocks, filter.get().locked()?)?;
+        }
         let merged = py.detach(|| merge_blocks(&blocks)).map_err(of_variant)?;
-        let hasher = filters.first().map(|filter| filter.block.hasher().clone());
+        let hasher = filters.0.first().map(|filter| filter.get().block.hasher().clone());
         let hasher = hasher.ok_or_else(|| PyValueError::new_err("merge needs at least one filter"))?;
         let bytes: SharedBytes = AlignedBytes::copy_of(&merged).map_err(of_block)?.into();
         let block = LockedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.unlock_with(&hasher));

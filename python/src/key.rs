@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyInt, PyMemoryView, PyString};
 
 use crate::buffer;
-use crate::memory::new_bytes;
+use crate::memory::{self, new_bytes};
 
 /// The types of keys that a caller accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,11 @@ fn of_other<R>(key: &Bound<'_, PyAny>, accepts: Accepts, with: impl FnOnce(&[u8]
     }
     let kind = key.get_type();
     let is_of_numpy = kind.module().is_ok_and(|module| module == "numpy");
-    let name = kind.name().map(|name| name.to_string()).unwrap_or_default();
+    let name = kind.name().map(memory::short).unwrap_or_default();
+    // The number under a mask is not the value of the item.
+    if kind.module().is_ok_and(|module| memory::short(module).starts_with("numpy.ma")) {
+        return Err(refused(key, accepts));
+    }
     if is_of_numpy && name == "void" && key.getattr("dtype")?.getattr("fields")?.is_none() {
         return Ok(with(key.call_method0("tobytes")?.cast::<PyBytes>()?.as_bytes()));
     }
@@ -113,9 +117,10 @@ fn of_other<R>(key: &Bound<'_, PyAny>, accepts: Accepts, with: impl FnOnce(&[u8]
 
 /// Returns the `TypeError` for a key. Its message says what to pass instead.
 fn refused(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyErr {
-    let kind = key.get_type().fully_qualified_name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    let kind = memory::type_name(key);
     let next = match kind.as_str() {
         "NoneType" => "leave missing values out",
+        _ if kind.starts_with("numpy.ma.") => "leave masked values out, for example with array.compressed()",
         "float" | "numpy.float64" | "numpy.float32" | "numpy.float16" if accepts == Accepts::All => {
             "choose the bytes yourself, for example int(key) or struct.pack('<d', key)"
         }

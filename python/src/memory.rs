@@ -2,6 +2,7 @@
 //! aborts the process nor panics.
 
 use std::collections::TryReserveError;
+use std::fmt::{self, Display, Write};
 
 use pyo3::PyErr;
 use pyo3::exceptions::PyMemoryError;
@@ -30,6 +31,33 @@ pub const ROOM: usize = 1 << 20;
 /// Checks that so many bytes can be allocated.
 pub fn check(len_bytes: usize) -> Result<(), NoMemory> {
     Ok(Vec::<u8>::new().try_reserve_exact(len_bytes)?)
+}
+
+/// Returns the start of a text, for a message. The caller may have chosen a text of any length.
+pub fn short(text: impl Display) -> String {
+    struct Short(String);
+    impl Write for Short {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let fits = |end: usize| text.get(..end);
+            self.0.push_str(fits(text.len().min(200)).or_else(|| (0..200).rev().find_map(fits)).unwrap_or_default());
+            if self.0.len() < 200 && text.len() <= 200 { Ok(()) } else { Err(fmt::Error) }
+        }
+    }
+    let mut start = Short(String::new());
+    if write!(start, "{text}").is_err() {
+        start.0.push_str("...");
+    }
+    start.0
+}
+
+/// Returns the name of the type of an object, for a message.
+pub fn type_name(object: &Bound<'_, PyAny>) -> String {
+    let kind = object.get_type();
+    let part = |name| kind.getattr(name).map_or_else(|_| "?".to_owned(), short);
+    match part("__module__").as_str() {
+        "builtins" => part("__qualname__"),
+        module => format!("{module}.{}", part("__qualname__")),
+    }
 }
 
 /// Appends values.

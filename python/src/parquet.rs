@@ -23,7 +23,7 @@ use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyString
 use crate::args::{Flag, Name, Text, Texts};
 use crate::buffer;
 use crate::errors::{of_foreign, of_io, of_parquet};
-use crate::memory::copied;
+use crate::memory::{self, copied};
 use crate::save::NewFile;
 use crate::tables::bytes_of;
 
@@ -96,7 +96,7 @@ impl ParquetFile {
     /// column does not have. Raises TypeError for a value of another type, OverflowError for an int
     /// out of range, and UnicodeEncodeError for a str with surrogates.
     fn row_groups(&self, py: Python<'_>, column: Text<'_>, value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
-        let column = column.get()?;
+        let column = column.get_short()?;
         let found = ParquetColumn::find(&self.values, column)
             .map_err(|error| PyValueError::new_err(format!("{}: {error}", self.path.display())))?;
         let Some(encoded) = plain(&found, value)? else { return Ok((0..self.num_row_groups()).collect()) };
@@ -174,7 +174,7 @@ fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Ve
             Err(PyTypeError::new_err(format!(
                 "a column of type {}{logical} cannot be asked for a value of type {}; {next}",
                 physical_type.name(),
-                value.get_type().fully_qualified_name()?
+                memory::type_name(value)
             )))
         }
     }

@@ -77,7 +77,7 @@ impl Plan {
 /// Plan a filter for a number of distinct keys. Raises ValueError if no such filter can be built.
 #[pyfunction]
 pub fn plan(spec: Text<'_>, num_keys: u64) -> PyResult<Plan> {
-    let spec = spec.get()?.parse().map_err(of_block)?;
+    let spec = spec.get_short()?.parse().map_err(of_block)?;
     planning::Plan::new(spec, num_keys).map(Plan).map_err(of_block)
 }
 
@@ -87,7 +87,7 @@ pub fn plan(spec: Text<'_>, num_keys: u64) -> PyResult<Plan> {
 /// filter of this number of keys.
 #[pyfunction]
 pub fn plan_largest(kind: Text<'_>, num_keys: u64, max_len_bytes: u64) -> PyResult<Option<Plan>> {
-    let kind = kind.get()?;
+    let kind = kind.get_short()?;
     let found = FilterKind::from_name(kind).ok_or_else(|| {
         // The kinds without a budget have no largest filter.
         let kinds = FilterKind::ALL.into_iter().filter(|&kind| FilterSpec::of_lowest_fpr(kind).is_some());

@@ -143,6 +143,8 @@ def test_no_exception_has_the_words_of_the_binding(tmp_path, monkeypatch):
         (lambda: LevelDbTable("a"), "LevelDbTable.open"),
         (lambda: Filter.build(["a"], spec=5), "must be a str, not int"),
         (lambda: Filter.open("a", mapped=1), "must be True or False, not int"),
+        (lambda: Bloom(10).update(Bloom), "a list of keys"),
+        (lambda: Bloom(10).add(np.ma.masked), "masked"),
     ],
 )
 def test_a_type_error_says_what_to_pass(call, text):

@@ -134,8 +134,8 @@ def test_threads_of_a_child_share_a_filter_that_was_free_at_the_fork():
     assert (run.stdout, run.stderr) == ("0\n", "")
 
 
-# A hook that another package registered earlier runs before the hooks of this package. `fork` of the C library
-# runs no hook of Python.
+# A hook that another package registered earlier runs before the hooks of this package. `fork` of the C
+# library runs no hook of Python.
 OTHER_FORKS = """
 import ctypes, os, signal, sys, threading
 

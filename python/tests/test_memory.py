@@ -130,6 +130,34 @@ CASES = {
         "Filter.open('big', mapped=False)",
         MEMORY,
     ),
+    "an arrow stream of many chunks": (
+        "big = pa.chunked_array([pa.array([1])] * 300_000)",
+        "Bloom(10).update(big)",
+        MEMORY,
+    ),
+    "misaligned integers": (
+        "big = pa.py_buffer(bytes(40_000_001)).slice(1)\n"
+        "big = pa.Array.from_buffers(pa.int64(), 5_000_000, [None, big])",
+        "Bloom(10).update(big)",
+        MEMORY,
+    ),
+    "misaligned views": (
+        "big = pa.py_buffer(bytes(48_000_008)).slice(8)\n"
+        "big = pa.Array.from_buffers(pa.string_view(), 3_000_000, [None, big])",
+        "Bloom(10).update(big)",
+        MEMORY,
+    ),
+    "merge of many": ("big = [Filter.build(['a'])] * 200_000", "Filter.merge(big)", MEMORY),
+    "a long spec": ("big = 'x' * 60_000_000", "filterblock.plan(big, 1)", VALUE),
+    "a long kind": ("big = 'x' * 60_000_000", "filterblock.plan_largest(big, 1, 1)", VALUE),
+    "a long mode": ("big = 'x' * 60_000_000", "FileFilter.open('file', big)", VALUE),
+    "a long type": ("big = type('x' * 60_000_000, (), {})()", "Bloom(10).update([big])", "TypeError"),
+    "a long type of an argument": (
+        "big = type('x' * 60_000_000, (), {})()",
+        "Filter.merge(big)",
+        "TypeError",
+    ),
+    "a long dtype": ("big = np.zeros(1, [('x' * 60_000_000, 'i1')])", "Bloom(10).update(big)", "TypeError"),
     "merge of a range": ("", "Filter.merge(range(10**15))", "TypeError"),
     "columns of a range": ("", "parquet.add('a', 'b', range(10**15))", "TypeError"),
     "hash_seeds of a range": ("", "FileFilter(10, 0.1, 'a', hash_seeds=range(10**15))", VALUE),

@@ -247,8 +247,8 @@ def test_a_filter_that_the_footer_contradicts_denies_nothing(filtered, tmp_path)
     good = parquet.ParquetFile.open(filtered)
     assert good.unusable_filters == 0 and good.row_groups("i64", -1) == []
     offset, length = chunks[0]["offset"], chunks[0]["len_bytes"]
-    for changed in (struct.pack("<BBB", 0x15, 0x80, 0x01), bytes(length - 17)):
-        start = offset if len(changed) == 3 else offset + 17
+    for changed in (struct.pack("<BBB", 0x15, 0x80, 0x01), bytes(length - 16)):
+        start = offset if len(changed) == 3 else offset + 16
         path.write_bytes(bytes(data[:start]) + changed + bytes(data[start + len(changed) :]))
         file = parquet.ParquetFile.open(path)
         assert file.unusable_filters == 1 and file.row_groups("i64", -1) == [0]
