@@ -141,6 +141,7 @@ fn foreign_at(error: &foreign::Error, path: Option<&Path>, message: String) -> P
         E::Corrupt { field, offset } | E::ChecksumMismatch { field, offset, .. } => {
             damaged(message, path, field, *offset)
         }
+        E::ChunkMismatch { offset, .. } => damaged(message, path, "column chunk", *offset),
         E::Unsupported { .. } => classes::UnsupportedError::new_err(message),
         E::Invalid { .. } => PyValueError::new_err(message),
         E::Filter(filterblock::Error::Unsupported { .. }) => classes::UnsupportedError::new_err(message),

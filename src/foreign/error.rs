@@ -30,6 +30,16 @@ pub enum Error {
         /// An offset near the fault, in bytes from the start of the filter or file.
         offset: u64,
     },
+    /// The metadata of a Parquet file contradict its schema: a row group does not have the columns of
+    /// the schema, in its order, with its names and physical types.
+    ChunkMismatch {
+        /// The number of the row group, from 0.
+        row_group: usize,
+        /// The path of the column in the schema, or that of the chunk if the schema has fewer columns.
+        column: String,
+        /// The offset in the file of the metadata of the column chunk.
+        offset: u64,
+    },
     /// A stored checksum differs from the one computed over the bytes.
     ChecksumMismatch {
         /// The part that the checksum covers.
@@ -121,7 +131,7 @@ impl Error {
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self.root() {
-            Self::Corrupt { .. } | Self::ChecksumMismatch { .. } => true,
+            Self::Corrupt { .. } | Self::ChunkMismatch { .. } | Self::ChecksumMismatch { .. } => true,
             Self::Filter(error) => error.is_damage(),
             _ => false,
         }
@@ -150,6 +160,16 @@ impl fmt::Display for Error {
                 f,
                 "the bloom_filter_length in the footer contradicts the header of the filter at offset {offset}; \
                  {REPLACE}"
+            ),
+            Self::Corrupt { field: Field::NumRows, offset } => write!(
+                f,
+                "the row groups do not have the number of rows that the footer gives for the file at offset {offset}, \
+                 so rows or row groups are missing; {RESTORE}"
+            ),
+            Self::ChunkMismatch { row_group, column, offset } => write!(
+                f,
+                "row group {row_group}, column {column:?}: the footer contradicts its schema at offset {offset}: the \
+                 column chunk is missing or surplus, or has another name or physical type; {RESTORE}"
             ),
             Self::Corrupt { field, offset } => message::corrupt(f, field, *offset, RESTORE),
             Self::ChecksumMismatch { field, offset, stored, computed } => {
@@ -256,6 +276,7 @@ fields! {
     PartitionIndex = "partition index",
     Partition = "partition",
     FileMetadata = "file metadata",
+    NumRows = "number of rows",
     FilterHeader = "filter header",
     FilterCompression = "filter compression",
     FilterLocation = "bloom_filter_offset",

@@ -586,7 +586,8 @@ fn an_encrypted_column_has_no_readable_filter() {
 fn empty_column_chunks_take_no_memory() {
     // The only row group lists a million column chunks. Each chunk consists only of its end byte.
     let chunks = 1_000_000;
-    let metadata = [&[0x49, 0x1c, 0x19, 0xfc][..], &varint(chunks), &vec![0; chunks as usize], &[0, 0]].concat();
+    let groups = [&[0x19, 0x1c, 0x19, 0xfc][..], &varint(chunks), &vec![0; chunks as usize], &[0, 0]].concat();
+    let metadata = [forge::parquet_schema(&[&["a"]]), groups].concat();
     let bytes = [&b"PAR1"[..], &metadata, &(metadata.len() as u32).to_le_bytes(), b"PAR1"].concat();
     let held = peak(|| {
         let opened = parquet::ParquetFile::open(&bytes[..]).map(|file| file.column_chunks().len());

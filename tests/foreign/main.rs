@@ -8,6 +8,7 @@ mod allocation;
 mod block_support;
 mod damage;
 mod filters;
+mod footers;
 mod formulas;
 mod layouts;
 mod native;

@@ -92,6 +92,12 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
+/// Quotes the path of a file for a shell, so that a command does not take it for an option.
+pub fn quoted_path(path: &str) -> String {
+    let start = if path.starts_with('-') { "./" } else { "" };
+    quoted(&format!("{start}{path}"))
+}
+
 /// Formats bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! "PAR1"  pages, indexes, filters  FileMetaData  its length (u32)  "PAR1"
-//! FileMetaData:   2 schema  4 row groups  5 keys and values  8 encryption  9 signing key
+//! FileMetaData:   2 schema  3 number of rows  4 row groups  5 keys and values  8 encryption
+//!                 9 signing key
 //! RowGroup:       1 columns  3 number of rows  4 sorting columns
 //! ColumnChunk:    1 file path  3 metadata  8 encryption  9 encrypted metadata
 //! ColumnMetaData: 1 type  3 path  5 values  7 length  9 data  11 dictionary  12 statistics
@@ -129,6 +130,7 @@ impl Footer {
         let schema = file.list(2).ok_or_else(|| at.corrupt("schema", &metadata))?;
         let leaves = schema::leaves(&schema, metadata.len())?.ok_or_else(|| at.corrupt("schema", schema.header))?;
         let (mut chunks, mut sortings) = (Vec::new(), BTreeSet::new());
+        let mut rows = 0_u128;
         let groups = file.list(4).ok_or_else(|| at.corrupt("list of row groups", &metadata))?;
         for group in at.structs(&groups, "list of row groups")? {
             let group = at.parse_struct(group, "row group")?;
@@ -139,10 +141,15 @@ impl Footer {
             for (chunk, leaf) in at.structs(&columns, "list of columns")?.iter().zip(&leaves) {
                 chunks.push(at.chunk(chunk, leaf)?);
             }
+            let num_rows = u64::try_from(group.int(3).unwrap_or(0));
+            rows += u128::from(num_rows.map_err(|_| at.corrupt("number of rows of a row group", groups.header))?);
             let is_empty = group.int(3) == Some(0);
             if !is_empty {
                 sortings.insert(first_sorting_column(&group));
             }
+        }
+        if file.int(3).is_some_and(|stored| u128::try_from(stored) != Ok(rows)) {
+            return Err(at.corrupt("number of rows, which is not that of the row groups", &metadata));
         }
         let sorted_leaf = if sortings.len() == 1 { sortings.into_iter().next().flatten() } else { None };
         Ok(Self { metadata_offset, leaves, chunks, sorted_leaf, metadata })

@@ -13,6 +13,7 @@ use crate::codec::u32_from;
 use crate::foreign::error::{Error, Field, Result};
 
 use super::ParquetBloom;
+use super::schema::{Leaf, read_leaves};
 use super::thrift::{Reader, Type};
 
 const MAGIC: &[u8; 4] = b"PAR1";
@@ -126,10 +127,11 @@ impl ParquetColumnChunk {
         self.num_values > self.num_nulls.unwrap_or(0)
     }
 
-    /// Returns whether the row group has no rows, so that no value is present.
+    /// Returns whether the row group has no rows, so that no value is present. A chunk with a filter
+    /// is never empty: its filter answers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.num_values == 0 && self.num_rows == Some(0)
+        self.num_values == 0 && self.num_rows == Some(0) && self.filter.is_none()
     }
 
     /// Returns the bytes that the filter takes according to the footer, at least one.
@@ -152,6 +154,7 @@ pub struct ParquetFilterRange {
 /// The column chunks of a Parquet file and the locations of their filters.
 #[derive(Debug, Clone)]
 pub struct ParquetMetadata {
+    leaves: Vec<Leaf>,
     num_row_groups: usize,
     chunks: Vec<ParquetColumnChunk>,
 }
@@ -189,11 +192,19 @@ impl ParquetMetadata {
     /// Parses metadata that begin at `offset` of their file.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the metadata are damaged.
+    /// Returns `Corrupt` if the metadata are damaged, or if the row groups do not have the number of
+    /// rows of the file. Returns `ChunkMismatch` if a row group does not have the columns of the
+    /// schema, in its order and with its types.
     pub fn parse(metadata: &[u8], offset: u64) -> Result<Self> {
-        let (num_row_groups, mut chunks) = read_metadata(&mut Reader::new(metadata, offset, Field::FileMetadata))?;
-        find_spaces(&mut chunks, offset);
-        Ok(Self { num_row_groups, chunks })
+        let mut found = read_metadata(&mut Reader::new(metadata, offset, Field::FileMetadata), metadata.len())?;
+        find_spaces(&mut found.chunks, offset);
+        Ok(found)
+    }
+
+    /// Returns the leaf columns of the schema: their paths, as in [`ParquetColumnChunk::path`], and
+    /// their physical types. An unknown type is `None`. Every row group has these columns.
+    pub fn columns(&self) -> impl Iterator<Item = (&str, Option<PhysicalType>)> {
+        self.leaves.iter().map(|leaf| (leaf.path.as_str(), leaf.physical_type))
     }
 
     /// Returns every column chunk, with and without a filter, ordered by row group.
@@ -259,8 +270,9 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
     /// Opens a file and reads its metadata.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the bytes are not a Parquet file or the metadata are damaged, and
-    /// `Unsupported` if the metadata are encrypted.
+    /// Returns `Corrupt` if the bytes are not a Parquet file or the metadata are damaged,
+    /// `ChunkMismatch` if the row groups contradict the schema, and `Unsupported` if the metadata are
+    /// encrypted.
     pub fn open(bytes: D) -> Result<Self> {
         let file = bytes.as_ref();
         let too_short = Error::Corrupt { field: Field::Length, offset: 0 };
@@ -275,6 +287,11 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
     #[must_use]
     pub fn column_chunks(&self) -> &[ParquetColumnChunk] {
         self.metadata.column_chunks()
+    }
+
+    /// Returns the columns of the schema: see [`ParquetMetadata::columns`].
+    pub fn columns(&self) -> impl Iterator<Item = (&str, Option<PhysicalType>)> {
+        self.metadata.columns()
     }
 
     /// Returns the number of row groups.
@@ -387,42 +404,65 @@ fn slice<'a>(file: &'a [u8], range: &Range<u64>) -> Option<&'a [u8]> {
     file.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
 }
 
-/// Reads a `FileMetaData`. Returns the number of row groups and their column chunks.
-fn read_metadata(reader: &mut Reader<'_>) -> Result<(usize, Vec<ParquetColumnChunk>)> {
-    let (mut last, mut num_row_groups, mut chunks) = (0, 0, Vec::new());
+/// Reads a `FileMetaData` of `len_bytes` bytes. The schema must come before the row groups, as in
+/// every known file: without it, nobody knows which columns a row group lacks.
+fn read_metadata(reader: &mut Reader<'_>, len_bytes: usize) -> Result<ParquetMetadata> {
+    let mut found = ParquetMetadata { leaves: Vec::new(), num_row_groups: 0, chunks: Vec::new() };
+    let (mut last, mut seen, mut stored_rows, mut rows) = (0, Vec::new(), None, 0_i128);
+    let mut rows_offset = reader.offset();
     while let Some((number, kind)) = reader.field(&mut last)? {
-        if (number, kind) != (4, Type::List) {
-            reader.skip(kind)?;
-            continue;
+        // Readers differ in which of two fields with one number they use.
+        if (2..=4).contains(&number) {
+            if seen.contains(&number) {
+                return Err(reader.corrupt());
+            }
+            seen.push(number);
         }
-        for _ in 0..structs(reader)? {
-            read_row_group(reader, num_row_groups, &mut chunks)?;
-            num_row_groups += 1;
+        match (number, kind) {
+            (2, Type::List) => {
+                // Many times the length of the paths that the row groups repeat.
+                found.leaves = read_leaves(reader, len_bytes.saturating_mul(16).saturating_add(1 << 20))?;
+            }
+            (3, Type::Int) => {
+                rows_offset = reader.offset();
+                stored_rows = Some(i128::from(reader.int()?));
+            }
+            (4, Type::List) => {
+                for _ in 0..reader.structs()? {
+                    rows += i128::from(read_row_group(reader, &mut found)?);
+                    found.num_row_groups += 1;
+                }
+            }
+            _ => reader.skip(kind)?,
         }
     }
-    Ok((num_row_groups, chunks))
-}
-
-/// Returns the number of elements in a list of structs. The number may be false, so the caller must
-/// allocate memory for an element only after it has read the element.
-fn structs(reader: &mut Reader<'_>) -> Result<usize> {
-    match reader.list()? {
-        (Type::Struct, len) => Ok(len),
-        (_, 0) => Ok(0),
-        _ => Err(reader.corrupt()),
+    // Without the number, missing row groups would go unnoticed.
+    if stored_rows.map_or(!found.leaves.is_empty(), |stored| stored != rows) {
+        return Err(Error::Corrupt { field: Field::NumRows, offset: rows_offset });
     }
+    Ok(found)
 }
 
-fn read_row_group(reader: &mut Reader<'_>, row_group: usize, chunks: &mut Vec<ParquetColumnChunk>) -> Result<()> {
-    let (mut last, first, mut num_rows) = (0, chunks.len(), None);
+/// Reads a `RowGroup`, which must have the columns of the schema. Returns the number of its rows,
+/// or 0 if it is missing.
+fn read_row_group(reader: &mut Reader<'_>, found: &mut ParquetMetadata) -> Result<i64> {
+    let ParquetMetadata { leaves, num_row_groups, chunks } = found;
+    let (row_group, first) = (*num_row_groups, chunks.len());
+    let mismatch =
+        |column: &str, offset| Error::ChunkMismatch { row_group, column: column.chars().take(100).collect(), offset };
+    let (mut last, mut num_rows) = (0, None);
     while let Some((number, kind)) = reader.field(&mut last)? {
         match (number, kind) {
             (1, Type::List) => {
-                for _ in 0..structs(reader)? {
+                for _ in 0..reader.structs()? {
                     let start = reader.offset();
                     let chunk = read_chunk(reader, row_group)?;
                     if reader.offset() - start < MIN_CHUNK_LEN_BYTES {
                         return Err(reader.corrupt());
+                    }
+                    let leaf = leaves.get(chunks.len() - first).ok_or_else(|| mismatch(&chunk.path, start))?;
+                    if chunk.path != leaf.path || chunk.physical_type != leaf.physical_type {
+                        return Err(mismatch(&leaf.path, start));
                     }
                     chunks.push(chunk);
                 }
@@ -431,8 +471,14 @@ fn read_row_group(reader: &mut Reader<'_>, row_group: usize, chunks: &mut Vec<Pa
             _ => reader.skip(kind)?,
         }
     }
+    if let Some(leaf) = leaves.get(chunks.len() - first) {
+        return Err(mismatch(&leaf.path, reader.offset()));
+    }
     chunks.iter_mut().skip(first).for_each(|chunk| chunk.num_rows = num_rows);
-    Ok(())
+    match num_rows.unwrap_or(0) {
+        rows @ 0.. => Ok(rows),
+        _ => Err(Error::Corrupt { field: Field::NumRows, offset: reader.offset() }),
+    }
 }
 
 /// Reads a `ColumnChunk`. A chunk that lies in another file or is encrypted gets no filter.

@@ -3,6 +3,7 @@
 
 mod footer;
 mod header;
+mod schema;
 mod split_block;
 mod thrift;
 

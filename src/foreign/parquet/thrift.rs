@@ -98,6 +98,16 @@ impl<'a> Reader<'a> {
         Ok(self.cursor.take_bytes(self.part)?)
     }
 
+    /// Returns the number of elements in a list of structs. The number may be false, so the caller
+    /// must allocate memory for an element only after it has read the element.
+    pub(super) fn structs(&mut self) -> Result<usize> {
+        match self.list()? {
+            (Type::Struct, len) => Ok(len),
+            (_, 0) => Ok(0),
+            _ => Err(self.corrupt()),
+        }
+    }
+
     /// Reads the head of a list, and returns the type and the number of its elements. It does not
     /// check that this number of elements fits in the remaining bytes.
     pub(super) fn list(&mut self) -> Result<(Type, usize)> {

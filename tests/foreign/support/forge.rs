@@ -120,6 +120,22 @@ pub const LEVELDB_FILTER: &str = "filter.leveldb.BuiltinBloomFilter2";
 pub const FULL_FILTER: &str = "fullfilter.rocksdb.BuiltinBloomFilter";
 pub const PARTITIONED_FILTER: &str = "partitionedfilter.rocksdb.BuiltinBloomFilter";
 
+/// Returns the start of a file's metadata up to the list of row groups: a schema with columns of
+/// byte arrays at these paths, and 0 as the number of rows.
+pub fn parquet_schema(paths: &[&[&str]]) -> Vec<u8> {
+    let named = |name: &str| [&varint(name.len() as u64)[..], name.as_bytes()].concat();
+    // The name (4) and the number of children (5).
+    let group = |name: &str, children: usize| [&[0x48][..], &named(name), &[0x15, children as u8 * 2, 0]].concat();
+    let (mut elements, mut num) = (group("root", paths.len()), 1);
+    for path in paths {
+        let (leaf, groups) = path.split_last().unwrap();
+        groups.iter().for_each(|name| elements.extend(group(name, 1)));
+        elements.extend([&[0x15, 12, 0x38][..], &named(leaf), &[0]].concat());
+        num += path.len();
+    }
+    [&[0x29, (num as u8) << 4 | 12][..], &elements, &[0x16, 0]].concat()
+}
+
 /// Returns a Parquet file with one row group and columns of byte arrays. An element of `columns`
 /// has the names of the column's path, its filter, and whether it is encrypted.
 pub fn parquet_file(columns: &[(&[&str], Vec<u8>, bool)]) -> Vec<u8> {
@@ -135,7 +151,9 @@ pub fn parquet_file(columns: &[(&[&str], Vec<u8>, bool)]) -> Vec<u8> {
         chunks.extend(if *is_encrypted { &[0x5c, 0x1c, 0, 0, 0][..] } else { &[0] });
     }
     // Field 4 is a list of one row group. Field 1 of the row group is a list of column chunks.
-    let metadata = [&[0x49, 0x1c, 0x19, (columns.len() as u8) << 4 | 12][..], &chunks, &[0, 0]].concat();
+    let metadata = [&[0x19, 0x1c, 0x19, (columns.len() as u8) << 4 | 12][..], &chunks, &[0, 0]].concat();
+    let paths: Vec<&[&str]> = columns.iter().map(|(names, ..)| *names).collect();
+    let metadata = [parquet_schema(&paths), metadata].concat();
     bytes.extend(&metadata);
     bytes.extend((metadata.len() as u32).to_le_bytes());
     bytes.extend(b"PAR1");

@@ -13,7 +13,7 @@ use filterblock::foreign::parquet::{ParquetBloom, ParquetFile, PhysicalType};
 use filterblock::foreign::rocksdb::RocksDbFilterLayout;
 use filterblock::foreign::{leveldb, rocksdb};
 use filterblock::variants::{FileFilter, Membership};
-use filterblock_parquet::index::{KeyType, ParquetColumn};
+use filterblock_parquet::index::ParquetColumn;
 use filterblock_parquet::values::ParquetValues;
 
 /// The filters that answer a query.
@@ -119,8 +119,9 @@ impl<'a> Asked<'a> {
         for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
             filters.push(filter_of(path, file, chunk).map_err(|(_, text)| Failure::Message(text))?);
         }
-        let physical_type = chunks.first().and_then(|chunk| chunk.physical_type);
-        let column = chunks.first().map_or("", |chunk| chunk.path.as_str());
+        let asked = arguments.column.as_deref().unwrap_or_default();
+        let column = chunks.first().map_or(asked, |chunk| chunk.path.as_str());
+        let physical_type = file.columns().find(|(path, _)| *path == column).and_then(|(_, found)| found);
         let refused = |why: String| Failure::Message(format!("{}: column {column:?} {why}", path.display()));
         let Some(physical) = physical_type else {
             return match question.hex {
@@ -130,11 +131,13 @@ impl<'a> Asked<'a> {
         };
         let is_fixed = physical == PhysicalType::FixedLenByteArray;
         let bare = ColumnType { physical, len_bytes: None, logical: "", integer_bits: None };
-        let encoding = match column_of(path, column, physical) {
-            Ok(found) => found.column_type().unwrap_or(bare).encoding(question.hex, question.value_type),
-            // Only the schema has the length of these values, and the meaning of numbers.
-            Err(failure) if is_fixed => return Err(failure),
-            Err(_) if question.hex || question.value_type.is_some() || physical == PhysicalType::ByteArray => {
+        let encoding = match column_of(path, column) {
+            Ok(found) => match found.column_type().filter(|found| found.physical == physical) {
+                Some(found) => found.encoding(question.hex, question.value_type),
+                None => return Err(refused("has changed its type meanwhile; run the command again".to_owned())),
+            },
+            // Only the schema has the length of these values, and the meaning of numbers and bytes.
+            Err(_) if !is_fixed && (question.hex || question.value_type.is_some()) => {
                 bare.encoding(question.hex, question.value_type)
             }
             Err(failure) => return Err(failure),
@@ -209,20 +212,12 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Finds a column of this physical type in the schema.
-fn column_of(path: &Path, column: &str, physical: PhysicalType) -> Outcome<ParquetColumn> {
+/// Finds a column in the schema.
+fn column_of(path: &Path, column: &str) -> Outcome<ParquetColumn> {
     let refused = |why: &dyn std::fmt::Display| {
         Failure::Message(format!("{}: the type of the values of column {column:?} is unknown: {why}", path.display()))
     };
     let file = File::open(held::place(path)?).map_err(|error| Failure::file(path, error))?;
     let values = ParquetValues::open(file).map_err(|error| refused(&error))?;
-    let found = ParquetColumn::find(&values, column).map_err(|error| refused(&error))?;
-    match found.key_type {
-        KeyType::Parquet { physical_type, .. } if physical_type == physical => Ok(found),
-        other => Err(refused(&format!(
-            "the schema gives these values the type {other}, but their column chunk has {}, so the footer is damaged; \
-             restore the file",
-            physical.name()
-        ))),
-    }
+    ParquetColumn::find(&values, column).map_err(|error| refused(&error))
 }

@@ -272,10 +272,11 @@ impl FileArguments {
         let is_group = |chunk: &ParquetColumnChunk| self.row_group.is_none_or(|number| number == chunk.row_group);
         let chunks: Vec<_> = file.column_chunks().iter().filter(|chunk| is_column(chunk) && is_group(chunk)).collect();
         match &self.column {
-            Some(column) if chunks.is_empty() => {
-                let known = match groups {
-                    0 => "the file has no row groups, so no column is found; give a file with rows".to_owned(),
-                    _ => format!("the file has: {}", columns(file.column_chunks().iter())),
+            // A file without row groups has the columns of its schema, and no values.
+            Some(column) if file.columns().all(|(known, _)| known != column) => {
+                let known = match (groups, file.columns().next()) {
+                    (0, None) => "the file has no columns and no row groups; give a file with rows".to_owned(),
+                    _ => format!("the file has: {}", columns(file.columns().map(|(path, _)| path))),
                 };
                 Err(Failure::Message(format!("{}: no column {column:?}; {known}", path.display())))
             }
@@ -307,13 +308,23 @@ impl FileArguments {
             )));
         };
         if with_filter().any(|chunk| chunk.path != first.path) {
-            let columns = columns(with_filter());
+            let columns = columns(with_filter().map(|chunk| chunk.path.as_str()));
             return Err(Failure::Message(format!(
                 "{path}: several columns have filters; choose one with --column: {columns}"
             )));
         }
         one_column(file_path, chunks.iter().copied().filter(|chunk| chunk.path == first.path).collect())
     }
+}
+
+/// Returns whether parts of a Parquet footer contradict each other, or a filter. It is unknown which
+/// part is wrong, so this is an error and no verdict of damage.
+pub fn is_contradiction(error: &Error) -> bool {
+    matches!(
+        error.root(),
+        Error::ChunkMismatch { .. }
+            | Error::Corrupt { field: Field::FilterLocation | Field::FilterLen | Field::NumRows, .. }
+    )
 }
 
 /// Returns the filter of a chunk. An error has the message that names the row group and the column.
@@ -345,13 +356,12 @@ fn one_column<'a>(path: &Path, chunks: Vec<&'a ParquetColumnChunk>) -> Outcome<V
 /// The maximum number of column names in a message.
 const NAMES_MAX: usize = 20;
 
-/// Lists the names of the distinct columns of some chunks, for a message. Shortens the list to
-/// [`NAMES_MAX`] names.
-fn columns<'a>(chunks: impl Iterator<Item = &'a ParquetColumnChunk>) -> String {
+/// Lists the distinct names among `paths`, for a message. Shortens the list to [`NAMES_MAX`] names.
+fn columns<'a>(paths: impl Iterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = Vec::new();
-    for chunk in chunks {
-        if !names.contains(&chunk.path.as_str()) {
-            names.push(&chunk.path);
+    for path in paths {
+        if !names.contains(&path) {
+            names.push(path);
         }
         if names.len() > NAMES_MAX {
             names.pop();

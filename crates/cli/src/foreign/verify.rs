@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::super::failure::{Failure, Outcome};
 use super::super::output::message;
-use super::super::text::{count, quoted, thousands};
+use super::super::text::{count, quoted_path, thousands};
 use super::content::Content;
-use super::file::{Foreign, Form, filter_of, table_message, unknown_form};
+use super::file::{Foreign, Form, filter_of, is_contradiction, table_message, unknown_form};
 use super::own;
+use filterblock::foreign::Verified;
 use filterblock::foreign::parquet::ParquetFile;
-use filterblock::foreign::{Error, Field, Verified};
 
 /// The result of a check that found no damage.
 #[derive(Debug, Serialize)]
@@ -96,9 +96,7 @@ fn walk_parquet(path: &Path, file: &ParquetFile<Content>) -> Outcome<Result<Walk
                 filters += u64::from(filter.is_some());
                 without_bits += u64::from(filter.is_some_and(|filter| filter.num_blocks() == 0));
             }
-            Err((Error::Corrupt { field: Field::FilterLocation | Field::FilterLen, .. }, text)) => {
-                return Err(Failure::Message(text));
-            }
+            Err((error, text)) if is_contradiction(&error) => return Err(Failure::Message(text)),
             Err((error, text)) if error.is_damage() => return Ok(Err(text)),
             Err((_, text)) => return Err(Failure::Message(text)),
         }
@@ -109,7 +107,7 @@ fn walk_parquet(path: &Path, file: &ParquetFile<Content>) -> Outcome<Result<Walk
              `query` answers \"maybe\"; run filterblock parquet check --values {}",
             path.display(),
             count(without_bits, "filter"),
-            quoted(&path.display().to_string())
+            quoted_path(&path.display().to_string())
         ));
     }
     Ok(Ok(Walked::Filters { filters }))

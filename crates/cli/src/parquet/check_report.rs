@@ -6,7 +6,7 @@ use std::path::Path;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::super::text::{count, percent, printable, quoted, thousands};
+use super::super::text::{count, percent, printable, quoted, quoted_path, thousands};
 use super::{DEFAULT_FPR, engines, tips};
 use filterblock_parquet::check::{self, CheckedChunk, CheckedFilter, Size, State};
 use filterblock_parquet::filters::MAX_LEN_BYTES;
@@ -185,13 +185,13 @@ impl FileReport {
                 && column.has_values
         };
         let optional = self.columns.iter().filter(helpful).filter(|column| column.findings.is_empty());
-        let names: Vec<_> = optional.map(|column| quoted(&printable(&column.column))).collect();
+        let names: Vec<_> = optional.map(|column| column.column.as_str()).collect();
         if !names.is_empty() {
             text += &format!(
-                "  Filters may help for columns that queries compare with = or IN: filterblock parquet add {} --column \
-                 {} {}-o OUT\n",
-                quoted(&printable(&self.file)),
-                names.join(" "),
+                "  Filters may help for columns that queries compare with = or IN: filterblock parquet add {} {} {}-o \
+                 OUT\n",
+                quoted_path(&printable(&self.file)),
+                of_columns(&names),
                 self.given.fpr_option()
             );
         }
@@ -393,12 +393,12 @@ impl Column<'_> {
 
     /// Returns the options of `parquet add` for new filters of the column.
     fn options(&self, more: &str) -> String {
-        format!("--column {} {}{more}", quoted(&printable(&self.leaf.path)), self.given.fpr_option())
+        format!("{} {}{more}", of_columns(&[&self.leaf.path]), self.given.fpr_option())
     }
 
     /// Returns the advice to run `parquet add` with these options.
     fn command(&self, options: &str) -> String {
-        format!("run filterblock parquet add {} {options}-o OUT", quoted(&printable(self.file)))
+        format!("run filterblock parquet add {} {options}-o OUT", quoted_path(&printable(self.file)))
     }
 
     /// Returns the reason why a filter may not help, if one is known.
@@ -417,6 +417,16 @@ impl Column<'_> {
         let values = chunks.map(|chunk| chunk.num_values).max().unwrap_or(0);
         tips::are_few(most, values).then(|| format!("at most {} in a row group", count(most, "distinct value")))
     }
+}
+
+/// Returns the options `--column` for these columns. A name that begins with `-` needs the form with
+/// `=`.
+fn of_columns(names: &[&str]) -> String {
+    let is_dashed = |name: &&&str| name.starts_with('-');
+    let plain: Vec<_> = names.iter().filter(|name| !is_dashed(name)).map(|name| quoted(&printable(name))).collect();
+    let all = (!plain.is_empty()).then(|| format!("--column {}", plain.join(" ")));
+    let dashed = names.iter().filter(is_dashed).map(|name| format!("--column={}", quoted(&printable(name))));
+    all.into_iter().chain(dashed).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns whether a filter is missing. An empty row group needs none.

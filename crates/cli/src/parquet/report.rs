@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::super::text::{count, percent, printable, quoted, thousands};
+use super::super::text::{count, percent, printable, quoted_path, thousands};
 use super::one_file::Done;
 use super::tips;
 use filterblock_parquet::Footer;
@@ -119,7 +119,7 @@ impl FileReport {
                 filter.row_group,
                 printable(&shortened(&filter.column)),
                 filter.damage,
-                quoted(&printable(&self.file))
+                quoted_path(&printable(&self.file))
             )
         })
     }

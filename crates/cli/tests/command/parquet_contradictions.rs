@@ -204,3 +204,63 @@ fn an_offset_of_zero_or_below_means_no_filter() {
         assert_eq!(query(&shell, &["--row-group", "0"]).exits(0), "maybe\t2000\nabsent\t0\n");
     }
 }
+
+/// Asserts that every command that answers by filters or values refuses the file with these words.
+fn assert_refused(name: &str, bytes: Vec<u8>, words: &[&str]) {
+    eprintln!("{name}");
+    let shell = Shell::new();
+    shell.write("a.parquet", bytes);
+    shell.write("ids", ids());
+    query(&shell, &[]).fails_with(words);
+    query(&shell, &["--hex"]).fails_with(words);
+    query(&shell, &["--type", "int64"]).fails_with(words);
+    shell.run(&["verify", "a.parquet"]).fails_with(words);
+    let build = ["index", "build", "-o", "index", "--column", "id", "a.parquet"];
+    shell.run(&build).fails_with(words);
+    shell.run(&[&build[..], &["--from-filters"]].concat()).fails_with(words);
+    shell.run(&["parquet", "check", "a.parquet"]).fails_with(&["a.parquet"]);
+    shell.run(&["parquet", "add", "a.parquet", "--column", "id", "--in-place"]).fails_with(&["a.parquet"]);
+    assert_eq!(shell.files(), ["a.parquet", "ids"]);
+}
+
+#[test]
+fn a_chunk_that_contradicts_the_schema_is_an_error() {
+    let path =
+        |name: &[u8]| Field { id: 3, kind: Kind::LIST, value: [&[0x18, name.len() as u8][..], name].concat().into() };
+    let good = parquet_file(true);
+    let words = ["a.parquet", "row group 0", "column \"id\"", "contradicts its schema"];
+    for name in [&b"ie"[..], b"step", b"ID", b""] {
+        let bytes = with_column(&good, |column| column.set(path(name)));
+        assert_refused(&format!("{name:?}"), bytes, &words);
+    }
+    // INT32 and BYTE_ARRAY.
+    for number in [1, 6] {
+        let bytes = with_column(&good, |column| column.set_int(1, Kind::I32, number));
+        assert_refused(&format!("type {number}"), bytes, &words);
+    }
+}
+
+#[test]
+fn a_false_number_of_rows_is_an_error() {
+    let found = footer(&parquet_file(true));
+    let mut file = Struct::parse(found.metadata()).unwrap().0;
+    for rows in [0, 5_999, 8_000, -1] {
+        file.set_int(3, Kind::I64, rows);
+        let mut metadata = Vec::new();
+        file.encode(&mut metadata);
+        let tail = [&(metadata.len() as u32).to_le_bytes()[..], b"PAR1"].concat();
+        let data = &parquet_file(true)[..found.metadata_offset() as usize];
+        assert_refused(&format!("{rows} rows"), [data, &metadata, &tail].concat(), &["a.parquet", "number of rows"]);
+    }
+}
+
+#[test]
+fn a_column_of_a_file_without_row_groups_has_no_value() {
+    let shell = Shell::new();
+    shell.write("a.parquet", include_bytes!("../../../parquet/tests/golden/pyarrow-no-row-groups.parquet"));
+    let text = shell.run(&["query", "a.parquet", "--column", "id", "5"]).exits(1);
+    assert!(text.contains("absent"), "{text}");
+    shell.run(&["verify", "a.parquet", "--column", "id"]).exits(0);
+    shell.run(&["query", "a.parquet", "--column", "other", "5"]).fails_with(&["no column \"other\"", "id"]);
+    shell.run(&["verify", "a.parquet", "--column", "other"]).fails_with(&["no column \"other\""]);
+}

@@ -12,6 +12,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use filterblock::foreign::Error as Foreign;
+use filterblock::foreign::Field::NumRows;
+use filterblock::foreign::parquet::ParquetMetadata;
 use parquet::basic::{Encoding, Type};
 use parquet::column::page::{Page, PageReader};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
@@ -66,6 +69,17 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
         let read = read.or_else(|reason| {
             let metadata = typed(&stored_metadata(&source).unwrap_or_default()).ok_or(reason)?;
             guarded(|| ParquetMetaDataReader::decode_metadata(&metadata).map_err(|error| error.to_string()))
+        });
+        let read = read.and_then(|found| {
+            let Some(stored) = stored_metadata(&source) else { return Ok(found) };
+            let offset = source.len().saturating_sub((stored.len() + TAIL_LEN_BYTES) as u64);
+            match ParquetMetadata::parse(&stored, offset) {
+                // The crate `parquet` finds columns by their position, and believes all numbers of rows.
+                Err(error @ (Foreign::ChunkMismatch { .. } | Foreign::Corrupt { field: NumRows, .. })) => {
+                    Err(error.to_string())
+                }
+                _ => Ok(found),
+            }
         });
         let metadata = read.map_err(|reason| {
             Error::unsupported(
