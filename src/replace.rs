@@ -65,19 +65,23 @@ impl Version {
         let mut end_len_bytes = END_LEN_BYTES;
         if let Some(end) = len_bytes.checked_sub(PARQUET_END_LEN_BYTES) {
             file.seek(SeekFrom::Start(end))?;
-            let mut end = Vec::new();
-            file.take(PARQUET_END_LEN_BYTES).read_to_end(&mut end)?;
-            if let [a, b, c, d, b'P', b'A', b'R', b'1' | b'E'] = end[..] {
+            let mut end = [0; PARQUET_END_LEN_BYTES as usize];
+            file.read_exact(&mut end)?;
+            if let [a, b, c, d, b'P', b'A', b'R', b'1' | b'E'] = end {
                 let metadata = u64::from(u32::from_le_bytes([a, b, c, d]));
                 end_len_bytes = end_len_bytes.max(metadata + PARQUET_END_LEN_BYTES);
             }
         }
         file.seek(SeekFrom::Start(len_bytes.saturating_sub(end_len_bytes)))?;
         let mut end_checksum = Crc32::new();
-        let (mut rest, mut bytes) = (file.take(end_len_bytes), Vec::new());
-        while (&mut rest).take(1 << 16).read_to_end(&mut bytes)? > 0 {
-            end_checksum.update(&bytes);
-            bytes.clear();
+        let (mut rest, mut bytes) = (file.take(end_len_bytes), [0; END_LEN_BYTES as usize]);
+        loop {
+            match rest.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(len) => end_checksum.update(bytes.get(..len).unwrap_or_default()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
         let (inode, modified) = (inode(&found), found.modified().ok());
         Ok(Self { inode, len_bytes, modified, end_checksum: end_checksum.finish() })

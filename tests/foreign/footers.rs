@@ -19,7 +19,7 @@ fn changed(old: &[u8], new: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_chunk_that_contradicts_the_schema_is_an_error_that_names_it() {
+fn a_chunk_that_contradicts_the_schema_is_named() {
     assert_eq!(ParquetFile::open(changed(b"aa", b"aa")).unwrap().columns().count(), 2);
     let chunk_of_bb = [&[0x15, 12, 0x19, 0x15, 0, 0x19, 0x18, 2][..], b"bb"].concat();
     let mut of_another_type = chunk_of_bb.clone();
