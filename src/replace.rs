@@ -65,7 +65,7 @@ impl Version {
         let mut end_len_bytes = END_LEN_BYTES;
         if let Some(end) = len_bytes.checked_sub(PARQUET_END_LEN_BYTES) {
             file.seek(SeekFrom::Start(end))?;
-            let mut end = [0; PARQUET_END_LEN_BYTES as usize];
+            let mut end = [0; 8];
             file.read_exact(&mut end)?;
             if let [a, b, c, d, b'P', b'A', b'R', b'1' | b'E'] = end {
                 let metadata = u64::from(u32::from_le_bytes([a, b, c, d]));
@@ -74,7 +74,7 @@ impl Version {
         }
         file.seek(SeekFrom::Start(len_bytes.saturating_sub(end_len_bytes)))?;
         let mut end_checksum = Crc32::new();
-        let (mut rest, mut bytes) = (file.take(end_len_bytes), [0; END_LEN_BYTES as usize]);
+        let (mut rest, mut bytes) = (file.take(end_len_bytes), [0; 4096]);
         loop {
             match rest.read(&mut bytes) {
                 Ok(0) => break,
