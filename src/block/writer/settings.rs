@@ -11,7 +11,7 @@ use crate::spec::FilterSpec;
 impl FilterBuilder {
     /// Binds the block and each of its pages to the SST with this table id. A page of another SST's
     /// filter passes the check of its checksum only with a probability of 2^-32.
-    /// [`FilterBlock::open`](super::FilterBlock::open) detects a whole block of another SST.
+    /// [`FilterBlock::open`](crate::FilterBlock::open) detects a whole block of another SST.
     #[must_use]
     pub fn with_table_id(mut self, table_id: [u8; 16]) -> Self {
         self.table_id = table_id;

@@ -61,13 +61,18 @@ fn each_message_says_what_to_do_next() {
              the versions of a key from the newest to the oldest",
         ),
         (
+            Error::ChunkMismatch { row_group: 1, column: "id".into(), offset: 7 },
+            "row group 1, column \"id\": the footer contradicts its schema at offset 7: the column chunk is missing or \
+             surplus, or has another name or physical type; restore the file, or let its engine write it again",
+        ),
+        (
             Error::from(crate::Error::SelfCheckFailed { denied: 3 }),
             "the new filter denies 3 of its own keys and was discarded; build it again, and test this machine's \
              memory if it happens twice",
         ),
     ];
     check_messages!(
-        Error { Io, InFile, Corrupt, ChecksumMismatch, Unsupported, Invalid, OutOfOrder, Filter } table
+        Error { Io, InFile, Corrupt, ChunkMismatch, ChecksumMismatch, Unsupported, Invalid, OutOfOrder, Filter } table
     );
 }
 
