@@ -41,10 +41,14 @@ pub fn replace(shell: &Shell, name: &str, content: &[u8]) {
     fs::rename(shell.path("next"), shell.path(name)).unwrap();
 }
 
-/// Returns the names and contents of all files whose names contain `.displaced-`.
+/// Returns the names of all files that contain `.displaced-`. A command that still runs may remove them.
+fn displaced_names(shell: &Shell) -> Vec<String> {
+    shell.files().into_iter().filter(|name| name.contains(".displaced-")).collect()
+}
+
+/// Returns the names and contents of all files whose names contain `.displaced-`. No command may run.
 fn displaced(shell: &Shell) -> Vec<(String, Vec<u8>)> {
-    let names = shell.files().into_iter().filter(|name| name.contains(".displaced-"));
-    names.map(|name| (name.clone(), fs::read(shell.path(&name)).unwrap())).collect()
+    displaced_names(shell).into_iter().map(|name| (name.clone(), fs::read(shell.path(&name)).unwrap())).collect()
 }
 
 #[test]
@@ -182,7 +186,7 @@ pub fn strace(shell: &Shell, arguments: &[&str], options: &[&str], meddle: impl 
     let mut strace = strace.spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut is_running = || strace.try_wait().unwrap().is_none() && Instant::now() < deadline;
-    while displaced(shell).is_empty() && is_running() {
+    while displaced_names(shell).is_empty() && is_running() {
         std::thread::sleep(Duration::from_millis(1));
     }
     meddle();
@@ -257,10 +261,14 @@ fn a_third_version_stays_beside_the_second() {
         let (output, _) = strace(&shell, &BUILD, &[stops], || {
             replace(&shell, "a.filter", b"second");
             let (second, deadline) = (inode(), Instant::now() + Duration::from_secs(60));
-            // A second signal could end the second stop.
-            go_on(&shell);
+            // A signal before the first stop does nothing, and one too many could end the second stop.
+            let mut waited_ms = 0_u64;
             while inode() == second && Instant::now() < deadline {
+                if waited_ms.is_multiple_of(1_000) {
+                    go_on(&shell);
+                }
                 std::thread::sleep(Duration::from_millis(1));
+                waited_ms += 1;
             }
             match is_removed {
                 true => fs::remove_file(shell.path("a.filter")).unwrap(),
