@@ -276,6 +276,9 @@ fn of_column<'a>(
 /// chosen, returns only its chunk.
 fn chunks_of<'a>(file: &'a Parquet, question: &Question) -> Result<Vec<&'a ParquetColumnChunk>, String> {
     let groups = file.metadata.num_row_groups();
+    if groups == 0 {
+        return Err("the file has no row groups, so it has no values".to_owned());
+    }
     if question.row_group.is_some_and(|number| number >= groups) {
         return Err(format!(
             "no such row group: the file has {}; give a number from 0",

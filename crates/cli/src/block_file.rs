@@ -33,6 +33,21 @@ pub enum FilterFile {
     Foreign(Foreign),
 }
 
+impl FilterFile {
+    /// Returns the filter block, or an error for a file of another format.
+    pub fn native(self, path: &Path) -> Outcome<LockedBlock<AlignedBytes>> {
+        match self {
+            Self::Native(block) => Ok(block),
+            Self::Foreign(file) => Err(Failure::Message(format!(
+                "{}: this is a {}, not a filter block; give a filter block (filterblock convert makes one of a LevelDB or \
+                 RocksDB table)",
+                path.display(),
+                file.kind()
+            ))),
+        }
+    }
+}
+
 /// Determines the type of a file and checks it. A filter block is read and not mapped, because
 /// another process could truncate a mapped file and so kill the command.
 pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::block_file::{self, FilterFile};
+use super::block_file;
 use super::failure::{Exit, Failure, Outcome};
 use super::foreign::FileArguments;
 use super::output;
@@ -112,16 +112,12 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 fn open(path: &Path) -> Outcome<LockedBlock<AlignedBytes>> {
-    let refused = |why: &str| Err(Failure::Message(format!("{}: {why}", path.display())));
-    match block_file::open(path, &FileArguments::default())? {
-        FilterFile::Native(block) if block.metadata().num_partitions > 0 => {
-            refused("this filter is in partitions, which diff cannot compare; build it without partitions")
-        }
-        FilterFile::Native(block) => Ok(block),
-        FilterFile::Foreign(_) => refused(
-            "a file of another engine, not a filter block; give a filter block (filterblock convert makes one of a LevelDB or RocksDB table)",
-        ),
+    let block = block_file::open(path, &FileArguments::default())?.native(path)?;
+    if block.metadata().num_partitions > 0 {
+        let why = "this filter is in partitions, which diff cannot compare; build it without partitions";
+        return Err(Failure::Message(format!("{}: {why}", path.display())));
     }
+    Ok(block)
 }
 
 impl From<Difference> for DifferenceReport {

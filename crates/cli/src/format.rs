@@ -173,6 +173,15 @@ impl Ends {
         if self.is_text() { None } else { FORMATS.iter().find(|format| (format.is)(self)) }
     }
 
+    /// Returns the format of a file where a list of keys is expected. The first and the last line of
+    /// a list in another encoding than UTF-8 may be Parquet's magic. A Parquet file has no line ends
+    /// there: a page header and the length of the footer are beside the magic.
+    pub fn list_format(&self) -> Option<&'static Format> {
+        let found = self.format()?;
+        let has_lines = matches!(self.at(4), Some(b'\r' | b'\n')) && self.back.iter().rev().nth(4) == Some(&b'\n');
+        (found.kind != Kind::Foreign(FileKind::ParquetFile) || !has_lines).then_some(found)
+    }
+
     /// Returns whether the first and the last bytes are text in UTF-8. So a list that begins or ends
     /// with the letters of a magic is text.
     pub fn is_text(&self) -> bool {
@@ -189,6 +198,14 @@ impl Ends {
         let second = pairs.iter().filter(|[first, second]| *first != 0 && *second == 0).count();
         let is_most = pairs.len() > 1 && first.max(second) * 2 > pairs.len();
         self.begins(b"\xff\xfe") || self.begins(b"\xfe\xff") || is_most && first.min(second) == 0
+    }
+
+    /// Returns whether the file begins like text in UTF-32: each unit of four bytes is the number of
+    /// a character other than NUL.
+    pub fn is_utf32(&self) -> bool {
+        let (units, _) = self.front.as_chunks::<4>();
+        let is_text = |number: fn([u8; 4]) -> u32| units.iter().all(|&unit| (1..0x11_0000).contains(&number(unit)));
+        units.len() > 1 && (is_text(u32::from_le_bytes) || is_text(u32::from_be_bytes))
     }
 
     fn begins(&self, magic: &[u8]) -> bool {

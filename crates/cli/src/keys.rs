@@ -134,11 +134,14 @@ impl Read for Lines {
         if !self.ends.push(buffer.get(..len).unwrap_or_default()) || self.format.any_bytes {
             return Ok(len);
         }
-        let (what, advice) = match self.ends.format() {
+        let (what, advice) = match self.ends.list_format() {
             Some(format) => (format.name, format.advice),
-            None if self.format.has_plain_lines() && self.ends.is_utf16() => {
-                ("text in UTF-16", "convert it first (iconv -f UTF-16 -t UTF-8)")
-            }
+            None if !self.format.has_plain_lines() => return Ok(len),
+            None if self.ends.is_utf32() => ("text in UTF-32", "convert it first (iconv -f UTF-32 -t UTF-8)"),
+            None if self.ends.is_utf16() => (
+                "text in UTF-16",
+                "convert it first (iconv -f UTF-16 -t UTF-8), or use --delimiter nul if each key ends with a NUL byte",
+            ),
             None => return Ok(len),
         };
         let why = format!("this is {what}, not a list of lines; {advice}{}", self.hint);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::block_file::{self, FilterFile};
+use super::block_file;
 use super::failure::{Exit, Failure, Outcome};
 use super::foreign::FileArguments;
 use super::new_file::NewFile;
@@ -83,13 +83,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         output::check_stdout()?;
     }
     let file = NewFile::create(&arguments.output, arguments.force)?;
-    let open = |path: &PathBuf| match block_file::open(path, &FileArguments::default())? {
-        FilterFile::Native(block) => Ok(block),
-        FilterFile::Foreign(_) => Err(Failure::Message(format!(
-            "{}: a file of another engine, not a filter block; give a filter block (filterblock convert makes one of a LevelDB or RocksDB table)",
-            path.display()
-        ))),
-    };
+    let open = |path: &PathBuf| block_file::open(path, &FileArguments::default())?.native(path);
     let blocks = arguments.files.iter().map(open).collect::<Outcome<Vec<_>>>()?;
     let merged = merge_blocks(&blocks).map_err(|error| explain(error, arguments, &blocks))?;
     let block = LockedBlock::open(&merged, Verify::AtOpen)?;

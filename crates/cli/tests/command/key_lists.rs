@@ -65,6 +65,9 @@ fn shell() -> (Shell, Vec<(&'static str, &'static str)>) {
         "utf16-mark",
         joined(&[b"\xff\xfe", "Łódź\n".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>().as_slice()]),
     );
+    let utf32: Vec<u8> = "k1\n\u{1f511}\n".chars().flat_map(|char| u32::from(char).to_le_bytes()).collect();
+    shell.write("utf32-mark", joined(&[b"\xff\xfe\0\0", &utf32]));
+    shell.write("utf32", utf32);
     let formats = vec![
         ("block", "\"filterblock query\""),
         ("sst", "\"filterblock index build\""),
@@ -94,6 +97,8 @@ fn shell() -> (Shell, Vec<(&'static str, &'static str)>) {
         ("utf16-be", "text in UTF-16"),
         ("utf16-mark", "text in UTF-16"),
         ("utf16-mixed", "text in UTF-16"),
+        ("utf32", "text in UTF-32"),
+        ("utf32-mark", "text in UTF-32"),
     ];
     (shell, formats)
 }
@@ -136,7 +141,7 @@ fn a_file_of_another_format_is_not_a_list_of_keys() {
             &["db", "get", "store", "--keys", name, "--count"],
         ];
         for arguments in commands {
-            let is_known = !name.starts_with("utf16") || !arguments.contains(&"nul");
+            let is_known = !name.starts_with("utf") || !arguments.contains(&"nul");
             // A command refuses to replace its input with another message.
             if is_known && arguments.iter().filter(|argument| **argument == name).count() == 1 {
                 shell.run(arguments).fails_with(&["not a list of lines", advice, "--any-bytes"]);
@@ -193,6 +198,7 @@ fn a_list_that_begins_or_ends_like_another_format_is_taken() {
         &b"PAR1\napple\n"[..],
         b"PAR1\napple\nPAR1",
         b"PAR1",
+        b"PAR1\nZ\xfcrich\nPAR1",
         b"PARE\nPARE",
         b"PK\nPK\x03\n",
         b"PK\x03\x04\napple\npear\n",

@@ -13,6 +13,8 @@ mod foreign_files;
 #[path = "../../../../tests/foreign/support/mod.rs"]
 mod foreign_support;
 mod get_keys;
+#[cfg(unix)]
+mod golden;
 mod hadoop_checksums;
 mod html;
 mod index;

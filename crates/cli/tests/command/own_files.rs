@@ -64,6 +64,9 @@ fn an_sst_is_inspected_queried_and_verified() {
     assert!(shell.run(&["verify", "damaged"]).exits(1).starts_with("damaged: damaged: "));
     shell.run(&["query", "sst", "--column", "id", "apple"]).fails_with(&["--column", "filterblock-sst"]);
     shell.run(&["query", "sst", "--ranges", "a..b"]).fails_with(&["--ranges", "filterblock-sst"]);
+    for arguments in [&["diff", "sst", "sst"][..], &["merge", "-o", "new", "sst"]] {
+        shell.run(arguments).fails_with(&["sst: this is a filterblock-sst, not a filter block"]);
+    }
     for command in [&["export", "-o", "new", "sst"][..], &["convert", "-o", "new", "sst"], &["diff", "sst", "sst"]] {
         shell.run(command).fails_with(&["sst"]);
     }
