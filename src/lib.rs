@@ -106,7 +106,7 @@ pub use error::{Error, Field, Result};
 pub use extractor::PrefixExtractor;
 pub use hash::{HashIdentity, HashSeed, KeyHash, KeyHasher, Secret};
 pub use hash_kind::{Fingerprint, HashKind};
-pub use kinds::{Columns, FilterKind, FilterView};
+pub use kinds::{FilterKind, FilterView};
 pub use policy::{AboveBottom, ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
 pub use spec::FilterSpec;
 

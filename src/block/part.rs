@@ -5,7 +5,7 @@ use super::pages::{self, FirstTouch, PageStates};
 use super::range_query::{Bounds, RangeQuery};
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
-use crate::kinds::{Columns, FilterView, Geometry, Kernel, is_empty_range, is_reversed_range};
+use crate::kinds::{FilterView, Geometry, Kernel, is_empty_range, is_reversed_range};
 
 /// Tells when the pages of a filter are compared with their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -93,19 +93,6 @@ impl Part {
     fn may_contain_on_first_touch(&self, bytes: &[u8], hash: KeyHash, states: &PageStates) -> bool {
         let payload = self.payload(bytes);
         self.view(bytes).may_contain_guarded(hash, &FirstTouch { states, payload, checksums: self.checksums(bytes) })
-    }
-
-    #[inline]
-    pub(super) fn may_contain_with(&self, bytes: &[u8], hash: KeyHash, columns: Columns) -> bool {
-        let view = self.view(bytes);
-        match &self.states {
-            None => view.may_contain_with(hash, columns),
-            Some(states) => {
-                let payload = self.payload(bytes);
-                let guard = FirstTouch { states, payload, checksums: self.checksums(bytes) };
-                view.may_contain_with_guarded(hash, columns, &guard)
-            }
-        }
     }
 
     /// Returns `false` if certainly no added key lies between the bounds. A filter that is not a

@@ -12,7 +12,7 @@ use super::range_query::RangeQuery;
 use super::ranges::{RangeFilter, Ranges};
 use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
-use crate::kinds::{Columns, FilterView};
+use crate::kinds::FilterView;
 
 /// A filter block that is read in place from any bytes: a slice, a vector or a memory map.
 ///
@@ -193,26 +193,6 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
                 None => self.filter.may_contain(self.data.as_ref(), hash),
                 Some(partitions) => partitions.may_contain(self.data.as_ref(), key, hash),
             }
-    }
-
-    /// Answers like [`FilterBlock::may_contain_hash`], but reads only the columns that `columns`
-    /// names.
-    ///
-    /// The columns of a bumped ribbon lie in consecutive groups of eight. With [`Columns::First`] a
-    /// query reads only the first group. For any other kind of filter, `columns` has no effect.
-    #[must_use]
-    #[inline]
-    pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
-        self.hasher.debug_check(hash);
-        let data = self.data.as_ref();
-        match &self.rare {
-            None => self.filter.may_contain_with(data, hash, columns),
-            Some(rare) if rare.never_denies_hashes() => true,
-            Some(rare) => match &rare.partitions {
-                None => self.filter.may_contain_with(data, hash, columns),
-                Some(partitions) => partitions.parts().any(|part| part.may_contain_with(data, hash, columns)),
-            },
-        }
     }
 
     /// Returns `false` if certainly no added key has this prefix. `extractor` is the name of the

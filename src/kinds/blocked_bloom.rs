@@ -9,7 +9,6 @@
 //! 0.966 %. The FPR of [`super::bloom`], which spreads a key's bits over the whole filter, is
 //! 0.819 %.
 
-use super::Columns;
 use super::blank::{Blank, SetBits};
 use super::contract::{Budget, Budgets, Built, Kind, MANY_KEYS, Planned, TOO_LARGE};
 use super::guard::{Guard, or_maybe};
@@ -106,7 +105,6 @@ impl Query for BlockedBloom {
         _: &[u8],
         len: usize,
         hash: KeyHash,
-        _: Columns,
         guard: &impl Guard,
     ) -> bool {
         or_maybe(ask(), guard, || guard.sound(line_offset::<LINE_LEN_BYTES>(len, hash), LINE_LEN_BYTES))

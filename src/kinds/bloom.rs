@@ -8,7 +8,6 @@
 //!
 //! Bit `i` of the payload is bit `i % 8` of byte `i / 8`.
 
-use super::Columns;
 use super::blank::{Blank, SetBits};
 use super::contract::{Budget, Budgets, Built, Kind, MANY_KEYS, Planned, TOO_LARGE};
 use super::guard::{Checked, Guard};
@@ -98,7 +97,6 @@ impl Query for Bloom {
         padded: &[u8],
         len: usize,
         hash: KeyHash,
-        _: Columns,
         guard: &impl Guard,
     ) -> bool {
         may_contain(payload_of(padded, len), probes, hash, guard)

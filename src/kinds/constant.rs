@@ -1,7 +1,6 @@
 //! Implements the filters without bits: `empty` always answers "absent", and `always-maybe` always
 //! answers "maybe".
 
-use super::Columns;
 use super::contract::{Budget, Budgets, Built, Kind, Planned};
 use super::guard::Guard;
 use super::kind::FilterKind;
@@ -97,15 +96,7 @@ impl Query for Empty {
     fn prefetch((): (), _: &[u8], _: usize, _: KeyHash) {}
 
     #[inline]
-    fn may_contain_guarded(
-        ask: impl FnOnce() -> bool,
-        (): (),
-        _: &[u8],
-        _: usize,
-        _: KeyHash,
-        _: Columns,
-        _: &impl Guard,
-    ) -> bool {
+    fn may_contain_guarded(ask: impl FnOnce() -> bool, (): (), _: &[u8], _: usize, _: KeyHash, _: &impl Guard) -> bool {
         ask()
     }
 }
@@ -122,15 +113,7 @@ impl Query for AlwaysMaybe {
     fn prefetch((): (), _: &[u8], _: usize, _: KeyHash) {}
 
     #[inline]
-    fn may_contain_guarded(
-        ask: impl FnOnce() -> bool,
-        (): (),
-        _: &[u8],
-        _: usize,
-        _: KeyHash,
-        _: Columns,
-        _: &impl Guard,
-    ) -> bool {
+    fn may_contain_guarded(ask: impl FnOnce() -> bool, (): (), _: &[u8], _: usize, _: KeyHash, _: &impl Guard) -> bool {
         ask()
     }
 }

@@ -84,7 +84,6 @@ mod split_block;
 mod statistics;
 mod view;
 
-pub use bumped_ribbon::Columns;
 pub(crate) use contract::{Budget, Budgets, MILLIBITS, Planned, TOO_LARGE};
 pub(crate) use fill::{Filled, fill};
 pub(crate) use geometry::Geometry;

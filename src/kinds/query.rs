@@ -1,6 +1,5 @@
 //! Defines the queries of a kind. Each query is written once for all instruction sets.
 
-use super::Columns;
 use super::guard::Guard;
 use crate::hash::KeyHash;
 use crate::simd::{RESIDENT_LEN_BYTES, Simd};
@@ -43,14 +42,13 @@ pub(super) trait Query {
     fn prefetch(asked: Self::Asked<'_>, padded: &[u8], len: usize, hash: KeyHash);
 
     /// Answers for a payload that is not completely verified. A byte for which `guard` returns
-    /// `false` cannot prove a key absent. `ask` runs the compiled query of `columns`.
+    /// `false` cannot prove a key absent. `ask` runs the compiled query.
     fn may_contain_guarded(
         ask: impl FnOnce() -> bool,
         asked: Self::Asked<'_>,
         padded: &[u8],
         len: usize,
         hash: KeyHash,
-        columns: Columns,
         guard: &impl Guard,
     ) -> bool;
 }

@@ -15,7 +15,6 @@
 //! "Stretching your data with Taffy filters", 2022). The multipliers differ, so the formats are not
 //! compatible.
 
-use super::Columns;
 use super::blank::{Blank, SetBits};
 use super::blocked_bloom::{BATCH, MULTIPLIERS, fold, line_number, line_offset, line_within};
 use super::contract::{Budget, Budgets, Built, Kind, MANY_KEYS, Planned, TOO_LARGE};
@@ -122,7 +121,6 @@ impl Query for SplitBlock {
         _: &[u8],
         len: usize,
         hash: KeyHash,
-        _: Columns,
         guard: &impl Guard,
     ) -> bool {
         or_maybe(ask(), guard, || Lanes::Narrow.is_sound(len, hash, guard))
@@ -155,7 +153,6 @@ impl Query for SplitBlock512 {
         _: &[u8],
         len: usize,
         hash: KeyHash,
-        _: Columns,
         guard: &impl Guard,
     ) -> bool {
         or_maybe(ask(), guard, || Lanes::Wide.is_sound(len, hash, guard))

@@ -1,6 +1,5 @@
 //! Defines the view of a filter, which answers queries from a payload and a geometry.
 
-use super::Columns;
 use super::binary_fuse::{Slots, Width};
 use super::blocked_bloom::BlockedBloom;
 use super::bloom::Bloom;
@@ -75,50 +74,12 @@ impl<'a> FilterView<'a> {
         self.kernel.may_contain(self.geometry, self.padded, self.len, hash)
     }
 
-    /// Answers like [`FilterView::may_contain_hash`], but tests only the given columns of a bumped
-    /// ribbon. For every other kind, `columns` changes nothing.
-    #[must_use]
-    #[inline]
-    pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
-        match (self.geometry, columns) {
-            (Geometry::BumpedRibbon(_, ribbon), Columns::First) if ribbon.groups() > 1 => {
-                ribbon.first_may_contain(self.padded, hash)
-            }
-            (
-                Geometry::Empty
-                | Geometry::AlwaysMaybe
-                | Geometry::Bloom { .. }
-                | Geometry::BlockedBloom { .. }
-                | Geometry::SplitBlock { .. }
-                | Geometry::Ribbon(_)
-                | Geometry::BumpedRibbon(..)
-                | Geometry::BinaryFuse(_)
-                | Geometry::Range(_),
-                Columns::All | Columns::First,
-            ) => self.may_contain_hash(hash),
-        }
-    }
-
     /// Queries a payload that is not completely verified. A byte for which `guard` returns `false`
     /// cannot prove a key absent.
-    ///
-    /// This function is not inlined: inlining would take registers from the queries of verified
-    /// payloads.
-    #[inline(never)]
-    pub(crate) fn may_contain_with_guarded(&self, hash: KeyHash, columns: Columns, guard: &impl Guard) -> bool {
-        self.guarded(hash, columns, guard)
-    }
-
-    /// Queries all columns of a payload that is not completely verified.
     #[inline]
     pub(crate) fn may_contain_guarded(&self, hash: KeyHash, guard: &impl Guard) -> bool {
-        self.guarded(hash, Columns::All, guard)
-    }
-
-    #[inline(always)]
-    fn guarded(&self, hash: KeyHash, columns: Columns, guard: &impl Guard) -> bool {
-        let ask = || self.may_contain_with(hash, columns);
-        of_kind!(self.geometry, may_contain_guarded(ask; self.padded, self.len, hash, columns, guard))
+        let ask = || self.may_contain_hash(hash);
+        of_kind!(self.geometry, may_contain_guarded(ask; self.padded, self.len, hash, guard))
     }
 
     /// Answers for many keys. A batch is usually faster than single queries.

@@ -3,7 +3,7 @@
 use crate::support::{self, SEED, TABLE, key, spec};
 use filterblock::layout::checksum_of;
 use filterblock::{
-    Answer, Columns, DamageHandler, Error, Expected, Field, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher,
+    Answer, DamageHandler, Error, Expected, Field, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher,
     LockedBlock, PartitionIndex, PartitionedBuilder, Secret, TableFilter, Verify,
 };
 use std::sync::{Arc, Mutex};
@@ -66,7 +66,6 @@ fn blocks_of_prefixes_never_deny_whole_keys() {
             assert!(block.may_contain(&key), "{key:?}");
             let hash = block.hasher().of(&key);
             assert!(block.may_contain_hashed_key(&key, hash) && block.may_contain_hash(hash), "{key:?}");
-            assert!(block.may_contain_with(hash, Columns::First) && block.may_contain_with(hash, Columns::All));
             let mut answers = [false; 2];
             block.may_contain_batch(&[hash, hash], &mut answers);
             assert!(answers == [true; 2] && block.view().is_none(), "{key:?}");
@@ -336,10 +335,9 @@ fn hashes_of_another_hasher_panic_in_debug_builds() {
     let block = FilterBlock::open(of_keys(), &of_table(TABLE), Verify::AtOpen).unwrap();
     for other in &others {
         let hash = other.of(&key(1));
-        let asks: [&dyn Fn() -> bool; 6] = [
+        let asks: [&dyn Fn() -> bool; 5] = [
             &|| block.may_contain_hash(hash),
             &|| block.may_contain_hashed_key(&key(1), hash),
-            &|| block.may_contain_with(hash, Columns::All),
             &|| block.may_contain_hashed_prefix("first-7", hash),
             &|| {
                 block.may_contain_batch(&[HASHER.of(b""), hash], &mut [false; 2]);

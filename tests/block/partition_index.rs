@@ -6,8 +6,8 @@ use crate::allocation::{LIVE, PEAK};
 use crate::support::{self, SEED, SplitMix, TABLE, key, mutate, partitioned, put_number, repair_pages, repair_trailer};
 use filterblock::layout::{TRAILER_LEN_BYTES, checksum_of, stated_len_bytes};
 use filterblock::{
-    Columns, DamageHandler, Error, Expected, Field, FilterBlock, HashSeed, KeyHasher, LockedBlock, Partition,
-    PartitionIndex, PartitionedBuilder, Verify,
+    DamageHandler, Error, Expected, Field, FilterBlock, HashSeed, KeyHasher, LockedBlock, Partition, PartitionIndex,
+    PartitionedBuilder, Verify,
 };
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
@@ -150,7 +150,7 @@ fn a_partition_without_its_index_always_answers_maybe() {
                 let (key, hash) = (key(i), support::hash(i));
                 assert!(block.may_contain(&key) && block.may_contain_hash(hash));
                 assert!(block.may_contain_hashed_key(&key, hash) && block.may_contain_prefix("any", &key));
-                assert!(block.may_contain_hashed_prefix("any", hash) && block.may_contain_with(hash, Columns::First));
+                assert!(block.may_contain_hashed_prefix("any", hash));
                 let mut answers = [false; 2];
                 block.may_contain_batch(&[hash, hash], &mut answers);
                 assert!(answers == [true; 2] && block.view().is_none());

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::support::{SEED, TABLE, key, spec};
 use filterblock::layout::stated_len_bytes;
 use filterblock::{
-    Answer, Columns, Error, Expected, FilterBlock, FilterBuilder, KeyHasher, PartitionIndex, PartitionedBuilder,
+    Answer, Error, Expected, FilterBlock, FilterBuilder, KeyHasher, PartitionIndex, PartitionedBuilder,
     PrefixExtractor, TableFilter, Verify,
 };
 
@@ -96,7 +96,6 @@ fn assert_maybe(what: &str, block: &FilterBlock<Shorter>, i: usize) {
     let (hash, prefix) = (HASHER.of(&key), &key[..11]);
     assert!(block.may_contain(&key), "{what}: {i}");
     assert!(block.may_contain_hash(hash) && block.may_contain_hashed_key(&key, hash), "{what}: {i}");
-    assert!(block.may_contain_with(hash, Columns::First) && block.may_contain_with(hash, Columns::All), "{what}: {i}");
     assert!(block.may_contain_prefix("fixed:11", prefix), "{what}: {i}");
     assert!(block.may_contain_hashed_prefix("fixed:11", HASHER.of(prefix)), "{what}: {i}");
     assert!(block.may_contain_range(Included(&key), Included(&key)), "{what}: {i}");

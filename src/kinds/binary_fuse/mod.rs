@@ -18,7 +18,6 @@ mod build;
 
 use std::fmt;
 
-use super::Columns;
 use super::contract::{Budget, Budgets, Built, Kind, Planned};
 use super::guard::{Guard, or_maybe};
 use super::kind::FilterKind;
@@ -281,7 +280,6 @@ impl<const BITS: u32> Query for Slots<BITS> {
         _: &[u8],
         _: usize,
         hash: KeyHash,
-        _: Columns,
         guard: &impl Guard,
     ) -> bool {
         or_maybe(ask(), guard, || {

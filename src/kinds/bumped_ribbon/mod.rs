@@ -24,9 +24,9 @@
 //! columns  | block 0: one word of 64 slots per column | block 1 | ..
 //! ```
 //! A block of eight columns is a cache line. Columns are stored in groups of eight, one group after
-//! the other. A query of an absent key reads the second group only once in 256 times, and a reader
-//! may ignore all groups after the first ([`Columns::First`]). In the last group, the first `fewer`
-//! blocks of a layer or system have one column less, which gives FPRs between the powers of two.
+//! the other. A query of an absent key reads the second group only once in 256 times. In the last
+//! group, the first `fewer` blocks of a layer or system have one column less, which gives FPRs
+//! between the powers of two.
 
 mod band;
 mod batch;
@@ -111,13 +111,3 @@ const RIGHT: u64 = 16;
 /// the first slots of this bucket.
 const THRESHOLDS: [u8; 4] = [128, 34, 15, 0];
 const _: () = assert!(THRESHOLDS[0] as usize == BUCKET_STARTS, "threshold 0 must bump the whole bucket");
-
-/// The columns of a bumped ribbon that a query reads. Other kinds ignore the choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Columns {
-    /// All columns, for the FPR of the filter.
-    All,
-    /// Only the first eight columns, for readers with little memory. The FPR is at best 1/256, and
-    /// the query does not read the other columns.
-    First,
-}

@@ -1,34 +1,13 @@
 //! Implements [`Query`] for bumped ribbons.
 
+use super::BumpedRibbon;
 use super::batch::KEYS;
 use super::flat::{Blockwise, Flat, FlatQuery};
 use super::read::Geometry;
-use super::{BumpedRibbon, Columns};
 use crate::hash::KeyHash;
 use crate::kinds::guard::{Guard, or_maybe};
 use crate::kinds::query::Query;
-use crate::simd::{Isa, Simd, kernels, prefetch};
-
-kernels! {
-    struct FirstKernel[];
-    |simd|
-
-    /// Answers like [`Geometry::ask`] for the first group of columns.
-    fn may_contain(ribbon: &Geometry, padded: &[u8], hash: KeyHash) -> bool {
-        ribbon.ask(simd, padded, hash, 1)
-    }
-}
-
-impl Geometry {
-    /// Queries only the first group of columns.
-    pub(in crate::kinds) fn first_may_contain(&self, padded: &[u8], hash: KeyHash) -> bool {
-        self.first_may_contain_by(Isa::detect(), padded, hash)
-    }
-
-    pub(super) fn first_may_contain_by(&self, isa: Isa, padded: &[u8], hash: KeyHash) -> bool {
-        FirstKernel::new(isa).may_contain(self, padded, hash)
-    }
-}
+use crate::simd::{Simd, prefetch};
 
 /// Queries a filter with any number of columns and layers.
 impl Query for BumpedRibbon {
@@ -68,14 +47,9 @@ impl Query for BumpedRibbon {
         padded: &[u8],
         _: usize,
         hash: KeyHash,
-        columns: Columns,
         guard: &impl Guard,
     ) -> bool {
-        let groups = match columns {
-            Columns::All => ribbon.groups(),
-            Columns::First => 1,
-        };
-        or_maybe(ask(), guard, || ribbon.is_sound(padded, hash, groups, guard))
+        or_maybe(ask(), guard, || ribbon.is_sound(padded, hash, guard))
     }
 }
 
@@ -112,9 +86,8 @@ impl<F: Blockwise> Query for FlatQuery<F> {
         padded: &[u8],
         len: usize,
         hash: KeyHash,
-        columns: Columns,
         guard: &impl Guard,
     ) -> bool {
-        BumpedRibbon::may_contain_guarded(ask, whole, padded, len, hash, columns, guard)
+        BumpedRibbon::may_contain_guarded(ask, whole, padded, len, hash, guard)
     }
 }

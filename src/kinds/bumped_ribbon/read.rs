@@ -304,7 +304,8 @@ impl<L: Layers> Geometry<L> {
 
     /// Returns whether all bytes on which the answer depends are sound, including the bits that say
     /// whether the key was bumped. For a key of the single system, the whole system must be sound.
-    pub(super) fn is_sound(&self, bytes: &[u8], hash: KeyHash, groups: usize, guard: &impl Guard) -> bool {
+    pub(super) fn is_sound(&self, bytes: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
+        let groups = self.groups();
         let mut hash = hash.raw();
         for layer in self.layers.iter() {
             let start = layer.asked.starts.of(hash);

@@ -174,32 +174,21 @@ fn every_kernel_agrees_with_the_portable_one() {
                 let hashes: Vec<_> = (0..300).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect();
                 let view = FilterView::new(&geometry, Kernel::of(&geometry), &payload, ribbon.payload_len);
                 hashes.iter().for_each(|&hash| view.prefetch(hash));
-                for groups in [1, columns.groups()] {
-                    let ask = |isa, hash| {
-                        if groups == columns.groups() {
-                            let kernel = Kernel::on(isa, &geometry);
-                            return kernel.may_contain(&geometry, &payload, ribbon.payload_len, hash);
-                        }
-                        ribbon.first_may_contain_by(isa, &payload, hash)
-                    };
-                    let expected: Vec<bool> = hashes.iter().map(|&hash| ask(Isa::PORTABLE, hash)).collect();
-                    for isa in Isa::available() {
-                        let found: Vec<bool> = hashes.iter().map(|&hash| ask(isa, hash)).collect();
-                        assert_eq!(found, expected, "{all} columns, {blocks} blocks, {}", isa.name());
-                        if groups == columns.groups() {
-                            let mut batch = vec![false; hashes.len()];
-                            let len = ribbon.payload_len;
-                            BatchKernel::on(isa, &geometry)
-                                .may_contain_batch(&geometry, &payload, len, &hashes, &mut batch);
-                            assert_eq!(batch, expected, "{all} columns, {blocks} blocks, {}, batch", isa.name());
-                            let ask = |&hash| ribbon.ask(Portable, &payload, hash, groups);
-                            let whole: Vec<bool> = hashes.iter().map(ask).collect();
-                            assert_eq!(whole, expected, "{all} columns, {blocks} blocks, without the short form");
-                        }
-                    }
-                    positives += expected.iter().filter(|&&answer| answer).count();
-                    asked += expected.len();
+                let len = ribbon.payload_len;
+                let ask = |isa, hash| Kernel::on(isa, &geometry).may_contain(&geometry, &payload, len, hash);
+                let expected: Vec<bool> = hashes.iter().map(|&hash| ask(Isa::PORTABLE, hash)).collect();
+                for isa in Isa::available() {
+                    let found: Vec<bool> = hashes.iter().map(|&hash| ask(isa, hash)).collect();
+                    assert_eq!(found, expected, "{all} columns, {blocks} blocks, {}", isa.name());
+                    let mut batch = vec![false; hashes.len()];
+                    BatchKernel::on(isa, &geometry).may_contain_batch(&geometry, &payload, len, &hashes, &mut batch);
+                    assert_eq!(batch, expected, "{all} columns, {blocks} blocks, {}, batch", isa.name());
+                    let whole: Vec<bool> =
+                        hashes.iter().map(|&hash| ribbon.ask(Portable, &payload, hash, ribbon.groups())).collect();
+                    assert_eq!(whole, expected, "{all} columns, {blocks} blocks, without the short form");
                 }
+                positives += expected.iter().filter(|&&answer| answer).count();
+                asked += expected.len();
             }
         }
     }
@@ -233,20 +222,6 @@ fn guarded_queries_find_present_keys_despite_damaged_bytes() {
         }
         assert!(noticed > 0, "{n} keys, {spec}: no query read a damaged byte");
     }
-}
-
-#[test]
-fn first_columns_alone_find_present_keys_and_read_nothing_else() {
-    let hashes = random_hashes(20_000, 5);
-    let built = Built::new("bumped-ribbon:16", &hashes, 1);
-    let first_group = Built::new("bumped-ribbon:8", &hashes, 1).len;
-    let mut without = built.payload.clone();
-    without[first_group + first_group / 20..built.len].fill(0);
-    let ask = |payload: &[u8], hash| built.ribbon.first_may_contain(payload, hash);
-    assert!(hashes.iter().all(|&hash| ask(&without, hash)));
-    let mut state = 17;
-    let maybe = (0..1_000_000).filter(|_| ask(&without, KeyHash::from_raw(splitmix(&mut state)))).count();
-    assert!((3_500..4_300).contains(&maybe), "{maybe}");
 }
 
 #[test]

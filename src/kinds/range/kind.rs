@@ -7,7 +7,6 @@ use super::{MAX_CODES, SCAN_CELLS};
 use crate::bits::NoMemory;
 use crate::error::Result;
 use crate::hash::KeyHash;
-use crate::kinds::Columns;
 use crate::kinds::contract::{Budget, Budgets, Built, Kind, Planned, TOO_LARGE};
 use crate::kinds::guard::Guard;
 use crate::kinds::query::Query;
@@ -106,15 +105,7 @@ impl Query for Grafite {
     fn prefetch((): (), _: &[u8], _: usize, _: KeyHash) {}
 
     #[inline]
-    fn may_contain_guarded(
-        ask: impl FnOnce() -> bool,
-        (): (),
-        _: &[u8],
-        _: usize,
-        _: KeyHash,
-        _: Columns,
-        _: &impl Guard,
-    ) -> bool {
+    fn may_contain_guarded(ask: impl FnOnce() -> bool, (): (), _: &[u8], _: usize, _: KeyHash, _: &impl Guard) -> bool {
         ask()
     }
 }

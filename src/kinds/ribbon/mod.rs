@@ -29,7 +29,6 @@ pub(crate) use banding::solve;
 #[cfg(feature = "variants")]
 pub(crate) use retrieval::Retrieval;
 
-use super::Columns;
 use super::contract::{Budget, Budgets, Built, Kind, Planned, TOO_LARGE};
 use super::guard::{Guard, or_maybe};
 use super::kind::FilterKind;
@@ -140,7 +139,6 @@ impl Query for Ribbon {
         _: &[u8],
         _: usize,
         hash: KeyHash,
-        _: Columns,
         guard: &impl Guard,
     ) -> bool {
         or_maybe(ask(), guard, || {
