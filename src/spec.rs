@@ -60,7 +60,7 @@ impl FilterSpec {
     /// per key.
     pub fn bits_per_key(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         let millibits = (bits_per_key * 1000.0).round();
-        if !kind.budgets().take(millibits) {
+        if !kind.info().budgets.take(millibits) {
             return Err(Error::invalid("filter", format!("{kind}:{bits_per_key}"), bits_expected(kind)));
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to lie in MILLIBITS")]
@@ -73,7 +73,7 @@ impl FilterSpec {
     /// is larger, or if the kind takes no budget. For a kind without fixed widths, also returns
     /// `None` if `bits_per_key` exceeds the largest budget of the kind.
     pub(crate) fn at_most(kind: FilterKind, bits_per_key: f64) -> Option<Self> {
-        let offered = match kind.budgets() {
+        let offered = match kind.info().budgets {
             Budgets::Widths(widths) => {
                 widths.iter().map(|&width| f64::from(width)).rfind(|&width| width <= bits_per_key)?
             }
@@ -86,7 +86,7 @@ impl FilterSpec {
     /// the kind takes no budget.
     #[must_use]
     pub fn of_lowest_fpr(kind: FilterKind) -> Option<Self> {
-        let most = match kind.budgets() {
+        let most = match kind.info().budgets {
             Budgets::None => return None,
             Budgets::UpTo(millibits) => f64::from(millibits) / 1000.0,
             Budgets::Widths(widths) => f64::from(*widths.last()?),
@@ -107,7 +107,7 @@ impl FilterSpec {
     pub fn false_positive_rate(kind: FilterKind, rate: f64) -> Result<Self> {
         check_rate(kind, rate)?;
         let millibits = math::least_millibits(rate, MILLIBITS, |millibits| kind.rate_of_many(millibits));
-        let too_low = || Error::invalid("filter", format!("{kind}:fpr={rate}"), kind.lowest_rate());
+        let too_low = || Error::invalid("filter", format!("{kind}:fpr={rate}"), kind.info().lowest_rate);
         Ok(Self { kind, budget: Budget { rate: Some(rate), ..Budget::of_millibits(millibits.ok_or_else(too_low)?) } })
     }
 
@@ -128,7 +128,7 @@ impl FilterSpec {
     /// # Errors
     /// Returns [`Error::Invalid`] if the kind is not a bumped ribbon.
     pub fn compact(self) -> Result<Self> {
-        if !self.kind.has_compact() {
+        if !self.kind.info().has_compact_build {
             return Err(Error::invalid("filter", format!("{self}:compact"), ONLY_BUMPED_RIBBON));
         }
         Ok(Self { budget: Budget { compact: true, ..self.budget }, ..self })
@@ -193,18 +193,11 @@ pub(crate) fn no_memory(spec: FilterSpec) -> Error {
 }
 
 /// Returns the reason for refusing a kind without a budget, or a budget for a kind that takes none.
-fn missing_budget(kind: FilterKind) -> &'static str {
+fn missing_budget(kind: FilterKind) -> String {
     match kind {
-        FilterKind::Empty => EMPTY_TAKES_NO_SPEC,
-        FilterKind::AlwaysMaybe => ALWAYS_MAYBE_TAKES_NO_BUDGET,
-        FilterKind::Bloom => "missing budget; try bloom:10 or bloom:fpr=0.01",
-        FilterKind::BlockedBloom => "missing budget; try blocked-bloom:10 or blocked-bloom:fpr=0.01",
-        FilterKind::SplitBlock => "missing budget; try split-block:10 or split-block:fpr=0.01",
-        FilterKind::SplitBlock512 => "missing budget; try split-block-512:10 or split-block-512:fpr=0.01",
-        FilterKind::Ribbon => "missing budget; try ribbon:7 or ribbon:fpr=0.01",
-        FilterKind::BumpedRibbon => "missing budget; try bumped-ribbon:7 or bumped-ribbon:fpr=0.01",
-        FilterKind::BinaryFuse => "missing budget; try binary-fuse:8 or binary-fuse:fpr=0.01",
-        FilterKind::Grafite => "missing budget; try grafite:12.7 or grafite:fpr=0.01",
+        FilterKind::Empty => EMPTY_TAKES_NO_SPEC.to_owned(),
+        _ if !kind.takes_budget() => ALWAYS_MAYBE_TAKES_NO_BUDGET.to_owned(),
+        _ => format!("missing budget; try {kind}:{} or {kind}:fpr=0.01", kind.info().example_bits),
     }
 }
 
@@ -284,17 +277,20 @@ impl fmt::Display for FilterSpec {
 
 /// Returns the reason for refusing a number of bits per key.
 fn bits_expected(kind: FilterKind) -> String {
-    let (range, example) = match kind {
-        FilterKind::Empty | FilterKind::AlwaysMaybe => return missing_budget(kind).to_owned(),
-        FilterKind::Ribbon => ("from 1 to 32", 7),
-        FilterKind::BinaryFuse => ("8, 12 or 16", 8),
-        FilterKind::Grafite => ("from 1 to 50", 13),
-        FilterKind::BumpedRibbon => ("from 1 to 100", 7),
-        FilterKind::Bloom | FilterKind::BlockedBloom | FilterKind::SplitBlock | FilterKind::SplitBlock512 => {
-            ("from 1 to 100", 10)
+    let info = kind.info();
+    let range = match info.budgets {
+        Budgets::None => return missing_budget(kind),
+        Budgets::UpTo(millibits) => format!("from 1 to {}", millibits / 1000),
+        Budgets::Widths(widths) => {
+            let widths: Vec<String> = widths.iter().map(u32::to_string).collect();
+            match widths.split_last() {
+                Some((last, [])) => last.clone(),
+                Some((last, others)) => format!("{} or {last}", others.join(", ")),
+                None => return missing_budget(kind),
+            }
         }
     };
-    format!("bits per key must be {range}; try {kind}:{example}")
+    format!("bits per key must be {range}; try {kind}:{}", info.example_bits)
 }
 
 /// Checks that a kind takes a budget, and that `rate` is above 0 and below 1.
@@ -309,7 +305,7 @@ fn check_rate(kind: FilterKind, rate: f64) -> Result<()> {
 /// Returns the reason for refusing a false-positive rate.
 fn rate_expected(kind: FilterKind) -> String {
     if !kind.takes_budget() {
-        return missing_budget(kind).to_owned();
+        return missing_budget(kind);
     }
     format!("the false-positive rate must be a number above 0 and below 1; try {kind}:fpr=0.01")
 }
@@ -384,7 +380,8 @@ mod tests {
         let error = "bloom".parse::<FilterSpec>().unwrap_err();
         assert!(error.to_string().ends_with(": missing budget; try bloom:10 or bloom:fpr=0.01"), "{error}");
         for kind in FilterKind::ALL.into_iter().filter(|kind| kind.takes_budget()) {
-            let (example, other) = missing_budget(kind).split_once("try ").unwrap().1.split_once(" or ").unwrap();
+            let reason = missing_budget(kind);
+            let (example, other) = reason.split_once("try ").unwrap().1.split_once(" or ").unwrap();
             for text in [example, other] {
                 assert_eq!(text.parse::<FilterSpec>().unwrap().kind(), kind, "{text}");
             }

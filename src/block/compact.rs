@@ -84,7 +84,7 @@ fn open<'a>(bytes: &'a [u8], hasher: &KeyHasher) -> Result<(&'a [u8], Geometry)>
     if stored != computed {
         return Err(Error::ChecksumMismatch { field: Field::CompactFilter, offset: 0, stored, computed });
     }
-    let kind = FilterKind::from_tag(shape / SHAPE_KIND).filter(|&kind| is_compact(kind));
+    let kind = FilterKind::from_tag(shape / SHAPE_KIND).filter(|&kind| kind.info().has_compact_form);
     let kind = kind.ok_or(Error::Unsupported { field: Field::CompactFilter, found: shape.into() })?;
     let shape = Shape { kind, params: [shape % SHAPE_KIND, 0, 0], layers: Vec::new() };
     // The compact form does not store the number of keys, so the number of bytes takes its place.
@@ -101,7 +101,7 @@ fn open<'a>(bytes: &'a [u8], hasher: &KeyHasher) -> Result<(&'a [u8], Geometry)>
 pub(crate) fn shape(bytes: &[u8]) -> Option<(FilterKind, u32, &[u8])> {
     let (covered, _) = bytes.split_last_chunk::<4>()?;
     let (&shape, payload) = covered.split_last()?;
-    let kind = FilterKind::from_tag(shape / SHAPE_KIND).filter(|&kind| is_compact(kind))?;
+    let kind = FilterKind::from_tag(shape / SHAPE_KIND).filter(|&kind| kind.info().has_compact_form)?;
     Some((kind, u32::from(shape % SHAPE_KIND), payload))
 }
 
@@ -119,24 +119,11 @@ fn checksum(covered: &[u8], hasher: &KeyHasher) -> u32 {
 #[must_use]
 pub(super) fn append_trailer(bytes: &mut Vec<u8>, shape: &Shape, hasher: &KeyHasher) -> bool {
     let [probes, rest @ ..] = shape.params;
-    if !is_compact(shape.kind) || probes >= SHAPE_KIND || rest != [0; 2] || !shape.layers.is_empty() {
+    if !shape.kind.info().has_compact_form || probes >= SHAPE_KIND || rest != [0; 2] || !shape.layers.is_empty() {
         return false;
     }
     bytes.push(SHAPE_KIND * shape.kind as u8 + probes);
     let checksum = checksum(bytes, hasher);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     true
-}
-
-/// Returns whether filters of a kind can have the compact form.
-fn is_compact(kind: FilterKind) -> bool {
-    match kind {
-        FilterKind::Empty | FilterKind::AlwaysMaybe | FilterKind::Bloom | FilterKind::BlockedBloom => true,
-        FilterKind::SplitBlock
-        | FilterKind::SplitBlock512
-        | FilterKind::Ribbon
-        | FilterKind::BumpedRibbon
-        | FilterKind::BinaryFuse
-        | FilterKind::Grafite => false,
-    }
 }

@@ -507,8 +507,9 @@ impl RawTrailer {
         // Only a range filter has the flag for ranges. Its kind is `grafite`, `empty` if it has no
         // keys, or `always-maybe`. The block may also be a partition index.
         let is_range_filter = added == Added::Ranges;
-        let may_be_one = matches!(kind, None | Some(FilterKind::Empty | FilterKind::AlwaysMaybe | FilterKind::Grafite));
-        if if is_range_filter { !may_be_one } else { kind == Some(FilterKind::Grafite) } {
+        let is_of_ranges = kind.is_some_and(|kind| kind.info().is_of_ranges);
+        let may_be_one = is_of_ranges || kind.is_none_or(|kind| !kind.takes_budget());
+        if if is_range_filter { !may_be_one } else { is_of_ranges } {
             return corrupt(Field::Flags);
         }
         if ranges.is_some() && (kind.is_none() || !added.whole_keys() || self.partition_number != 0) {

@@ -87,7 +87,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// range filter.
     #[must_use]
     pub fn has_layers(&self) -> bool {
-        self.geometry().is_some_and(Geometry::has_layers)
+        self.shape().is_some_and(|shape| !shape.layers.is_empty())
     }
 
     fn geometry(&self) -> Option<&Geometry> {
@@ -166,7 +166,7 @@ mod tests {
         builder.add(b"key");
         let filter = builder.finish().unwrap();
         let filter = LockedBlock::open(filter.as_slice(), Verify::AtOpen).unwrap();
-        assert!(matches!(filter.geometry(), Some(Geometry::Bloom { .. })));
+        assert!(matches!(filter.geometry(), Some(Geometry::Bloom(_))));
         let mut builder = PartitionedBuilder::new("bloom:10".parse().unwrap(), KeyHasher::xxh3(HashSeed(1)), 4);
         builder.add(b"key").unwrap();
         let index = builder.finish().unwrap();

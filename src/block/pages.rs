@@ -8,7 +8,6 @@ use crate::bits::{NoMemory, try_collect};
 use crate::checksum::Crc32;
 use crate::codec;
 use crate::error::{Error, Field, Result};
-use crate::kinds::Guard;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// A callback of the host. An open block calls it at most once for each damaged page, in a thread
@@ -100,8 +99,7 @@ impl PageStates {
     }
 }
 
-/// A guard for a payload whose pages are verified on first touch. A query passes a range of bytes
-/// to the guard, and the guard verifies the pages of this range.
+/// A payload whose pages are verified on first touch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FirstTouch<'a> {
     pub(super) states: &'a PageStates,
@@ -109,9 +107,11 @@ pub(super) struct FirstTouch<'a> {
     pub(super) checksums: &'a [u8],
 }
 
-impl Guard for FirstTouch<'_> {
+impl FirstTouch<'_> {
+    /// Returns whether the pages of a range of bytes match their checksums. Verifies each page only
+    /// once.
     #[inline]
-    fn sound(&self, offset: usize, len: usize) -> bool {
+    pub(super) fn are_valid(&self, offset: usize, len: usize) -> bool {
         let last = (offset + len.max(1) - 1) / PAGE_LEN_BYTES;
         (offset / PAGE_LEN_BYTES..=last).all(|page| self.states.is_sound(page, self.payload, self.checksums))
     }
@@ -178,13 +178,13 @@ mod tests {
         let touch = FirstTouch { states: &states, payload: &payload, checksums: &checksums };
         let page = PAGE_LEN_BYTES;
         for (offset, len) in [(page, 1), (page, page), (2 * page - 1, 1), (2 * page - 64, 64), (2 * page - 1, 0)] {
-            assert!(touch.sound(offset, len), "{len} bytes from {offset}");
+            assert!(touch.are_valid(offset, len), "{len} bytes from {offset}");
         }
         assert_eq!(states.num_bad(), 0);
         for (offset, len) in
             [(page - 1, 1), (page - 1, 2), (2 * page - 1, 2), (2 * page, 1), (page, page + 1), (0, 3 * page)]
         {
-            assert!(!touch.sound(offset, len), "{len} bytes from {offset}");
+            assert!(!touch.are_valid(offset, len), "{len} bytes from {offset}");
         }
     }
 }

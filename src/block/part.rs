@@ -43,7 +43,7 @@ impl Part {
             .map_err(|_| Error::Corrupt { field: Field::PayloadLen, offset: 0 })?;
         let geometry = match &trailer.content {
             Content::Filter { geometry, .. } => geometry.clone(),
-            Content::PartitionIndex => Geometry::AlwaysMaybe,
+            Content::PartitionIndex => Geometry::AlwaysMaybe(()),
         };
         let kernel = Kernel::of(&geometry);
         let mut part = Self { start, len, geometry, kernel, states: None };
@@ -91,8 +91,8 @@ impl Part {
     /// loops of queries that verify no pages.
     #[inline(never)]
     fn may_contain_on_first_touch(&self, bytes: &[u8], hash: KeyHash, states: &PageStates) -> bool {
-        let payload = self.payload(bytes);
-        self.view(bytes).may_contain_guarded(hash, &FirstTouch { states, payload, checksums: self.checksums(bytes) })
+        let touch = FirstTouch { states, payload: self.payload(bytes), checksums: self.checksums(bytes) };
+        self.view(bytes).may_contain_if_valid(hash, |offset, len| touch.are_valid(offset, len))
     }
 
     /// Returns `false` if certainly no added key lies between the bounds. A filter that is not a
@@ -113,15 +113,15 @@ impl Part {
     fn may_contain_range_otherwise(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         let (lower, upper) = bounds;
         let Some(geometry) = self.geometry.range() else {
-            let is_maybe = self.geometry != Geometry::Empty && !is_empty_range(lower, upper);
+            let is_maybe = self.geometry != Geometry::Empty(()) && !is_empty_range(lower, upper);
             return is_maybe || is_reversed_range(lower, upper);
         };
         match &self.states {
             None => query.kernel.may_contain(geometry, &query.hash, self.padded(bytes), self.len, lower, upper),
             Some(states) => {
-                let payload = self.payload(bytes);
-                let guard = FirstTouch { states, payload, checksums: self.checksums(bytes) };
-                geometry.may_contain_guarded(&query.hash, self.padded(bytes), self.len, bounds, &guard)
+                let touch = FirstTouch { states, payload: self.payload(bytes), checksums: self.checksums(bytes) };
+                let are_valid = |offset, len| touch.are_valid(offset, len);
+                geometry.may_contain_if_valid(&query.hash, self.padded(bytes), self.len, bounds, are_valid)
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use super::layout::block_len_bytes;
 use crate::error::{Error, Result};
-use crate::kinds::FilterKind;
+use crate::kinds::{Budgets, FilterKind};
 use crate::planning::{MAX_KEYS, Plan, TOO_MANY_KEYS, Variant, VariantPlan};
 use crate::spec::FilterSpec;
 
@@ -56,17 +56,11 @@ impl BlockPlan {
             // In a specification, the bits per key of a binary fuse filter are the width of a
             // fingerprint. Here they limit the size of the whole payload, so that kinds can be
             // compared.
-            Goal::BitsPerKey(bits) if kind == FilterKind::BinaryFuse => {
+            Goal::BitsPerKey(bits) if matches!(kind.info().budgets, Budgets::Widths(_)) => {
                 let len = u64::try_from(millibits(num_keys, bits) / 8000).unwrap_or(u64::MAX);
                 Self::of_plan(Plan::largest(kind, num_keys, len)?.ok_or_else(|| refused(SMALLEST_IS_LARGER))?)
             }
-            Goal::BitsPerKey(bits) => {
-                let spec = FilterSpec::bits_per_key(kind, bits).map_err(|error| match kind {
-                    FilterKind::Ribbon => refused("it takes 1 to 32 bits per key; give a number in this range"),
-                    _ => error,
-                })?;
-                Self::of_plan(Plan::new(spec, num_keys)?)
-            }
+            Goal::BitsPerKey(bits) => Self::of_plan(Plan::new(FilterSpec::bits_per_key(kind, bits)?, num_keys)?),
             Goal::LenBytes(len) => Self::largest(kind, num_keys, len),
         }
     }
@@ -219,7 +213,7 @@ mod tests {
         let reason = |kind, goal| BlockPlan::new(kind, 1000, goal).unwrap_err().to_string();
         let lowest = reason(FilterKind::SplitBlock, Goal::FalsePositiveRate(1e-9));
         assert!(lowest.contains("its lowest FPR is") && lowest.contains("with split-block:100"), "{lowest}");
-        assert!(reason(FilterKind::Ribbon, Goal::BitsPerKey(33.0)).contains("1 to 32 bits per key"));
+        assert!(reason(FilterKind::Ribbon, Goal::BitsPerKey(33.0)).contains("from 1 to 32"));
         assert!(reason(FilterKind::BinaryFuse, Goal::BitsPerKey(8.0)).contains(SMALLEST_IS_LARGER));
         assert!(reason(FilterKind::Bloom, Goal::LenBytes(99)).contains(SMALLEST_IS_LARGER));
         let variant = VariantPlan::for_goal(Variant::DLeft, 1000, Goal::LenBytes(99)).unwrap_err();

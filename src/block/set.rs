@@ -408,7 +408,7 @@ impl Line {
     }
 
     fn of_entry() -> Self {
-        let geometry = Geometry::AlwaysMaybe;
+        let geometry = Geometry::AlwaysMaybe(());
         let kernel = Kernel::of(&geometry);
         Self { bytes: SharedBytes::from(&[][..]), geometry, kernel, payload_len: ASK_ENTRY }
     }

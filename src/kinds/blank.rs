@@ -7,7 +7,7 @@
 //! second pass counts how often the suspects occur. If hashes are repeated, the bits are set once
 //! more, in a filter that is sized for the distinct hashes (`fill.rs`).
 
-use super::kind::FilterKind;
+use super::FilterKind;
 use super::shape::Shape;
 use crate::bits::{try_push, try_zeros};
 use crate::hash::KeyHash;

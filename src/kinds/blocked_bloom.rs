@@ -9,11 +9,11 @@
 //! 0.966 %. The FPR of [`super::bloom`], which spreads a key's bits over the whole filter, is
 //! 0.819 %.
 
+use super::FilterKind;
 use super::blank::{Blank, SetBits};
-use super::contract::{Budget, Budgets, Built, Kind, MANY_KEYS, Planned, TOO_LARGE};
-use super::guard::{Guard, or_maybe};
-use super::kind::FilterKind;
-use super::query::{Query, in_batches, payload_of};
+use super::contract::{
+    Budget, Built, Filter, Info, KeyBits, MANY_KEYS, Planned, Query, TOO_LARGE, in_batches, payload_of,
+};
 use super::shape::{Effort, Rounding, Shape};
 use super::{math, plain};
 use crate::bits::NoMemory;
@@ -24,14 +24,21 @@ use crate::simd::{Simd, prefetch};
 /// The length of a line, which fills one cache line.
 pub(crate) const LINE_LEN_BYTES: usize = 64;
 
-pub(super) struct BlockedBloom;
+pub(crate) struct BlockedBloom;
 
-impl Kind for BlockedBloom {
-    type Geometry = u32;
-    const BUDGETS: Budgets = Budgets::ALL;
-    const LOWEST_RATE: &'static str = "the lowest FPR of blocked-bloom is 1.5e-9, at 100 bits per key: for each key in a cache line, one absent key in \
-         2^32 has the same bits; use bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)";
-    const HAS_COMPACT: bool = false;
+impl Filter for BlockedBloom {
+    /// The number of probes.
+    type Params = u32;
+
+    const INFO: Info = Info {
+        name: "blocked-bloom",
+        description: "all bits of a key in one 512-bit cache line",
+        lowest_rate: "the lowest FPR of blocked-bloom is 1.5e-9, at 100 bits per key: for each key in a cache line, one \
+             absent key in 2^32 has the same bits; use bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)",
+        has_compact_form: true,
+        key_bits: Some(KeyBits { block: Some(math::LINE_BITS), probe: Some(math::LINE_BITS) }),
+        ..Info::COMMON
+    };
 
     fn rate_of_many(millibits: u32) -> f64 {
         let lines = MANY_KEYS / 1000 * u64::from(millibits) / math::LINE_BITS;
@@ -52,12 +59,23 @@ impl Kind for BlockedBloom {
         blank(budget, num_keys).map(Some)
     }
 
-    fn fallback_rate(_: Budget) -> Option<f64> {
-        None
-    }
-
     fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<u32> {
         plain::parse(shape, num_keys, len_bytes, 1..=math::MAX_LINE_PROBES, LINE_LEN_BYTES as u64)
+    }
+
+    /// The formula includes absent keys with the line and the fold of a present key. Absent keys
+    /// with the hash of a present key are among them.
+    fn expected_fpr(&probes: &u32, num_keys: u64, payload_len_bytes: u64) -> f64 {
+        expected_fpr(num_keys, payload_len_bytes, probes)
+    }
+
+    fn probes(&probes: &u32) -> u32 {
+        probes
+    }
+
+    #[inline]
+    fn is_proven(_: &u32, _: &[u8], len: usize, hash: KeyHash, is_valid: impl Fn(usize, usize) -> bool) -> bool {
+        is_valid(line_offset::<LINE_LEN_BYTES>(len, hash), LINE_LEN_BYTES)
     }
 }
 
@@ -71,11 +89,10 @@ fn blank(budget: Budget, num_keys: u64) -> std::result::Result<Blank, NoMemory> 
 pub(super) const BATCH: usize = 32;
 
 impl Query for BlockedBloom {
-    /// The number of probes.
-    type Asked<'a> = u32;
+    type Filter = Self;
 
     #[inline(always)]
-    fn may_contain(simd: impl Simd, probes: u32, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+    fn may_contain(simd: impl Simd, &probes: &u32, padded: &[u8], len: usize, hash: KeyHash) -> bool {
         // A constant number of probes would save five of thirty instructions, but no time.
         let Some(line) = line_within(padded, len, hash) else { return true };
         simd.all_set_in_line(line, fold(hash), &MULTIPLIERS, probes)
@@ -84,7 +101,7 @@ impl Query for BlockedBloom {
     #[inline(always)]
     fn may_contain_batch(
         simd: impl Simd,
-        probes: u32,
+        probes: &u32,
         padded: &[u8],
         len: usize,
         hashes: &[KeyHash],
@@ -94,20 +111,8 @@ impl Query for BlockedBloom {
     }
 
     #[inline(always)]
-    fn prefetch(_: u32, padded: &[u8], len: usize, hash: KeyHash) {
+    fn prefetch(_: &u32, padded: &[u8], len: usize, hash: KeyHash) {
         prefetch(padded, line_offset::<LINE_LEN_BYTES>(len, hash));
-    }
-
-    #[inline]
-    fn may_contain_guarded(
-        ask: impl FnOnce() -> bool,
-        _: u32,
-        _: &[u8],
-        len: usize,
-        hash: KeyHash,
-        guard: &impl Guard,
-    ) -> bool {
-        or_maybe(ask(), guard, || guard.sound(line_offset::<LINE_LEN_BYTES>(len, hash), LINE_LEN_BYTES))
     }
 }
 

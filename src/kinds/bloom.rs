@@ -8,12 +8,10 @@
 //!
 //! Bit `i` of the payload is bit `i % 8` of byte `i / 8`.
 
+use super::FilterKind;
 use super::blank::{Blank, SetBits};
-use super::contract::{Budget, Budgets, Built, Kind, MANY_KEYS, Planned, TOO_LARGE};
-use super::guard::{Checked, Guard};
-use super::kind::FilterKind;
+use super::contract::{Budget, Built, Filter, Info, KeyBits, MANY_KEYS, Planned, Query, TOO_LARGE, payload_of};
 use super::lines::scattered_lines;
-use super::query::{Query, payload_of};
 use super::shape::{Effort, Rounding, Shape};
 use super::{math, plain};
 use crate::bits::NoMemory;
@@ -21,7 +19,7 @@ use crate::error::Result;
 use crate::hash::{KeyHash, reduce};
 use crate::simd::{Simd, prefetch};
 
-pub(super) struct Bloom;
+pub(crate) struct Bloom;
 
 impl Bloom {
     fn size(budget: Budget, num_keys: u64, rounding: Rounding) -> Option<plain::Size> {
@@ -33,12 +31,21 @@ impl Bloom {
     }
 }
 
-impl Kind for Bloom {
-    type Geometry = u32;
-    const BUDGETS: Budgets = Budgets::ALL;
-    const LOWEST_RATE: &'static str = "the lowest FPR of bloom is 2.8e-11: with 512 million keys and 64-bit hashes, this share of absent \
-         keys has the hash of a present key; use a higher FPR";
-    const HAS_COMPACT: bool = false;
+impl Filter for Bloom {
+    /// The number of probes.
+    type Params = u32;
+
+    const INFO: Info = Info {
+        name: "bloom",
+        description: "bits anywhere in the filter",
+        lowest_rate: "the lowest FPR of bloom is 2.8e-11: with 512 million keys and 64-bit hashes, this share of absent \
+             keys has the hash of a present key; use a higher FPR",
+        has_compact_form: true,
+        key_bits: Some(KeyBits { block: None, probe: None }),
+        ..Info::COMMON
+    };
+
+    const HAS_VECTOR_CODE: bool = false;
 
     fn rate_of_many(millibits: u32) -> f64 {
         let bits = MANY_KEYS / 1000 * u64::from(millibits);
@@ -63,43 +70,44 @@ impl Kind for Bloom {
         blank(budget, num_keys, rounding).map(Some)
     }
 
-    fn fallback_rate(_: Budget) -> Option<f64> {
-        None
-    }
-
     fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<u32> {
         plain::parse(shape, num_keys, len_bytes, 1..=math::MAX_BLOOM_PROBES, 1)
+    }
+
+    fn expected_fpr(&probes: &u32, num_keys: u64, payload_len_bytes: u64) -> f64 {
+        expected_fpr(num_keys, payload_len_bytes, probes)
+    }
+
+    fn probes(&probes: &u32) -> u32 {
+        probes
+    }
+
+    /// A single zero bit in a valid byte proves that the key is absent, even if other bytes are not
+    /// valid.
+    #[inline]
+    fn is_proven(
+        &probes: &u32,
+        padded: &[u8],
+        len: usize,
+        hash: KeyHash,
+        is_valid: impl Fn(usize, usize) -> bool,
+    ) -> bool {
+        !may_contain(payload_of(padded, len), probes, hash, |index| is_valid(index, 1))
     }
 }
 
 impl Query for Bloom {
-    /// The number of probes.
-    type Asked<'a> = u32;
+    type Filter = Self;
 
     #[inline(always)]
-    fn may_contain(_: impl Simd, probes: u32, padded: &[u8], len: usize, hash: KeyHash) -> bool {
-        may_contain(payload_of(padded, len), probes, hash, &Checked)
+    fn may_contain(_: impl Simd, &probes: &u32, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+        may_contain(payload_of(padded, len), probes, hash, |_| true)
     }
 
     #[inline(always)]
-    fn prefetch(_: u32, padded: &[u8], len: usize, hash: KeyHash) {
+    fn prefetch(_: &u32, padded: &[u8], len: usize, hash: KeyHash) {
         // The index of the first position's byte is below the length, which is a usize.
         prefetch(padded, (reduce(hash.raw(), len as u64 * 8) / 8) as usize);
-    }
-
-    /// Asks the guard about each byte in which a bit of the key is zero, until one of these bytes
-    /// is sound. A single zero bit in a sound byte proves that the key is absent, even if other
-    /// bytes are damaged.
-    #[inline]
-    fn may_contain_guarded(
-        _: impl FnOnce() -> bool,
-        probes: u32,
-        padded: &[u8],
-        len: usize,
-        hash: KeyHash,
-        guard: &impl Guard,
-    ) -> bool {
-        may_contain(payload_of(padded, len), probes, hash, guard)
     }
 }
 
@@ -158,10 +166,10 @@ impl SetBits for Bloom {
     }
 }
 
-/// Returns whether all bits of a key are set. All bits of a byte that is missing or not sound count
+/// Returns whether all bits of a key are set. All bits of a byte that is missing or not valid count
 /// as set.
 #[inline]
-fn may_contain(payload: &[u8], probes: u32, hash: KeyHash, guard: &impl Guard) -> bool {
+fn may_contain(payload: &[u8], probes: u32, hash: KeyHash, is_valid: impl Fn(usize) -> bool) -> bool {
     let bits = payload.len() as u64 * 8;
     let mut x = hash.raw();
     for _ in 0..probes {
@@ -170,7 +178,7 @@ fn may_contain(payload: &[u8], probes: u32, hash: KeyHash, guard: &impl Guard) -
         // exists.
         let index = (position / 8) as usize;
         let byte = payload.get(index).copied().unwrap_or(u8::MAX);
-        if byte >> (position % 8) & 1 == 0 && guard.sound(index, 1) {
+        if byte >> (position % 8) & 1 == 0 && is_valid(index) {
             return false;
         }
         x = mix(x);

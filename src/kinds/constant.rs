@@ -1,35 +1,29 @@
 //! Implements the filters without bits: `empty` always answers "absent", and `always-maybe` always
 //! answers "maybe".
 
-use super::contract::{Budget, Budgets, Built, Kind, Planned};
-use super::guard::Guard;
-use super::kind::FilterKind;
-use super::query::Query;
+use super::FilterKind;
+use super::contract::{Budget, Budgets, Built, Filter, Info, Planned, Query};
 use super::shape::{Effort, Shape};
 use crate::bits::NoMemory;
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 use crate::simd::Simd;
 
-pub(super) struct Empty;
-pub(super) struct AlwaysMaybe;
+/// A filter that answers every query with "maybe" if `MAYBE`, and with "absent" otherwise.
+pub(crate) struct Constant<const MAYBE: bool>;
 
-/// The reason why no FPR can be requested.
-const NO_BUDGET: &str = "the kind takes no budget; leave out the bits per key or the FPR";
+impl<const MAYBE: bool> Filter for Constant<MAYBE> {
+    type Params = ();
 
-fn check_shape(shape: &Shape, len_bytes: u64) -> Result<()> {
-    let corrupt = |field| Err(Error::Corrupt { field, offset: 0 });
-    if shape.params != [0; 3] || !shape.layers.is_empty() {
-        return corrupt(Field::Params);
-    }
-    if len_bytes == 0 { Ok(()) } else { corrupt(Field::PayloadLen) }
-}
-
-impl Kind for Empty {
-    type Geometry = ();
-    const BUDGETS: Budgets = Budgets::None;
-    const LOWEST_RATE: &'static str = NO_BUDGET;
-    const HAS_COMPACT: bool = false;
+    const INFO: Info = Info {
+        name: if MAYBE { "always-maybe" } else { "empty" },
+        description: if MAYBE { "always maybe" } else { "no keys: always absent" },
+        budgets: Budgets::None,
+        has_compact_form: true,
+        ..Info::COMMON
+    };
+    const ONLY: Option<&'static ()> = Some(&());
+    const HAS_VECTOR_CODE: bool = false;
 
     fn rate_of_many(_: u32) -> f64 {
         1.0
@@ -39,81 +33,48 @@ impl Kind for Empty {
         Ok(Planned::in_one_line(0, 1.0, 0))
     }
 
-    fn build(budget: Budget, hashes: &mut [KeyHash], effort: Effort) -> std::result::Result<Option<Built>, NoMemory> {
+    fn build(_: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
         // An empty filter over keys would answer "absent" for present keys.
-        if hashes.is_empty() {
-            return Ok(Some((Shape::plain(FilterKind::Empty, 0), Vec::new())));
-        }
-        AlwaysMaybe::build(budget, hashes, effort)
-    }
-
-    fn fallback_rate(_: Budget) -> Option<f64> {
-        None
+        let shape = if MAYBE || !hashes.is_empty() { Shape::ALWAYS_MAYBE } else { Shape::plain(FilterKind::Empty, 0) };
+        Ok(Some((shape, Vec::new())))
     }
 
     fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<()> {
-        check_shape(shape, len_bytes)?;
-        if num_keys == 0 { Ok(()) } else { Err(Error::Corrupt { field: Field::NumKeys, offset: 0 }) }
-    }
-}
-
-impl Kind for AlwaysMaybe {
-    type Geometry = ();
-    const BUDGETS: Budgets = Budgets::None;
-    const LOWEST_RATE: &'static str = NO_BUDGET;
-    const HAS_COMPACT: bool = false;
-
-    fn rate_of_many(_: u32) -> f64 {
-        1.0
+        let corrupt = |field| Err(Error::Corrupt { field, offset: 0 });
+        match (shape.params, shape.layers.as_slice(), len_bytes, MAYBE || num_keys == 0) {
+            ([0, 0, 0], [], 0, true) => Ok(()),
+            ([0, 0, 0], [], 0, false) => corrupt(Field::NumKeys),
+            ([0, 0, 0], [], ..) => corrupt(Field::PayloadLen),
+            _ => corrupt(Field::Params),
+        }
     }
 
-    fn plan(_: Budget, _: u64) -> std::result::Result<Planned, &'static str> {
-        Ok(Planned::in_one_line(0, 1.0, 0))
+    fn expected_fpr((): &(), _: u64, _: u64) -> f64 {
+        if MAYBE { 1.0 } else { 0.0 }
     }
 
-    fn build(_: Budget, _: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
-        Ok(Some((Shape::ALWAYS_MAYBE, Vec::new())))
+    fn probes((): &()) -> u32 {
+        0
     }
 
-    fn fallback_rate(_: Budget) -> Option<f64> {
-        None
+    fn estimated_keys((): &(), _: u64, _: u64) -> Option<f64> {
+        if MAYBE { None } else { Some(0.0) }
     }
 
-    fn parse(shape: &Shape, _: u64, len_bytes: u64) -> Result<()> {
-        check_shape(shape, len_bytes)
-    }
-}
-
-impl Query for Empty {
-    type Asked<'a> = ();
-
-    #[inline(always)]
-    fn may_contain(_: impl Simd, (): (), _: &[u8], _: usize, _: KeyHash) -> bool {
-        false
-    }
-
-    #[inline(always)]
-    fn prefetch((): (), _: &[u8], _: usize, _: KeyHash) {}
-
-    #[inline]
-    fn may_contain_guarded(ask: impl FnOnce() -> bool, (): (), _: &[u8], _: usize, _: KeyHash, _: &impl Guard) -> bool {
-        ask()
-    }
-}
-
-impl Query for AlwaysMaybe {
-    type Asked<'a> = ();
-
-    #[inline(always)]
-    fn may_contain(_: impl Simd, (): (), _: &[u8], _: usize, _: KeyHash) -> bool {
+    /// No answer rests on a byte of the payload, because there are none.
+    fn is_proven((): &(), _: &[u8], _: usize, _: KeyHash, _: impl Fn(usize, usize) -> bool) -> bool {
         true
     }
+}
+
+impl<const MAYBE: bool> Query for Constant<MAYBE> {
+    type Filter = Self;
 
     #[inline(always)]
-    fn prefetch((): (), _: &[u8], _: usize, _: KeyHash) {}
-
-    #[inline]
-    fn may_contain_guarded(ask: impl FnOnce() -> bool, (): (), _: &[u8], _: usize, _: KeyHash, _: &impl Guard) -> bool {
-        ask()
+    fn may_contain(_: impl Simd, (): &(), _: &[u8], _: usize, _: KeyHash) -> bool {
+        MAYBE
     }
+
+    #[inline(always)]
+    fn prefetch((): &(), _: &[u8], _: usize, _: KeyHash) {}
 }

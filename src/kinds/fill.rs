@@ -1,9 +1,9 @@
 //! Builds filters by setting bits, from hashes in any order and with repetitions: see
 //! [`super::blank`].
 
+use super::FilterKind;
 use super::blank::Suspects;
 use super::contract::Budget;
-use super::kind::FilterKind;
 use super::shape::{Rounding, Shape};
 use crate::bits::NoMemory;
 use crate::hash::KeyHash;

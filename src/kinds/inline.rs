@@ -3,13 +3,11 @@
 use std::ops::Bound;
 
 use super::bumped_ribbon::Unread;
-use super::geometry::Geometry;
 use super::kernels::Kernel;
-use super::kind::FilterKind;
-use super::query::Query;
 use super::range::{self, RangeHash, RangeKernel, is_empty_range, is_reversed_range};
-use super::ribbon::{self, Ribbon};
+use super::ribbon;
 use super::shape::Shape;
+use super::{FilterKind, Geometry};
 use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::simd::Portable;
@@ -74,7 +72,7 @@ impl<'a> InlineGeometry<'a> {
             Self::Range(geometry) => {
                 RangeKernel::detect().may_contain(geometry, &RangeHash::of(hasher), padded, len, lower, upper)
             }
-            Self::Plain(Geometry::Empty, _) => is_reversed_range(lower, upper),
+            Self::Plain(Geometry::Empty(()), _) => is_reversed_range(lower, upper),
             Self::Plain(..) | Self::Ribbon(_) | Self::BumpedRibbon(_) => !is_empty_range(lower, upper),
         }
     }
@@ -89,7 +87,7 @@ impl<'a> InlineGeometry<'a> {
         }
         match self {
             Self::Plain(geometry, kernel) => kernel.may_contain(geometry, padded, len, hash),
-            Self::Ribbon(ribbon) => Ribbon::may_contain(Portable, ribbon, padded, len, hash),
+            Self::Ribbon(ribbon) => ribbon.may_contain(Portable, padded, len, hash),
             Self::BumpedRibbon(unread) => unread.may_contain(padded, hash),
             // A range filter needs the bytes of the key: see `may_contain_range`.
             Self::Range(_) => true,

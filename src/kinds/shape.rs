@@ -3,7 +3,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::kind::FilterKind;
+use super::FilterKind;
 use crate::bits::{NoMemory, try_zeros};
 
 /// The parameters of a filter that a reader needs besides the payload. The trailer and the

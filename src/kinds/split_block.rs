@@ -17,225 +17,126 @@
 
 use super::blank::{Blank, SetBits};
 use super::blocked_bloom::{BATCH, MULTIPLIERS, fold, line_number, line_offset, line_within};
-use super::contract::{Budget, Budgets, Built, Kind, MANY_KEYS, Planned, TOO_LARGE};
-use super::guard::{Guard, or_maybe};
-use super::kind::FilterKind;
-use super::query::{Query, in_batches, payload_of};
+use super::contract::{
+    Budget, Built, Filter, Info, KeyBits, MANY_KEYS, Planned, Query, TOO_LARGE, in_batches, payload_of,
+};
 use super::shape::{Effort, Rounding, Shape};
-use super::{math, plain};
+use super::{FilterKind, math, plain};
 use crate::bits::NoMemory;
 use crate::error::Result;
 use crate::hash::KeyHash;
 use crate::simd::{Simd, prefetch};
 
-pub(super) struct SplitBlock;
-pub(super) struct SplitBlock512;
-
-impl Kind for SplitBlock {
-    type Geometry = Lanes;
-    const BUDGETS: Budgets = Budgets::ALL;
-    const LOWEST_RATE: &'static str = "the lowest FPR of split-block is 1.3e-7, at 100 bits per key: a key has only 8 bits in a block; use \
-         bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)";
-    const HAS_COMPACT: bool = false;
-
-    fn rate_of_many(millibits: u32) -> f64 {
-        rate_of_many(Lanes::Narrow, millibits)
-    }
-
-    fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
-        plan(Lanes::Narrow, budget, num_keys)
-    }
-
-    fn build(budget: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
-        Ok(blank::<Self>(Lanes::Narrow, budget, hashes.len() as u64)?.filled_by_distinct(hashes))
-    }
-
-    fn blank(budget: Budget, num_keys: u64, _: Rounding) -> std::result::Result<Option<Blank>, NoMemory> {
-        blank::<Self>(Lanes::Narrow, budget, num_keys).map(Some)
-    }
-
-    fn fallback_rate(_: Budget) -> Option<f64> {
-        None
-    }
-
-    fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Lanes> {
-        parse(Lanes::Narrow, shape, num_keys, len_bytes)
-    }
-}
-
-impl Kind for SplitBlock512 {
-    type Geometry = Lanes;
-    const BUDGETS: Budgets = Budgets::ALL;
-    const LOWEST_RATE: &'static str = "the lowest FPR of split-block-512 is 2.7e-8, at 100 bits per key: a key has only 8 bits in a block; use \
-         bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)";
-    const HAS_COMPACT: bool = false;
-
-    fn rate_of_many(millibits: u32) -> f64 {
-        rate_of_many(Lanes::Wide, millibits)
-    }
-
-    fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
-        plan(Lanes::Wide, budget, num_keys)
-    }
-
-    fn build(budget: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
-        Ok(blank::<Self>(Lanes::Wide, budget, hashes.len() as u64)?.filled_by_distinct(hashes))
-    }
-
-    fn blank(budget: Budget, num_keys: u64, _: Rounding) -> std::result::Result<Option<Blank>, NoMemory> {
-        blank::<Self>(Lanes::Wide, budget, num_keys).map(Some)
-    }
-
-    fn fallback_rate(_: Budget) -> Option<f64> {
-        None
-    }
-
-    fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Lanes> {
-        parse(Lanes::Wide, shape, num_keys, len_bytes)
-    }
-}
-
-impl Query for SplitBlock {
-    type Asked<'a> = ();
-
-    #[inline(always)]
-    fn may_contain(simd: impl Simd, (): (), padded: &[u8], len: usize, hash: KeyHash) -> bool {
-        let Some(block) = line_within(padded, len, hash) else { return true };
-        simd.all_set_in_lanes_of_32(block, fold(hash), multipliers())
-    }
-
-    #[inline(always)]
-    fn may_contain_batch(simd: impl Simd, (): (), padded: &[u8], len: usize, hashes: &[KeyHash], answers: &mut [bool]) {
-        in_batches::<Self, BATCH>(simd, (), payload_of(padded, len), hashes, answers);
-    }
-
-    #[inline(always)]
-    fn prefetch((): (), padded: &[u8], len: usize, hash: KeyHash) {
-        prefetch(padded, Lanes::Narrow.block_offset(len, hash));
-    }
-
-    #[inline]
-    fn may_contain_guarded(
-        ask: impl FnOnce() -> bool,
-        (): (),
-        _: &[u8],
-        len: usize,
-        hash: KeyHash,
-        guard: &impl Guard,
-    ) -> bool {
-        or_maybe(ask(), guard, || Lanes::Narrow.is_sound(len, hash, guard))
-    }
-}
-
-impl Query for SplitBlock512 {
-    type Asked<'a> = ();
-
-    #[inline(always)]
-    fn may_contain(simd: impl Simd, (): (), padded: &[u8], len: usize, hash: KeyHash) -> bool {
-        let Some(block) = line_within(padded, len, hash) else { return true };
-        simd.all_set_in_lanes_of_64(block, fold(hash), multipliers())
-    }
-
-    #[inline(always)]
-    fn may_contain_batch(simd: impl Simd, (): (), padded: &[u8], len: usize, hashes: &[KeyHash], answers: &mut [bool]) {
-        in_batches::<Self, BATCH>(simd, (), payload_of(padded, len), hashes, answers);
-    }
-
-    #[inline(always)]
-    fn prefetch((): (), padded: &[u8], len: usize, hash: KeyHash) {
-        prefetch(padded, Lanes::Wide.block_offset(len, hash));
-    }
-
-    #[inline]
-    fn may_contain_guarded(
-        ask: impl FnOnce() -> bool,
-        (): (),
-        _: &[u8],
-        len: usize,
-        hash: KeyHash,
-        guard: &impl Guard,
-    ) -> bool {
-        or_maybe(ask(), guard, || Lanes::Wide.is_sound(len, hash, guard))
-    }
-}
-
-fn rate_of_many(lanes: Lanes, millibits: u32) -> f64 {
-    let blocks = MANY_KEYS / 1000 * u64::from(millibits) / (u64::from(math::LANES) * u64::from(lanes.bits()));
-    math::split_block_rate(MANY_KEYS, blocks, lanes.bits())
-}
-
-fn plan(lanes: Lanes, budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
-    let size = plain::size(budget, num_keys, lanes.block_len_bytes() as u64).ok_or(TOO_LARGE)?;
-    Ok(Planned::in_one_line(size.len_bytes, expected_fpr(lanes, num_keys, size.len_bytes), math::LANES))
-}
-
-fn blank<K: SetBits>(lanes: Lanes, budget: Budget, num_keys: u64) -> std::result::Result<Blank, NoMemory> {
-    let (_, payload) = plain::payload(plain::size(budget, num_keys, lanes.block_len_bytes() as u64))?;
-    Ok(Blank::new::<K>(lanes.kind(), math::LANES, payload))
-}
-
-fn parse(lanes: Lanes, shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Lanes> {
-    plain::parse(shape, num_keys, len_bytes, math::LANES..=math::LANES, lanes.block_len_bytes() as u64)?;
-    Ok(lanes)
-}
-
-/// Returns the expected FPR of a filter with `num_keys` keys in a payload of `len_bytes`.
-pub(super) fn expected_fpr(lanes: Lanes, num_keys: u64, len_bytes: u64) -> f64 {
-    math::split_block_rate(num_keys, len_bytes / lanes.block_len_bytes() as u64, lanes.bits())
-}
-
 /// The number of lanes of a block, which is also the number of bits that a key sets.
 const LANES: usize = math::LANES as usize;
-/// The length of a block of narrow lanes: half a cache line.
-const NARROW_LEN_BYTES: usize = LANES * 4;
-/// The length of a block of wide lanes: a cache line.
-const WIDE_LEN_BYTES: usize = LANES * 8;
 
-/// The width of the lanes of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lanes {
-    /// 32 bits.
-    Narrow,
-    /// 64 bits.
-    Wide,
+/// A filter whose blocks have `LEN` bytes: 32 or 64. (The length and not the width of a lane is the
+/// parameter, because the type of a block needs it.)
+pub(crate) struct SplitBlock<const LEN: usize>;
+
+impl<const LEN: usize> SplitBlock<LEN> {
+    const KIND: FilterKind = if LEN == 32 { FilterKind::SplitBlock } else { FilterKind::SplitBlock512 };
+    /// The width of a lane in bits.
+    const LANE_BITS: u32 = if LEN == 32 { 32 } else { 64 };
+    const KEY_BITS: Option<KeyBits> =
+        Some(KeyBits { block: Some(8 * LEN as u64), probe: Some(Self::LANE_BITS as u64) });
 }
 
-impl Lanes {
-    fn kind(self) -> FilterKind {
-        match self {
-            Self::Narrow => FilterKind::SplitBlock,
-            Self::Wide => FilterKind::SplitBlock512,
-        }
+impl<const LEN: usize> Filter for SplitBlock<LEN> {
+    type Params = ();
+
+    const INFO: Info = match LEN {
+        32 => Info {
+            name: "split-block",
+            description: "one bit of a key in each 32-bit lane of a 256-bit block",
+            lowest_rate: "the lowest FPR of split-block is 1.3e-7, at 100 bits per key: a key has only 8 bits in a \
+                 block; use bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)",
+            key_bits: Self::KEY_BITS,
+            ..Info::COMMON
+        },
+        _ => Info {
+            name: "split-block-512",
+            description: "one bit of a key in each 64-bit lane of a 512-bit cache line",
+            lowest_rate: "the lowest FPR of split-block-512 is 2.7e-8, at 100 bits per key: a key has only 8 bits in a \
+                 block; use bumped-ribbon (2.4e-10 at the lowest) or bloom (2.8e-11)",
+            key_bits: Self::KEY_BITS,
+            ..Info::COMMON
+        },
+    };
+    const ONLY: Option<&'static ()> = Some(&());
+
+    fn rate_of_many(millibits: u32) -> f64 {
+        let blocks = MANY_KEYS / 1000 * u64::from(millibits) / (8 * LEN as u64);
+        math::split_block_rate(MANY_KEYS, blocks, Self::LANE_BITS)
     }
 
-    /// Returns the width of a lane in bits.
-    pub(super) fn bits(self) -> u32 {
-        match self {
-            Self::Narrow => 32,
-            Self::Wide => 64,
-        }
+    fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
+        let size = plain::size(budget, num_keys, LEN as u64).ok_or(TOO_LARGE)?;
+        Ok(Planned::in_one_line(size.len_bytes, Self::expected_fpr(&(), num_keys, size.len_bytes), math::LANES))
     }
 
-    pub(super) fn block_len_bytes(self) -> usize {
-        match self {
-            Self::Narrow => NARROW_LEN_BYTES,
-            Self::Wide => WIDE_LEN_BYTES,
-        }
+    fn build(budget: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
+        Ok(blank::<LEN>(budget, hashes.len() as u64)?.filled_by_distinct(hashes))
     }
 
-    /// Returns the offset of the block of a key, in a payload of `len` bytes.
+    fn blank(budget: Budget, num_keys: u64, _: Rounding) -> std::result::Result<Option<Blank>, NoMemory> {
+        blank::<LEN>(budget, num_keys).map(Some)
+    }
+
+    fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<()> {
+        plain::parse(shape, num_keys, len_bytes, math::LANES..=math::LANES, LEN as u64).map(|_| ())
+    }
+
+    /// The formula includes absent keys with the block and the fold of a present key. Absent keys
+    /// with the hash of a present key are among them.
+    fn expected_fpr((): &(), num_keys: u64, payload_len_bytes: u64) -> f64 {
+        math::split_block_rate(num_keys, payload_len_bytes / LEN as u64, Self::LANE_BITS)
+    }
+
+    fn probes((): &()) -> u32 {
+        math::LANES
+    }
+
     #[inline]
-    fn block_offset(self, len: usize, hash: KeyHash) -> usize {
-        match self {
-            Self::Narrow => line_offset::<NARROW_LEN_BYTES>(len, hash),
-            Self::Wide => line_offset::<WIDE_LEN_BYTES>(len, hash),
+    fn is_proven((): &(), _: &[u8], len: usize, hash: KeyHash, is_valid: impl Fn(usize, usize) -> bool) -> bool {
+        is_valid(line_offset::<LEN>(len, hash), LEN)
+    }
+}
+
+fn blank<const LEN: usize>(budget: Budget, num_keys: u64) -> std::result::Result<Blank, NoMemory> {
+    let (_, payload) = plain::payload(plain::size(budget, num_keys, LEN as u64))?;
+    Ok(Blank::new::<SplitBlock<LEN>>(SplitBlock::<LEN>::KIND, math::LANES, payload))
+}
+
+impl<const LEN: usize> Query for SplitBlock<LEN> {
+    type Filter = Self;
+
+    #[inline(always)]
+    fn may_contain(simd: impl Simd, (): &(), padded: &[u8], len: usize, hash: KeyHash) -> bool {
+        let Some(block) = line_within::<LEN>(padded, len, hash) else { return true };
+        match block.first_chunk() {
+            Some(wide) => simd.all_set_in_lanes_of_64(wide, fold(hash), multipliers()),
+            None => {
+                block.first_chunk().is_none_or(|block| simd.all_set_in_lanes_of_32(block, fold(hash), multipliers()))
+            }
         }
     }
 
-    /// Returns whether the block of a key is sound.
-    #[inline]
-    fn is_sound(self, len: usize, hash: KeyHash, guard: &impl Guard) -> bool {
-        guard.sound(self.block_offset(len, hash), self.block_len_bytes())
+    #[inline(always)]
+    fn may_contain_batch(
+        simd: impl Simd,
+        (): &(),
+        padded: &[u8],
+        len: usize,
+        hashes: &[KeyHash],
+        answers: &mut [bool],
+    ) {
+        in_batches::<Self, BATCH>(simd, &(), payload_of(padded, len), hashes, answers);
+    }
+
+    #[inline(always)]
+    fn prefetch((): &(), padded: &[u8], len: usize, hash: KeyHash) {
+        prefetch(padded, line_offset::<LEN>(len, hash));
     }
 }
 
@@ -245,30 +146,21 @@ fn multipliers() -> &'static [u32; LANES] {
     const { MULTIPLIERS.first_chunk().expect("MULTIPLIERS has sixteen values") }
 }
 
-impl SetBits for SplitBlock {
+impl<const LEN: usize> SetBits for SplitBlock<LEN> {
     #[inline(always)]
     fn set(simd: impl Simd, _: u32, payload: &mut [u8], hash: KeyHash) -> bool {
-        let number = line_number(payload.len() / NARROW_LEN_BYTES, hash);
-        let Some(block) = payload.as_chunks_mut().0.get_mut(number) else { return false };
-        simd.set_in_lanes_of_32(block, fold(hash), multipliers())
+        let number = line_number(payload.len() / LEN, hash);
+        let Some(block) = payload.as_chunks_mut::<LEN>().0.get_mut(number) else { return false };
+        match block.first_chunk_mut() {
+            Some(wide) => simd.set_in_lanes_of_64(wide, fold(hash), multipliers()),
+            None => {
+                block.first_chunk_mut().is_some_and(|block| simd.set_in_lanes_of_32(block, fold(hash), multipliers()))
+            }
+        }
     }
 
     #[inline(always)]
     fn prefetch(_: u32, payload: &[u8], hash: KeyHash) {
-        prefetch(payload, Lanes::Narrow.block_offset(payload.len(), hash));
-    }
-}
-
-impl SetBits for SplitBlock512 {
-    #[inline(always)]
-    fn set(simd: impl Simd, _: u32, payload: &mut [u8], hash: KeyHash) -> bool {
-        let number = line_number(payload.len() / WIDE_LEN_BYTES, hash);
-        let Some(block) = payload.as_chunks_mut().0.get_mut(number) else { return false };
-        simd.set_in_lanes_of_64(block, fold(hash), multipliers())
-    }
-
-    #[inline(always)]
-    fn prefetch(_: u32, payload: &[u8], hash: KeyHash) {
-        prefetch(payload, Lanes::Wide.block_offset(payload.len(), hash));
+        prefetch(payload, line_offset::<LEN>(payload.len(), hash));
     }
 }

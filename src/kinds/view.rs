@@ -1,18 +1,9 @@
 //! Defines the view of a filter, which answers queries from a payload and a geometry.
 
-use super::binary_fuse::{Slots, Width};
-use super::blocked_bloom::BlockedBloom;
-use super::bloom::Bloom;
-use super::bumped_ribbon::{BumpedRibbon, FlatQuery, Form, Groups, Lines, Words};
-use super::constant::{AlwaysMaybe, Empty};
-use super::geometry::Geometry;
-use super::guard::Guard;
+use super::Geometry;
 use super::kernels::{BatchKernel, Kernel};
-use super::query::Query;
-use super::range::Grafite;
-use super::ribbon::Ribbon;
-use super::split_block::{Lanes, SplitBlock, SplitBlock512};
 use crate::hash::KeyHash;
+use crate::simd::Isa;
 
 /// A filter that is ready for queries. It borrows a payload and the geometry that was checked
 /// against the payload's length.
@@ -24,34 +15,6 @@ pub struct FilterView<'a> {
     len: usize,
     /// The payload and the bytes after it: vector loads may read beyond the payload's end.
     padded: &'a [u8],
-}
-
-/// Calls a function of [`Query`] for the kind of a geometry, with the parameters that the kind's
-/// queries need.
-macro_rules! of_kind {
-    ($geometry:expr, $function:ident($($before:expr)?; $($argument:expr),+)) => {
-        match $geometry {
-            Geometry::Empty => Empty::$function($($before,)? (), $($argument),+),
-            Geometry::AlwaysMaybe => AlwaysMaybe::$function($($before,)? (), $($argument),+),
-            &Geometry::Bloom { probes } => Bloom::$function($($before,)? probes, $($argument),+),
-            &Geometry::BlockedBloom { probes } => BlockedBloom::$function($($before,)? probes, $($argument),+),
-            Geometry::SplitBlock { lanes: Lanes::Narrow } => SplitBlock::$function($($before,)? (), $($argument),+),
-            Geometry::SplitBlock { lanes: Lanes::Wide } => SplitBlock512::$function($($before,)? (), $($argument),+),
-            Geometry::Ribbon(ribbon) => Ribbon::$function($($before,)? ribbon, $($argument),+),
-            Geometry::BumpedRibbon(None, ribbon) => BumpedRibbon::$function($($before,)? ribbon, $($argument),+),
-            Geometry::BumpedRibbon(Some(flat), ribbon) => match flat.form() {
-                Form::Lines => FlatQuery::<Lines>::$function($($before,)? (*flat, ribbon), $($argument),+),
-                Form::Words => FlatQuery::<Words>::$function($($before,)? (*flat, ribbon), $($argument),+),
-                Form::Groups => FlatQuery::<Groups>::$function($($before,)? (*flat, ribbon), $($argument),+),
-            },
-            Geometry::BinaryFuse(fuse) => match fuse.width() {
-                Width::Eight => Slots::<8>::$function($($before,)? fuse, $($argument),+),
-                Width::Twelve => Slots::<12>::$function($($before,)? fuse, $($argument),+),
-                Width::Sixteen => Slots::<16>::$function($($before,)? fuse, $($argument),+),
-            },
-            Geometry::Range(_) => Grafite::$function($($before,)? (), $($argument),+),
-        }
-    };
 }
 
 impl<'a> FilterView<'a> {
@@ -74,12 +37,11 @@ impl<'a> FilterView<'a> {
         self.kernel.may_contain(self.geometry, self.padded, self.len, hash)
     }
 
-    /// Queries a payload that is not completely verified. A byte for which `guard` returns `false`
-    /// cannot prove a key absent.
+    /// Queries a payload that is not completely verified. A range of bytes, given by offset and
+    /// length, for which `is_valid` returns `false` cannot prove a key absent.
     #[inline]
-    pub(crate) fn may_contain_guarded(&self, hash: KeyHash, guard: &impl Guard) -> bool {
-        let ask = || self.may_contain_hash(hash);
-        of_kind!(self.geometry, may_contain_guarded(ask; self.padded, self.len, hash, guard))
+    pub(crate) fn may_contain_if_valid(&self, hash: KeyHash, is_valid: impl Fn(usize, usize) -> bool) -> bool {
+        self.may_contain_hash(hash) || !self.geometry.is_proven(self.padded, self.len, hash, is_valid)
     }
 
     /// Answers for many keys. A batch is usually faster than single queries.
@@ -87,27 +49,27 @@ impl<'a> FilterView<'a> {
     /// `answers[i]` belongs to `hashes[i]`. If the slices differ in length, the answers beyond the
     /// shorter one do not change.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], answers: &mut [bool]) {
-        BatchKernel::of(self.geometry).may_contain_batch(self.geometry, self.padded, self.len, hashes, answers);
+        let kernel: BatchKernel = self.geometry.compile(Isa::detect());
+        kernel.may_contain_batch(self.geometry, self.padded, self.len, hashes, answers);
     }
 
     /// Prefetches the first cache lines that a query of `hash` will need.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        of_kind!(self.geometry, prefetch(; self.padded, self.len, hash));
+        self.geometry.prefetch(self.padded, self.len, hash);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::Checked;
 
     #[test]
-    fn filters_without_bits_answer_with_and_without_a_guard() {
-        for (geometry, answer) in [(Geometry::Empty, false), (Geometry::AlwaysMaybe, true)] {
+    fn filters_without_bits_answer_for_valid_and_other_bytes() {
+        for (geometry, answer) in [(Geometry::Empty(()), false), (Geometry::AlwaysMaybe(()), true)] {
             let view = FilterView::new(&geometry, Kernel::of(&geometry), &[], 0);
             let hash = KeyHash::from_raw(7);
-            assert_eq!((view.may_contain_hash(hash), view.may_contain_guarded(hash, &Checked)), (answer, answer));
+            assert_eq!((view.may_contain_hash(hash), view.may_contain_if_valid(hash, |_, _| true)), (answer, answer));
         }
     }
 }

@@ -57,7 +57,7 @@ impl Plan {
     pub fn largest(kind: FilterKind, num_keys: u64, max_len_bytes: u64) -> Result<Option<Self>> {
         let plan = |bits_per_key| Self::new(FilterSpec::bits_per_key(kind, bits_per_key)?, num_keys);
         let fits = |plan: &Self| plan.payload_len_bytes() <= max_len_bytes;
-        let most = match kind.budgets() {
+        let most = match kind.info().budgets {
             Budgets::Widths(widths) => {
                 let plans = widths.iter().map(|&width| plan(f64::from(width))).collect::<Result<Vec<_>>>()?;
                 return Ok(plans.into_iter().rfind(fits));

@@ -3,7 +3,7 @@
 use super::monkey::Kinds;
 use super::{FilterPolicy, TableShape};
 use crate::error::Result;
-use crate::kinds::FilterKind;
+use crate::kinds::{Budgets, FilterKind};
 use crate::spec::FilterSpec;
 
 /// An estimate of the bytes of a filter block besides the filter's bits. The trailer and one page
@@ -83,8 +83,9 @@ impl FilterPolicy for MemoryBudget {
             in_use += level.filter_bytes as f64;
         }
         let total = self.total_bytes as f64;
-        let is_fuse = [self.kinds.upper, self.kinds.bottom].contains(&FilterKind::BinaryFuse);
-        let share_of_bits = if is_fuse { SHARE_OF_FUSE_BITS } else { SHARE_OF_BITS };
+        let has_fixed_widths = |kind: FilterKind| matches!(kind.info().budgets, Budgets::Widths(_));
+        let is_any_fixed = has_fixed_widths(self.kinds.upper) || has_fixed_widths(self.kinds.bottom);
+        let share_of_bits = if is_any_fixed { SHARE_OF_FUSE_BITS } else { SHARE_OF_BITS };
         let for_bits = (total * share_of_bits - tables * TABLE_OVERHEAD_BYTES).max(0.0) * 8.0;
         // An SST gets its full share while the filters are within the budget, and no share at
         // twice the budget.

@@ -33,7 +33,7 @@ pub(super) struct Kinds {
 impl Kinds {
     pub(super) fn new(upper: FilterKind, bottom: FilterKind) -> Result<Self> {
         for kind in [upper, bottom] {
-            if kind == FilterKind::Grafite {
+            if kind.info().is_of_ranges {
                 let reason = "this policy spreads memory for point reads, and a range filter answers no query by \
                               hash; try bumped-ribbon";
                 return Err(Error::invalid("filter kind", kind, reason));

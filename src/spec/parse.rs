@@ -25,7 +25,7 @@ impl FromStr for FilterSpec {
             // This check also limits the recursion to one level.
             if usual.ends_with(":compact") {
                 let name = text.split(':').next().unwrap_or_default();
-                let has_compact = FilterKind::from_name(name).is_none_or(FilterKind::has_compact);
+                let has_compact = FilterKind::from_name(name).is_none_or(|kind| kind.info().has_compact_build);
                 return Err(invalid(if has_compact { COMPACT_TWICE } else { ONLY_BUMPED_RIBBON }.to_owned()));
             }
             return usual.parse::<Self>().and_then(Self::compact).map_err(named);
@@ -43,7 +43,7 @@ impl FromStr for FilterSpec {
             }
         };
         if budget.is_empty() {
-            return Err(invalid(missing_budget(kind).to_owned()));
+            return Err(invalid(missing_budget(kind)));
         }
         if let Some(reason) = excess(kind, range_len.is_some(), budget) {
             return Err(invalid(reason));
@@ -70,13 +70,13 @@ fn excess(kind: FilterKind, has_range_len: bool, budget: &str) -> Option<String>
     }
     if parts().any(|part| part.starts_with("L=")) {
         let reason = if has_range_len { RANGE_LEN_TWICE } else { RANGE_LEN_COMES_FIRST };
-        return Some(if kind == FilterKind::Grafite { reason } else { ONLY_GRAFITE }.to_owned());
+        return Some(if kind.info().is_of_ranges { reason } else { ONLY_GRAFITE }.to_owned());
     }
     let mut budgets = parts().filter(|&part| part != "compact");
     match (budgets.next(), budgets.next()) {
         (Some(one), Some(other)) => Some(format!("it has two budgets, {one} and {other}; give one budget")),
         _ if parts().all(|part| part != "compact") => None,
-        _ if kind.has_compact() => Some(COMPACT_COMES_LAST.to_owned()),
+        _ if kind.info().has_compact_build => Some(COMPACT_COMES_LAST.to_owned()),
         _ => Some(ONLY_BUMPED_RIBBON.to_owned()),
     }
 }

@@ -38,7 +38,7 @@ impl FilterSpec {
     /// or more than 2^40, or if no budget reaches the FPR.
     pub fn with_range_len(self, range_len: u64) -> Result<Self> {
         let invalid = |reason| Error::invalid("filter", format!("{self} with L={range_len}"), reason);
-        if self.kind != FilterKind::Grafite {
+        if !self.is_for_ranges() {
             return Err(invalid(ONLY_GRAFITE));
         }
         if !(1..=MAX_RANGE_LEN).contains(&range_len) {
@@ -67,7 +67,7 @@ impl FilterSpec {
 
     /// Returns whether a filter of this specification answers for ranges of keys.
     pub(crate) fn is_for_ranges(self) -> bool {
-        self.kind == FilterKind::Grafite
+        self.kind.info().is_of_ranges
     }
 
     /// Checks that a range filter of `num_keys` keys can have the requested FPR with codes of 56

@@ -9,7 +9,7 @@ use super::algebra::{self, BlockShape, Comparison};
 use crate::bits;
 use crate::block::LockedBlock;
 use crate::codec::u64_from;
-use crate::kinds::{FilterKind, Shape, math};
+use crate::kinds::{FilterKind, KeyBits, Shape};
 use crate::variants::error::{Error, Result};
 
 /// One property, besides the bits, in which two filters differ.
@@ -171,27 +171,25 @@ fn partitioned() -> Error {
 }
 
 fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
+    let kind = shape.kind;
+    let whole = payload_len as u64 * 8;
     let probes = shape.params.first().copied().unwrap_or_default().into();
-    let lanes = |lane_bits| BlockShape { bits: lane_bits * u64::from(math::LANES), probes, choice: lane_bits };
-    Ok(match shape.kind {
-        FilterKind::Bloom => {
-            let bits = payload_len as u64 * 8;
-            BlockShape { bits, probes, choice: bits }
+    let of = |found: KeyBits| BlockShape {
+        bits: found.block.unwrap_or(whole),
+        probes,
+        choice: found.probe.unwrap_or(whole),
+    };
+    let reason = match kind.takes_budget() {
+        true => {
+            "blocks of this kind cannot be merged, and their sets of keys cannot be compared; build them as bloom, \
+             blocked-bloom, split-block or split-block-512"
         }
-        FilterKind::BlockedBloom => BlockShape { bits: math::LINE_BITS, probes, choice: math::LINE_BITS },
-        FilterKind::SplitBlock => lanes(32),
-        FilterKind::SplitBlock512 => lanes(64),
-        kind @ (FilterKind::Empty | FilterKind::AlwaysMaybe) => {
-            let reason = "blocks of this kind have no bits to compare; compare blocks with keys, of the kind bloom, \
-                          blocked-bloom, split-block or split-block-512";
-            return Err(Error::invalid("filter kind", kind, reason));
+        false => {
+            "blocks of this kind have no bits to compare; compare blocks with keys, of the kind bloom, blocked-bloom, \
+             split-block or split-block-512"
         }
-        kind @ (FilterKind::Ribbon | FilterKind::BumpedRibbon | FilterKind::BinaryFuse | FilterKind::Grafite) => {
-            let reason = "blocks of this kind cannot be merged, and their sets of keys cannot be compared; build them \
-                          as bloom, blocked-bloom, split-block or split-block-512";
-            return Err(Error::invalid("filter kind", kind, reason));
-        }
-    })
+    };
+    kind.info().key_bits.map(of).ok_or_else(|| Error::invalid("filter kind", kind, reason))
 }
 
 #[cfg(test)]

@@ -18,18 +18,15 @@ mod build;
 
 use std::fmt;
 
-use super::contract::{Budget, Budgets, Built, Kind, Planned};
-use super::guard::{Guard, or_maybe};
-use super::kind::FilterKind;
+use super::contract::{Budget, Budgets, Built, Compiled, Filter, Info, Planned, Query, in_batches, payload_of};
 use super::lines::lines_of;
-use super::math;
-use super::query::{Query, in_batches, payload_of};
 use super::shape::{Effort, Shape};
+use super::{FilterKind, math};
 use crate::bits::NoMemory;
 use crate::codec::u16_at;
 use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, reduce};
-use crate::simd::{self, Simd};
+use crate::simd::{self, Isa, Simd};
 
 /// The multiplier that mixes the hash: output 33 of the generator that [`super::bloom`] names, made
 /// odd.
@@ -51,7 +48,7 @@ const BATCH: usize = 16;
 /// [`super::Geometry`] in the unused values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Width {
+pub(crate) enum Width {
     Eight = 8,
     Twelve = 12,
     Sixteen = 16,
@@ -63,7 +60,7 @@ impl Width {
     }
 }
 
-pub(super) struct BinaryFuse;
+pub(crate) struct BinaryFuse;
 
 impl BinaryFuse {
     /// Returns the width of a budget's fingerprints, or `None` if the budget, in whole bits, is not
@@ -73,12 +70,18 @@ impl BinaryFuse {
     }
 }
 
-impl Kind for BinaryFuse {
-    type Geometry = Geometry;
-    const BUDGETS: Budgets = Budgets::Widths(&WIDTHS);
-    const LOWEST_RATE: &'static str = "the lowest FPR of binary-fuse is 1.6e-5, with fingerprints of 16 bits; use bumped-ribbon (2.4e-10 at the \
-         lowest) or bloom (2.8e-11)";
-    const HAS_COMPACT: bool = false;
+impl Filter for BinaryFuse {
+    type Params = Geometry;
+
+    const INFO: Info = Info {
+        name: "binary-fuse",
+        description: "a fingerprint that is the XOR of three slots",
+        budgets: Budgets::Widths(&WIDTHS),
+        example_bits: 8.0,
+        lowest_rate: "the lowest FPR of binary-fuse is 1.6e-5, with fingerprints of 16 bits; use bumped-ribbon \
+             (2.4e-10 at the lowest) or bloom (2.8e-11)",
+        ..Info::COMMON
+    };
 
     /// Returns the FPR of the widest fingerprint that fits the budget, or 1 if no fingerprint fits.
     fn rate_of_many(millibits: u32) -> f64 {
@@ -117,6 +120,51 @@ impl Kind for BinaryFuse {
     fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Geometry> {
         Geometry::new(shape, num_keys, len_bytes)
     }
+
+    fn expected_fpr(fuse: &Geometry, num_keys: u64, _: u64) -> f64 {
+        math::with_equal_hashes(fuse.expected_fpr(), num_keys)
+    }
+
+    fn probes(fuse: &Geometry) -> u32 {
+        fuse.bits()
+    }
+
+    fn describe(fuse: &Geometry, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seed, segment, bits, slots) = (fuse.seed, fuse.segment(), fuse.bits(), fuse.slots());
+        write!(f, "segments of {segment} slots, {bits} bits per slot, seed {seed}; {slots} slots")
+    }
+
+    fn compile<C: Compiled>(fuse: &Geometry, _: Isa) -> C {
+        match fuse.width {
+            Width::Eight => C::of::<Slots<8>>(Isa::PORTABLE),
+            Width::Twelve => C::of::<Slots<12>>(Isa::PORTABLE),
+            Width::Sixteen => C::of::<Slots<16>>(Isa::PORTABLE),
+        }
+    }
+
+    #[inline]
+    fn is_proven(fuse: &Geometry, _: &[u8], _: usize, hash: KeyHash, is_valid: impl Fn(usize, usize) -> bool) -> bool {
+        fuse.place(hash).slots.into_iter().all(|slot| is_valid(fuse.byte_of(slot), fuse.slot_len_bytes()))
+    }
+}
+
+/// The query of any width.
+impl Query for BinaryFuse {
+    type Filter = Self;
+
+    #[inline(always)]
+    fn may_contain(simd: impl Simd, fuse: &Geometry, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+        match fuse.width {
+            Width::Eight => Slots::<8>::may_contain(simd, fuse, padded, len, hash),
+            Width::Twelve => Slots::<12>::may_contain(simd, fuse, padded, len, hash),
+            Width::Sixteen => Slots::<16>::may_contain(simd, fuse, padded, len, hash),
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(fuse: &Geometry, padded: &[u8], _: usize, hash: KeyHash) {
+        fuse.place(hash).slots.into_iter().for_each(|slot| simd::prefetch(padded, fuse.byte_of(slot)));
+    }
 }
 
 /// The layout of the slots, and the seed.
@@ -133,13 +181,6 @@ pub(crate) struct Geometry {
 struct Place {
     slots: [u64; 3],
     fingerprint: u16,
-}
-
-impl fmt::Display for Geometry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seed, segment, bits, slots) = (self.seed, self.segment(), self.bits(), self.slots());
-        write!(f, "segments of {segment} slots, {bits} bits per slot, seed {seed}; {slots} slots")
-    }
 }
 
 impl Geometry {
@@ -178,17 +219,13 @@ impl Geometry {
         Ok(Self::of(width, segment_log2, slots, seed))
     }
 
-    pub(super) fn width(&self) -> Width {
-        self.width
-    }
-
     /// Returns the width of a fingerprint in bits.
-    pub(super) fn bits(&self) -> u32 {
+    fn bits(&self) -> u32 {
         self.width as u32
     }
 
     /// Returns the share of absent keys whose three slots XOR to their fingerprint by chance.
-    pub(super) fn expected_fpr(&self) -> f64 {
+    fn expected_fpr(&self) -> f64 {
         (-f64::from(self.bits())).exp2()
     }
 
@@ -237,19 +274,13 @@ impl Geometry {
         };
         (first ^ second ^ third ^ fingerprint) & mask::<BITS>() == 0
     }
-
-    /// Prefetches the three slots of a key.
-    #[inline]
-    fn prefetch(&self, payload: &[u8], hash: KeyHash) {
-        self.place(hash).slots.into_iter().for_each(|slot| simd::prefetch(payload, self.byte_of(slot)));
-    }
 }
 
 /// The queries for slots of `BITS` bits.
-pub(super) struct Slots<const BITS: u32>;
+struct Slots<const BITS: u32>;
 
 impl<const BITS: u32> Query for Slots<BITS> {
-    type Asked<'a> = &'a Geometry;
+    type Filter = BinaryFuse;
 
     #[inline(always)]
     fn may_contain(_: impl Simd, fuse: &Geometry, padded: &[u8], len: usize, hash: KeyHash) -> bool {
@@ -269,22 +300,8 @@ impl<const BITS: u32> Query for Slots<BITS> {
     }
 
     #[inline(always)]
-    fn prefetch(fuse: &Geometry, padded: &[u8], _: usize, hash: KeyHash) {
-        fuse.prefetch(padded, hash);
-    }
-
-    #[inline]
-    fn may_contain_guarded(
-        ask: impl FnOnce() -> bool,
-        fuse: &Geometry,
-        _: &[u8],
-        _: usize,
-        hash: KeyHash,
-        guard: &impl Guard,
-    ) -> bool {
-        or_maybe(ask(), guard, || {
-            fuse.place(hash).slots.into_iter().all(|slot| guard.sound(fuse.byte_of(slot), fuse.slot_len_bytes()))
-        })
+    fn prefetch(fuse: &Geometry, padded: &[u8], len: usize, hash: KeyHash) {
+        BinaryFuse::prefetch(fuse, padded, len, hash);
     }
 }
 

@@ -18,9 +18,8 @@ use crate::bits::{NoMemory, try_collect, try_zeros};
 use crate::codec::put_varint;
 use crate::hash::KeyHash;
 use crate::kinds::contract::Budget;
-use crate::kinds::kind::FilterKind;
-use crate::kinds::math;
 use crate::kinds::shape::{Effort, Shape, room_behind};
+use crate::kinds::{FilterKind, math};
 
 /// The density of layers, and whether they are cut into shards. Each cut costs some slots.
 #[derive(Debug, Clone, Copy)]

@@ -67,7 +67,7 @@ pub(crate) struct FlatQuery<F>(PhantomData<F>);
 impl Geometry {
     /// Returns the parameters of the first layer. Returns `None` if the filter has no layers, if
     /// the first layer has only one start, or if a start or an offset needs more than 32 bits.
-    pub(in crate::kinds) fn flat(&self) -> Option<Flat> {
+    pub(super) fn flat(&self) -> Option<Flat> {
         let first = self.layers.first()?;
         let Columns { all, fewer_share } = self.columns;
         let form = match self.groups() {
@@ -89,7 +89,7 @@ impl Geometry {
 
 impl Flat {
     #[inline(always)]
-    pub(in crate::kinds) fn form(self) -> Form {
+    pub(super) fn form(self) -> Form {
         self.form
     }
 

@@ -49,24 +49,48 @@ mod solve;
 #[cfg(test)]
 mod tests;
 
-pub(super) use flat::{Blockwise, Flat, FlatQuery, Form, Groups, Lines, Words};
-pub(super) use inline::Unread;
-pub(super) use read::Geometry;
+use std::fmt;
+use std::sync::Arc;
 
-use super::contract::{Budget, Budgets, Built, Kind, Planned, TOO_LARGE_FOR_MEMORY};
+use flat::{Flat, FlatQuery, Form, Groups, Lines, Words};
+pub(super) use inline::Unread;
+use read::Geometry;
+
+use super::contract::{Budget, Built, Compiled, Filter, Info, Planned, TOO_LARGE_FOR_MEMORY};
+use super::math;
 use super::shape::{Effort, Shape};
 use crate::bits::NoMemory;
 use crate::error::Result;
 use crate::hash::KeyHash;
+use crate::simd::Isa;
 
-pub(super) struct BumpedRibbon;
+pub(crate) struct BumpedRibbon;
 
-impl Kind for BumpedRibbon {
-    type Geometry = Geometry;
-    const BUDGETS: Budgets = Budgets::ALL;
-    const LOWEST_RATE: &'static str =
-        "the lowest FPR of bumped-ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)";
-    const HAS_COMPACT: bool = true;
+/// The parameters of a filter.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Params {
+    /// The parameters that most queries need, if they have a [`Form`].
+    flat: Option<Flat>,
+    whole: Arc<Geometry>,
+}
+
+impl From<Geometry> for Params {
+    fn from(whole: Geometry) -> Self {
+        Self { flat: whole.flat(), whole: Arc::new(whole) }
+    }
+}
+
+impl Filter for BumpedRibbon {
+    type Params = Params;
+
+    const INFO: Info = Info {
+        name: "bumped-ribbon",
+        description: "one linear equation per key; bumped keys are in later layers or in the single system",
+        example_bits: 7.0,
+        lowest_rate: "the lowest FPR of bumped-ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)",
+        has_compact_build: true,
+        ..Info::COMMON
+    };
 
     /// Returns `2^-b` for `b` bits per key, of which at most 32 count.
     fn rate_of_many(millibits: u32) -> f64 {
@@ -81,12 +105,57 @@ impl Kind for BumpedRibbon {
         build::build(budget, hashes, effort)
     }
 
-    fn fallback_rate(_: Budget) -> Option<f64> {
-        None
+    fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Params> {
+        Geometry::new(shape, num_keys, len_bytes).map(Params::from)
     }
 
-    fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Geometry> {
-        Geometry::new(shape, num_keys, len_bytes)
+    fn expected_fpr(params: &Params, num_keys: u64, _: u64) -> f64 {
+        math::with_equal_hashes(params.whole.expected_fpr(), num_keys)
+    }
+
+    fn probes(params: &Params) -> u32 {
+        params.whole.columns.all
+    }
+
+    fn describe(params: &Params, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", params.whole)
+    }
+
+    fn columns(params: &Params) -> Option<u32> {
+        Some(params.whole.columns.all)
+    }
+
+    fn asked_len(params: &Params, len: usize) -> usize {
+        params.whole.payload_len.min(len)
+    }
+
+    fn with_columns(params: &Params, columns: u32) -> Option<Params> {
+        params.whole.with_columns(columns).map(Params::from)
+    }
+
+    fn copy_columns(params: &Params, shape: &Shape, payload: &[u8], to: &Params) -> Result<(Shape, Vec<u8>)> {
+        let copy = params.whole.copy_columns(payload, &to.whole)?;
+        Ok((to.whole.shape_like(shape), copy))
+    }
+
+    fn compile<C: Compiled>(params: &Params, isa: Isa) -> C {
+        match params.flat.map(Flat::form) {
+            Some(Form::Lines) => C::of::<FlatQuery<Lines>>(isa),
+            Some(Form::Words) => C::of::<FlatQuery<Words>>(isa),
+            Some(Form::Groups) => C::of::<FlatQuery<Groups>>(isa),
+            None => C::of::<Self>(isa),
+        }
+    }
+
+    #[inline]
+    fn is_proven(
+        params: &Params,
+        padded: &[u8],
+        _: usize,
+        hash: KeyHash,
+        is_valid: impl Fn(usize, usize) -> bool,
+    ) -> bool {
+        params.whole.is_proven(padded, hash, is_valid)
     }
 }
 

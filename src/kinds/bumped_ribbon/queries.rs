@@ -1,27 +1,25 @@
 //! Implements [`Query`] for bumped ribbons.
 
-use super::BumpedRibbon;
 use super::batch::KEYS;
-use super::flat::{Blockwise, Flat, FlatQuery};
-use super::read::Geometry;
+use super::flat::{Blockwise, FlatQuery};
+use super::{BumpedRibbon, Form, Groups, Lines, Params, Words};
 use crate::hash::KeyHash;
-use crate::kinds::guard::{Guard, or_maybe};
-use crate::kinds::query::Query;
+use crate::kinds::contract::Query;
 use crate::simd::{Simd, prefetch};
 
 /// Queries a filter with any number of columns and layers.
 impl Query for BumpedRibbon {
-    type Asked<'a> = &'a Geometry;
+    type Filter = Self;
 
     #[inline(always)]
-    fn may_contain(simd: impl Simd, ribbon: &Geometry, padded: &[u8], _: usize, hash: KeyHash) -> bool {
-        ribbon.ask(simd, padded, hash, ribbon.groups())
+    fn may_contain(simd: impl Simd, params: &Params, padded: &[u8], _: usize, hash: KeyHash) -> bool {
+        params.whole.ask(simd, padded, hash, params.whole.groups())
     }
 
     #[inline(always)]
     fn may_contain_batch(
         simd: impl Simd,
-        ribbon: &Geometry,
+        params: &Params,
         padded: &[u8],
         _: usize,
         hashes: &[KeyHash],
@@ -31,63 +29,45 @@ impl Query for BumpedRibbon {
         let answered = answers.len().min(hashes.len());
         let answers = answers.get_mut(..answered).unwrap_or_default();
         for (hashes, answers) in hashes.chunks(KEYS).zip(answers.chunks_mut(KEYS)) {
-            ribbon.ask_batch(simd, padded, hashes, answers);
+            params.whole.ask_batch(simd, padded, hashes, answers);
         }
     }
 
     #[inline(always)]
-    fn prefetch(ribbon: &Geometry, padded: &[u8], _: usize, hash: KeyHash) {
-        prefetch(padded, ribbon.first_byte(hash));
-    }
-
-    #[inline]
-    fn may_contain_guarded(
-        ask: impl FnOnce() -> bool,
-        ribbon: &Geometry,
-        padded: &[u8],
-        _: usize,
-        hash: KeyHash,
-        guard: &impl Guard,
-    ) -> bool {
-        or_maybe(ask(), guard, || ribbon.is_sound(padded, hash, guard))
+    fn prefetch(params: &Params, padded: &[u8], _: usize, hash: KeyHash) {
+        let Some(flat) = params.flat else { return prefetch(padded, params.whole.first_byte(hash)) };
+        match flat.form() {
+            Form::Lines => flat.prefetch::<Lines>(padded, hash.raw()),
+            Form::Words => flat.prefetch::<Words>(padded, hash.raw()),
+            Form::Groups => flat.prefetch::<Groups>(padded, hash.raw()),
+        }
     }
 }
 
-/// Queries a filter that has a [`Flat`]. Batch queries and guarded queries call [`BumpedRibbon`].
+/// Queries a filter that has a [`Flat`](super::Flat).
 impl<F: Blockwise> Query for FlatQuery<F> {
-    type Asked<'a> = (Flat, &'a Geometry);
+    type Filter = BumpedRibbon;
 
     #[inline(always)]
-    fn may_contain(simd: impl Simd, (flat, whole): (Flat, &Geometry), padded: &[u8], _: usize, hash: KeyHash) -> bool {
-        flat.ask::<F>(whole, simd, padded, hash.raw())
+    fn may_contain(simd: impl Simd, params: &Params, padded: &[u8], _: usize, hash: KeyHash) -> bool {
+        let Some(flat) = params.flat else { return true };
+        flat.ask::<F>(&params.whole, simd, padded, hash.raw())
     }
 
     #[inline(always)]
     fn may_contain_batch(
         simd: impl Simd,
-        (_, whole): (Flat, &Geometry),
+        params: &Params,
         padded: &[u8],
         len: usize,
         hashes: &[KeyHash],
         answers: &mut [bool],
     ) {
-        BumpedRibbon::may_contain_batch(simd, whole, padded, len, hashes, answers);
+        BumpedRibbon::may_contain_batch(simd, params, padded, len, hashes, answers);
     }
 
     #[inline(always)]
-    fn prefetch((flat, _): (Flat, &Geometry), padded: &[u8], _: usize, hash: KeyHash) {
-        flat.prefetch::<F>(padded, hash.raw());
-    }
-
-    #[inline]
-    fn may_contain_guarded(
-        ask: impl FnOnce() -> bool,
-        (_, whole): (Flat, &Geometry),
-        padded: &[u8],
-        len: usize,
-        hash: KeyHash,
-        guard: &impl Guard,
-    ) -> bool {
-        BumpedRibbon::may_contain_guarded(ask, whole, padded, len, hash, guard)
+    fn prefetch(params: &Params, padded: &[u8], len: usize, hash: KeyHash) {
+        BumpedRibbon::prefetch(params, padded, len, hash);
     }
 }

@@ -12,7 +12,6 @@ use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 use crate::kinds::Shape;
-use crate::kinds::guard::Guard;
 use crate::simd::Simd;
 
 /// The maximum number of layers that bump keys. A layer bumps about one key in 25, so 2^36 keys
@@ -206,17 +205,13 @@ impl<L: Layers> Geometry<L> {
         Ok(Self::lay_out(columns, layers, last))
     }
 
-    pub(in crate::kinds) fn columns(&self) -> u32 {
-        self.columns.all
-    }
-
-    pub(in crate::kinds) fn has_layers(&self) -> bool {
+    pub(super) fn has_layers(&self) -> bool {
         !self.layers.is_empty()
     }
 
     /// Returns the expected FPR: the mean over the layers and the single system, weighted by slots.
     /// Each added key takes one slot, so the share of slots is about the share of queries.
-    pub(in crate::kinds) fn expected_fpr(&self) -> f64 {
+    pub(super) fn expected_fpr(&self) -> f64 {
         let rate = 0.5f64.powi(self.columns.all.cast_signed());
         let blocks = self.layers.iter().map(|layer| (layer.asked.starts, layer.blocks));
         let all = blocks.chain(self.last.iter().map(|last| (last.starts, last.blocks)));
@@ -298,32 +293,31 @@ impl<L: Layers> Geometry<L> {
     }
 
     #[inline(always)]
-    pub(in crate::kinds) fn groups(&self) -> usize {
+    pub(super) fn groups(&self) -> usize {
         self.columns.groups()
     }
 
-    /// Returns whether all bytes on which the answer depends are sound, including the bits that say
-    /// whether the key was bumped. For a key of the single system, the whole system must be sound.
-    pub(super) fn is_sound(&self, bytes: &[u8], hash: KeyHash, guard: &impl Guard) -> bool {
-        let groups = self.groups();
+    /// Returns whether all bytes on which the answer depends are valid, including the bits that say
+    /// whether the key was bumped. For a key of the single system, the whole system must be valid.
+    pub(super) fn is_proven(&self, bytes: &[u8], hash: KeyHash, is_valid: impl Fn(usize, usize) -> bool) -> bool {
         let mut hash = hash.raw();
         for layer in self.layers.iter() {
             let start = layer.asked.starts.of(hash);
             let at = layer.asked.bumps + bump_byte(start);
-            if !guard.sound(at, 1) {
+            if !is_valid(at, 1) {
                 return false;
             }
             if !bytes.get(at).is_some_and(|&byte| is_bumped(byte, start)) {
-                return layer.groups.iter().take(groups).enumerate().all(|group| {
+                return layer.groups.iter().take(self.groups()).enumerate().all(|group| {
                     let (from, len) = layer.span(self.columns, start, group);
-                    guard.sound(from, len)
+                    is_valid(from, len)
                 });
             }
             hash = remix(hash);
         }
         self.last.as_ref().is_none_or(|last| {
-            let mut parts = last.groups.iter().take(groups).enumerate();
-            parts.all(|(group, &from)| guard.sound(from, last.len_bytes(self.columns, group)))
+            let mut parts = last.groups.iter().take(self.groups()).enumerate();
+            parts.all(|(group, &from)| is_valid(from, last.len_bytes(self.columns, group)))
         })
     }
 
@@ -338,7 +332,7 @@ impl<L: Layers> Geometry<L> {
 
 impl Geometry {
     /// Reads a shape: see [`Geometry::parse`].
-    pub(in crate::kinds) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
+    pub(super) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
         Self::parse(shape.params, &shape.layers, num_keys, len_bytes)
     }
 }

@@ -10,12 +10,13 @@ use super::read::{Geometry, Layer};
 use super::small::Small;
 use crate::bits::NoMemory;
 use crate::error::{Error, Field, Result};
-use crate::kinds::shape::{Shape, zeros};
+use crate::kinds::Shape;
+use crate::kinds::shape::zeros;
 
 impl Geometry {
     /// Returns the geometry of the first `columns` columns. Returns `None` if the filter has at
     /// most `columns` columns, or if `columns` is 0.
-    pub(in crate::kinds) fn with_columns(&self, columns: u32) -> Option<Self> {
+    pub(super) fn with_columns(&self, columns: u32) -> Option<Self> {
         // Blocks with one column less have `all - 1` columns, which are at least `columns`.
         if columns == 0 || columns >= self.columns.all {
             return None;
@@ -26,13 +27,9 @@ impl Geometry {
         Self::lay_out(columns, layers, last)
     }
 
-    pub(in crate::kinds) fn payload_len(&self) -> usize {
-        self.payload_len
-    }
-
     /// Returns the shape of this geometry, which [`Geometry::with_columns`] made from a filter with
     /// the shape `whole`.
-    pub(in crate::kinds) fn shape_like(&self, whole: &Shape) -> Shape {
+    pub(super) fn shape_like(&self, whole: &Shape) -> Shape {
         // With layers, the last two parameters are the share of blocks with one column less. This
         // share is 0, because `with_columns` makes blocks with equal numbers of columns. For a
         // single system, the last two parameters are its seed and its number of spare slots.
@@ -44,7 +41,7 @@ impl Geometry {
     /// Copies the columns of `to`, which [`Geometry::with_columns`] made, out of the payload of
     /// this geometry. Returns an error if the payload is too short, because zeros in the copy would
     /// deny present keys.
-    pub(in crate::kinds) fn copy_columns(&self, payload: &[u8], to: &Self) -> Result<Vec<u8>> {
+    pub(super) fn copy_columns(&self, payload: &[u8], to: &Self) -> Result<Vec<u8>> {
         let mut copy = zeros(to.payload_len).map_err(NoMemory::of("a shrunk filter"))?;
         self.copy_to(payload, to, &mut copy).ok_or(Error::Corrupt { field: Field::PayloadLen, offset: 0 })?;
         Ok(copy)

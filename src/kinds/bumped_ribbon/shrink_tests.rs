@@ -43,14 +43,14 @@ impl Filter {
     }
 
     fn may_contain(&self, isa: Isa, hash: KeyHash) -> bool {
-        Kernel::on(isa, &self.geometry).may_contain(&self.geometry, &self.padded, self.len, hash)
+        self.geometry.compile::<Kernel>(isa).may_contain(&self.geometry, &self.padded, self.len, hash)
     }
 
     fn assert_finds(&self, hashes: &[KeyHash], name: &str) {
         for isa in Isa::available() {
             assert!(hashes.iter().all(|&hash| self.may_contain(isa, hash)), "{name}, {}", isa.name());
             let mut answers = vec![false; hashes.len()];
-            let kernel = BatchKernel::on(isa, &self.geometry);
+            let kernel = self.geometry.compile::<BatchKernel>(isa);
             kernel.may_contain_batch(&self.geometry, &self.padded, self.len, hashes, &mut answers);
             assert!(answers.iter().all(|&answer| answer), "{name}, {}, as a batch", isa.name());
         }

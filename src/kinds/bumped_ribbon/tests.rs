@@ -14,7 +14,6 @@ use super::*;
 use crate::FilterSpec;
 use crate::error::{Error, Field};
 use crate::hash::KeyHash;
-use crate::kinds::guard::Guard;
 use crate::kinds::kernels::{BatchKernel, Kernel};
 use crate::kinds::{Effort, FilterKind, FilterView, Geometry, Rounding, Shape};
 use crate::simd::{Isa, Portable};
@@ -52,7 +51,7 @@ impl Built {
         given.sort_unstable();
         assert!(given == hashes, "encode must keep the set of hashes");
         let ribbon = Ribbon::new(&shape, hashes.len() as u64, payload.len() as u64).unwrap();
-        let geometry = Geometry::from_ribbon(ribbon.clone());
+        let geometry = Geometry::BumpedRibbon(ribbon.clone().into());
         let len = payload.len();
         payload.resize(len + 64, 0xa5);
         Self { shape, ribbon, geometry, payload, len }
@@ -166,7 +165,7 @@ fn every_kernel_agrees_with_the_portable_one() {
             let layers = [blocks, blocks / 8].into_iter().filter(|&count| count > 0);
             let layers = layers.map(|count| Layer::new(count, columns)).collect();
             let ribbon = Ribbon::lay_out(columns, layers, slots.map(|slots| Small::new(slots, 3, columns))).unwrap();
-            let geometry = Geometry::from_ribbon(ribbon.clone());
+            let geometry = Geometry::BumpedRibbon(ribbon.clone().into());
             for density in 0..3 {
                 let payload: Vec<u8> = (0..ribbon.payload_len + 64)
                     .map(|_| [splitmix(&mut state), splitmix(&mut state) & splitmix(&mut state), 0][density] as u8)
@@ -175,13 +174,15 @@ fn every_kernel_agrees_with_the_portable_one() {
                 let view = FilterView::new(&geometry, Kernel::of(&geometry), &payload, ribbon.payload_len);
                 hashes.iter().for_each(|&hash| view.prefetch(hash));
                 let len = ribbon.payload_len;
-                let ask = |isa, hash| Kernel::on(isa, &geometry).may_contain(&geometry, &payload, len, hash);
+                let ask = |isa, hash| geometry.compile::<Kernel>(isa).may_contain(&geometry, &payload, len, hash);
                 let expected: Vec<bool> = hashes.iter().map(|&hash| ask(Isa::PORTABLE, hash)).collect();
                 for isa in Isa::available() {
                     let found: Vec<bool> = hashes.iter().map(|&hash| ask(isa, hash)).collect();
                     assert_eq!(found, expected, "{all} columns, {blocks} blocks, {}", isa.name());
                     let mut batch = vec![false; hashes.len()];
-                    BatchKernel::on(isa, &geometry).may_contain_batch(&geometry, &payload, len, &hashes, &mut batch);
+                    geometry
+                        .compile::<BatchKernel>(isa)
+                        .may_contain_batch(&geometry, &payload, len, &hashes, &mut batch);
                     assert_eq!(batch, expected, "{all} columns, {blocks} blocks, {}, batch", isa.name());
                     let whole: Vec<bool> =
                         hashes.iter().map(|&hash| ribbon.ask(Portable, &payload, hash, ribbon.groups())).collect();
@@ -195,15 +196,6 @@ fn every_kernel_agrees_with_the_portable_one() {
     assert!(positives > asked / 50 && positives < asked / 2, "{positives} of {asked}");
 }
 
-/// A guard for which all bytes but one are sound.
-struct AllBut(usize);
-
-impl Guard for AllBut {
-    fn sound(&self, offset: usize, len: usize) -> bool {
-        !(offset..offset + len).contains(&self.0)
-    }
-}
-
 #[test]
 fn guarded_queries_find_present_keys_despite_damaged_bytes() {
     for (n, spec) in [(40, "8"), (700, "12.3"), (9_000, "fpr=0.01"), (9_000, "20")] {
@@ -215,7 +207,7 @@ fn guarded_queries_find_present_keys_despite_damaged_bytes() {
             for &hash in &hashes {
                 let denied = !built.may_contain(hash);
                 noticed += usize::from(denied);
-                let guarded = built.view().may_contain_guarded(hash, &AllBut(at));
+                let guarded = built.view().may_contain_if_valid(hash, |from, len| !(from..from + len).contains(&at));
                 assert!(guarded, "{n} keys, {spec}, byte {at}");
             }
             built.payload[at] ^= 0xff;
@@ -255,7 +247,7 @@ fn random_shapes_are_rejected_or_answered() {
             Ok(ribbon) => {
                 accepted += 1;
                 assert!((0.0..=1.0).contains(&ribbon.expected_fpr()), "{shape:?}");
-                let geometry = Geometry::from_ribbon(ribbon);
+                let geometry = Geometry::BumpedRibbon(ribbon.into());
                 let view = FilterView::new(&geometry, Kernel::of(&geometry), &built.payload, built.len);
                 for _ in 0..20 {
                     let _ = view.may_contain_hash(KeyHash::from_raw(splitmix(&mut state)));
@@ -348,7 +340,7 @@ fn keys_that_crowd_at_the_first_starts_are_bumped_and_found() {
         let built = Built::new(spec, &hashes, 1);
         let geometry = Geometry::new(&built.shape, hashes.len() as u64, built.len as u64).unwrap();
         for isa in Isa::available() {
-            let ask = Kernel::on(isa, &geometry);
+            let ask = geometry.compile::<Kernel>(isa);
             let denied = hashes.iter().filter(|&&hash| !ask.may_contain(&geometry, &built.payload, built.len, hash));
             assert_eq!(denied.count(), 0, "{spec}, {}", isa.name());
         }
@@ -364,9 +356,9 @@ fn payloads_shorter_than_their_shape_hide_no_present_key() {
         for (isa, len) in
             Isa::available().flat_map(|isa| [0, 1, 999, built.len / 2, built.len - 1].map(|len| (isa, len)))
         {
-            let (kernel, payload) = (Kernel::on(isa, &geometry), &built.payload[..len]);
+            let (kernel, payload) = (geometry.compile::<Kernel>(isa), &built.payload[..len]);
             let mut answers = vec![false; hashes.len()];
-            BatchKernel::on(isa, &geometry).may_contain_batch(&geometry, payload, len, &hashes, &mut answers);
+            geometry.compile::<BatchKernel>(isa).may_contain_batch(&geometry, payload, len, &hashes, &mut answers);
             let ask = |hash| kernel.may_contain(&geometry, payload, len, hash);
             let denied = hashes.iter().zip(answers).filter(|&(&hash, answer)| !answer || !ask(hash));
             assert_eq!(denied.count(), 0, "{spec}, {len} bytes, {}", isa.name());

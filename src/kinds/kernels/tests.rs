@@ -35,12 +35,12 @@ fn payloads(len: usize, state: &mut u64) -> Vec<Vec<u8>> {
 
 /// Runs the single query of an instruction set.
 fn ask(isa: Isa, geometry: &Geometry, payload: &[u8], hash: KeyHash) -> bool {
-    Kernel::on(isa, geometry).may_contain(geometry, payload, payload.len(), hash)
+    geometry.compile::<Kernel>(isa).may_contain(geometry, payload, payload.len(), hash)
 }
 
 /// Runs the batch query of an instruction set.
 fn ask_batch(isa: Isa, geometry: &Geometry, payload: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
-    BatchKernel::on(isa, geometry).may_contain_batch(geometry, payload, payload.len(), hashes, answers);
+    geometry.compile::<BatchKernel>(isa).may_contain_batch(geometry, payload, payload.len(), hashes, answers);
 }
 
 /// Asserts that the single query and the batch query of each instruction set give the answers of
@@ -74,7 +74,7 @@ fn every_kernel_agrees_with_the_portable_one_for_lines() {
     for lines in [1usize, 2, 3, 7, RESIDENT_LEN_BYTES / LINE_LEN_BYTES + 1] {
         for payload in payloads(lines * LINE_LEN_BYTES, &mut state) {
             for probes in 1..=16 {
-                let geometry = Geometry::BlockedBloom { probes };
+                let geometry = Geometry::BlockedBloom(probes);
                 positives += compare(
                     &format!("{lines} lines, {probes} probes"),
                     &mut state,
@@ -91,14 +91,12 @@ fn every_kernel_agrees_with_the_portable_one_for_lines() {
 fn every_kernel_agrees_with_the_portable_one_for_blocks() {
     let mut state = 2;
     let mut positives = 0;
-    for lanes in [Lanes::Narrow, Lanes::Wide] {
-        let block_len = lanes.block_len_bytes();
-        let geometry = Geometry::SplitBlock { lanes };
+    for (block_len, geometry) in [(32, Geometry::SplitBlock(())), (64, Geometry::SplitBlock512(()))] {
         for blocks in [1usize, 2, 3, 7, RESIDENT_LEN_BYTES / block_len + 1] {
             for payload in payloads(blocks * block_len, &mut state) {
                 for _ in 0..8 {
                     positives += compare(
-                        &format!("{blocks} blocks of {lanes:?} lanes"),
+                        &format!("{blocks} blocks of {block_len} bytes"),
                         &mut state,
                         |isa, hash| ask(isa, &geometry, &payload, hash),
                         |isa, hashes, answers| ask_batch(isa, &geometry, &payload, hashes, answers),
@@ -120,9 +118,9 @@ fn a_payload_shorter_than_a_line_answers_maybe_in_every_kernel() {
                 ask_batch(isa, geometry, &payload, &[hash], &mut answers);
                 ask(isa, geometry, &payload, hash) && answers[0]
             };
-            assert!(maybe(&Geometry::BlockedBloom { probes: 6 }), "{}", isa.name());
-            assert!(maybe(&Geometry::SplitBlock { lanes: Lanes::Wide }), "{}", isa.name());
-            assert!(len >= 32 || maybe(&Geometry::SplitBlock { lanes: Lanes::Narrow }), "{}", isa.name());
+            assert!(maybe(&Geometry::BlockedBloom(6)), "{}", isa.name());
+            assert!(maybe(&Geometry::SplitBlock512(())), "{}", isa.name());
+            assert!(len >= 32 || maybe(&Geometry::SplitBlock(())), "{}", isa.name());
         }
     }
 }
@@ -157,7 +155,7 @@ fn every_kernel_agrees_with_the_portable_one_for_built_filters() {
             payload.resize(len + 64, 0);
             let absent = (0..500).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect::<Vec<_>>();
             for isa in Isa::available() {
-                let (pointer, portable) = (Kernel::on(isa, &geometry), Kernel::on(Isa::PORTABLE, &geometry));
+                let (pointer, portable) = (geometry.compile::<Kernel>(isa), geometry.compile::<Kernel>(Isa::PORTABLE));
                 for &hash in hashes.iter().chain(&absent) {
                     let answer = pointer.may_contain(&geometry, &payload, len, hash);
                     assert_eq!(answer, portable.may_contain(&geometry, &payload, len, hash), "{spec}, {}", isa.name());
@@ -166,12 +164,12 @@ fn every_kernel_agrees_with_the_portable_one_for_built_filters() {
                 assert!(hashes.iter().all(|&hash| pointer.may_contain(&geometry, &payload, len, hash)), "{spec}");
                 // With a geometry of another kind, a kernel must not deny a present key either.
                 assert!(
-                    hashes.iter().all(|&hash| pointer.may_contain(&Geometry::AlwaysMaybe, &payload, len, hash)),
+                    hashes.iter().all(|&hash| pointer.may_contain(&Geometry::AlwaysMaybe(()), &payload, len, hash)),
                     "{spec}"
                 );
                 // The same holds for a batch.
-                let (batch, mut answers) = (BatchKernel::on(isa, &geometry), vec![false; hashes.len()]);
-                batch.may_contain_batch(&Geometry::AlwaysMaybe, &payload, len, &hashes, &mut answers);
+                let (batch, mut answers) = (geometry.compile::<BatchKernel>(isa), vec![false; hashes.len()]);
+                batch.may_contain_batch(&Geometry::AlwaysMaybe(()), &payload, len, &hashes, &mut answers);
                 assert!(answers.iter().all(|&answer| answer), "{spec}, {}", isa.name());
                 // If the payload is cut, the answers may be wrong, but the queries must not panic.
                 for len in [0, len / 2] {
@@ -232,7 +230,7 @@ fn batches_of_filters_beyond_the_cache_equal_single_queries() {
         let absent = (0..5_000).map(|_| KeyHash::from_raw(splitmix(&mut state)));
         let asked: Vec<_> = hashes.iter().step_by(50).copied().chain(absent).collect();
         for isa in Isa::available() {
-            let (kernel, batch) = (Kernel::on(isa, &geometry), BatchKernel::on(isa, &geometry));
+            let (kernel, batch) = (geometry.compile::<Kernel>(isa), geometry.compile::<BatchKernel>(isa));
             let mut answers = vec![false; asked.len()];
             batch.may_contain_batch(&geometry, &payload, len, &asked, &mut answers);
             let singly: Vec<_> = asked.iter().map(|&hash| kernel.may_contain(&geometry, &payload, len, hash)).collect();

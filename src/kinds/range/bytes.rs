@@ -1,41 +1,45 @@
 //! Gives checked access to the bytes of a payload.
 
 use crate::codec::{u32_at, u64_from};
-use crate::kinds::guard::Guard;
 
-/// A payload, the bytes after it, and a guard of its bytes. Every function that reads a value
-/// returns `None` if the bytes end before the value does, or if they are not sound.
+/// Tells whether a range of bytes, given by offset and length, has the bytes that the writer wrote.
+pub(super) trait IsValid: Fn(usize, usize) -> bool {}
+
+impl<V: Fn(usize, usize) -> bool> IsValid for V {}
+
+/// A payload and the bytes after it. Every function that reads a value returns `None` if the bytes
+/// end before the value does, or if they are not valid.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bytes<'a, G> {
+pub(super) struct Bytes<'a, V> {
     padded: &'a [u8],
     /// The length of the payload.
     len: usize,
-    guard: &'a G,
+    is_valid: &'a V,
 }
 
-impl<'a, G: Guard> Bytes<'a, G> {
-    pub(super) fn new(padded: &'a [u8], len: usize, guard: &'a G) -> Self {
-        Self { padded, len, guard }
+impl<'a, V: IsValid> Bytes<'a, V> {
+    pub(super) fn new(padded: &'a [u8], len: usize, is_valid: &'a V) -> Self {
+        Self { padded, len, is_valid }
     }
 
     /// Returns the `len` bytes from `at` on.
     #[inline(always)]
     pub(super) fn get(&self, at: usize, len: usize) -> Option<&'a [u8]> {
         let bytes = self.padded.get(at..)?.get(..len)?;
-        self.is_sound(at, len).then_some(bytes)
+        self.are_valid(at, len).then_some(bytes)
     }
 
     /// Returns the `N` bytes from `at` on. The bytes after the payload belong to no part of the
-    /// filter, so no answer depends on them, and they need not be sound.
+    /// filter, so no answer depends on them, and they need not be valid.
     #[inline(always)]
     pub(super) fn chunk<const N: usize>(&self, at: usize) -> Option<&'a [u8; N]> {
         let bytes = self.padded.get(at..)?.first_chunk::<N>()?;
-        self.is_sound(at, N).then_some(bytes)
+        self.are_valid(at, N).then_some(bytes)
     }
 
     #[inline(always)]
-    fn is_sound(&self, at: usize, len: usize) -> bool {
-        G::ALL_SOUND || at >= self.len || self.guard.sound(at, len.min(self.len - at))
+    fn are_valid(&self, at: usize, len: usize) -> bool {
+        at >= self.len || (self.is_valid)(at, len.min(self.len - at))
     }
 
     #[inline(always)]

@@ -9,10 +9,9 @@
 //! ```
 //! (Elias 1974; Fano 1971; Vigna, "Quasi-succinct indices", 2013.)
 
-use super::bytes::Bytes;
+use super::bytes::{Bytes, IsValid};
 use crate::bits::NoMemory;
 use crate::codec::{u16_at, u16_bytes, u32_at, u32_from, u64_bytes, u64_from};
-use crate::kinds::guard::Guard;
 use crate::simd::{Portable, Simd};
 
 /// The number of buckets between two ranks.
@@ -71,7 +70,7 @@ impl EliasFano {
     /// Returns whether a code lies in `from..=to`. Returns `None` if a byte is missing or not
     /// sound, or if the query finds a contradiction between the parts.
     #[inline(always)]
-    pub(super) fn any<G: Guard>(&self, simd: impl Simd, bytes: &Bytes<'_, G>, from: u64, to: u64) -> Option<bool> {
+    pub(super) fn any<V: IsValid>(&self, simd: impl Simd, bytes: &Bytes<'_, V>, from: u64, to: u64) -> Option<bool> {
         let bucket = from >> self.low_bits;
         let at = self.bucket_start(simd, bytes, bucket)?;
         let ones = bytes.window(self.highs_at, at)?.trailing_ones();
@@ -93,7 +92,7 @@ impl EliasFano {
     /// Answers like [`EliasFano::any`] for every case. `at` is the start of the bucket of `from`.
     #[cold]
     #[inline(never)]
-    fn search<G: Guard>(&self, bytes: &Bytes<'_, G>, from: u64, to: u64, at: u64) -> Option<bool> {
+    fn search<V: IsValid>(&self, bytes: &Bytes<'_, V>, from: u64, to: u64, at: u64) -> Option<bool> {
         let (first_bucket, last_bucket) = (from >> self.low_bits, to >> self.low_bits);
         let mut low = at.checked_sub(first_bucket)?;
         let mut high = self.bucket_end(bytes, at)?.checked_sub(first_bucket)?;
@@ -133,13 +132,13 @@ impl EliasFano {
 
     /// Returns the low bits of code `i`.
     #[inline(always)]
-    fn low<G: Guard>(&self, bytes: &Bytes<'_, G>, i: u64) -> Option<u64> {
+    fn low<V: IsValid>(&self, bytes: &Bytes<'_, V>, i: u64) -> Option<u64> {
         Some(bytes.window(self.lows_at, i.wrapping_mul(self.low_bits.into()))? & self.low_mask())
     }
 
     /// Returns the number of codes below bucket `STEP * step`.
     #[inline(always)]
-    fn rank<G: Guard>(&self, bytes: &Bytes<'_, G>, step: u64) -> Option<u64> {
+    fn rank<V: IsValid>(&self, bytes: &Bytes<'_, V>, step: u64) -> Option<u64> {
         let index = usize::try_from(step).ok()?;
         if self.is_wide {
             return bytes.u32_at(self.ranks_at + index * 4).map(u64::from);
@@ -152,7 +151,7 @@ impl EliasFano {
     /// Returns the position of a bucket's first bit among the high bits: after the zeros of all
     /// buckets before it.
     #[inline(always)]
-    fn bucket_start<G: Guard>(&self, simd: impl Simd, bytes: &Bytes<'_, G>, bucket: u64) -> Option<u64> {
+    fn bucket_start<V: IsValid>(&self, simd: impl Simd, bytes: &Bytes<'_, V>, bucket: u64) -> Option<u64> {
         let step = bucket / STEP;
         let from = self.rank(bytes, step)? + step * STEP;
         let first = usize::try_from(from / 64).ok()?;
@@ -175,7 +174,7 @@ impl EliasFano {
     /// many words as needed.
     #[cold]
     #[inline(never)]
-    fn bucket_start_from<G: Guard>(&self, bytes: &Bytes<'_, G>, from: u64, wanted: u64) -> Option<u64> {
+    fn bucket_start_from<V: IsValid>(&self, bytes: &Bytes<'_, V>, from: u64, wanted: u64) -> Option<u64> {
         let Some(mut wanted) = wanted.checked_sub(1) else { return Some(from) };
         let mut index = from / 64;
         let mut zeros = !bytes.word(self.highs_at, index)? & u64::MAX << (from % 64);
@@ -189,7 +188,7 @@ impl EliasFano {
     }
 
     /// Returns the position of the zero that ends the bucket with a bit at position `at`.
-    fn bucket_end<G: Guard>(&self, bytes: &Bytes<'_, G>, at: u64) -> Option<u64> {
+    fn bucket_end<V: IsValid>(&self, bytes: &Bytes<'_, V>, at: u64) -> Option<u64> {
         let ones = bytes.window(self.highs_at, at)?.trailing_ones();
         if ones < WINDOW_BITS {
             return Some(at + u64::from(ones));

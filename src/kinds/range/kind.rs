@@ -1,5 +1,8 @@
 //! Provides the facts of the range filter for specifications and plans, and its queries of hashes.
 
+use std::fmt;
+use std::sync::Arc;
+
 use super::build::{largest_universe, range_len};
 use super::elias_fano::{EliasFano, len_bits};
 use super::record::Geometry;
@@ -7,13 +10,11 @@ use super::{MAX_CODES, SCAN_CELLS};
 use crate::bits::NoMemory;
 use crate::error::Result;
 use crate::hash::KeyHash;
-use crate::kinds::contract::{Budget, Budgets, Built, Kind, Planned, TOO_LARGE};
-use crate::kinds::guard::Guard;
-use crate::kinds::query::Query;
+use crate::kinds::contract::{Budget, Budgets, Built, Filter, Info, Planned, Query, TOO_LARGE};
 use crate::kinds::shape::{Effort, Shape};
 use crate::simd::Simd;
 
-pub(in crate::kinds) struct Grafite;
+pub(crate) struct Grafite;
 
 /// The maximum number of integers in the ranges that a filter may be sized for.
 pub(crate) const MAX_RANGE_LEN: u64 = 1 << 40;
@@ -43,12 +44,21 @@ pub(crate) fn max_keys_of_rate(budget: Budget) -> f64 {
     budget.rate.map_or(f64::INFINITY, |rate| MAX_CODES as f64 * rate / range_len(budget) as f64)
 }
 
-impl Kind for Grafite {
-    type Geometry = Geometry;
-    const BUDGETS: Budgets = Budgets::UpTo(MAX_MILLIBITS);
-    const LOWEST_RATE: &'static str =
-        "the lowest false-positive rate of a range filter without L is 6.1e-14, with 50 bits per key; use a higher FPR";
-    const HAS_COMPACT: bool = false;
+impl Filter for Grafite {
+    type Params = Arc<Geometry>;
+
+    const INFO: Info = Info {
+        name: "grafite",
+        description: "a code that keeps the order of neighbouring keys",
+        budgets: Budgets::UpTo(MAX_MILLIBITS),
+        example_bits: 12.7,
+        lowest_rate: "the lowest false-positive rate of a range filter without L is 6.1e-14, with 50 bits per key; use \
+             a higher FPR",
+        is_of_ranges: true,
+        ..Info::COMMON
+    };
+
+    const HAS_VECTOR_CODE: bool = false;
 
     fn rate_of_many(millibits: u32) -> f64 {
         range_rate(SCAN_CELLS, millibits)
@@ -83,29 +93,42 @@ impl Kind for Grafite {
         Ok(Some((Shape::ALWAYS_MAYBE, Vec::new())))
     }
 
-    fn fallback_rate(_: Budget) -> Option<f64> {
-        None
+    fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Arc<Geometry>> {
+        Geometry::parse(shape.params, &shape.layers, num_keys, len_bytes).map(Arc::new)
     }
 
-    fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Geometry> {
-        Geometry::parse(shape.params, &shape.layers, num_keys, len_bytes)
+    fn expected_fpr(range: &Arc<Geometry>, _: u64, _: u64) -> f64 {
+        range.expected_fpr()
+    }
+
+    fn probes(_: &Arc<Geometry>) -> u32 {
+        0
+    }
+
+    fn describe(range: &Arc<Geometry>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{range}")
+    }
+
+    #[inline]
+    fn range(range: &Arc<Geometry>) -> Option<&Geometry> {
+        Some(range)
+    }
+
+    /// No hash is absent.
+    fn is_proven(_: &Arc<Geometry>, _: &[u8], _: usize, _: KeyHash, _: impl Fn(usize, usize) -> bool) -> bool {
+        false
     }
 }
 
 /// Answers "maybe" to every query of a hash, because a range filter needs the bytes of the key.
 impl Query for Grafite {
-    type Asked<'a> = ();
+    type Filter = Self;
 
     #[inline(always)]
-    fn may_contain(_: impl Simd, (): (), _: &[u8], _: usize, _: KeyHash) -> bool {
+    fn may_contain(_: impl Simd, _: &Arc<Geometry>, _: &[u8], _: usize, _: KeyHash) -> bool {
         true
     }
 
     #[inline(always)]
-    fn prefetch((): (), _: &[u8], _: usize, _: KeyHash) {}
-
-    #[inline]
-    fn may_contain_guarded(ask: impl FnOnce() -> bool, (): (), _: &[u8], _: usize, _: KeyHash, _: &impl Guard) -> bool {
-        ask()
-    }
+    fn prefetch(_: &Arc<Geometry>, _: &[u8], _: usize, _: KeyHash) {}
 }

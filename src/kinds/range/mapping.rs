@@ -12,10 +12,9 @@
 use std::ops::Bound;
 
 use super::MAX_PLAIN_POSITIONS;
-use super::bytes::Bytes;
+use super::bytes::{Bytes, IsValid};
 use super::keys::{ByteSet, shared_len};
 use crate::codec::{u64_big_at, u64_from};
-use crate::kinds::guard::Guard;
 
 /// The maximum number of bits of an integer of a mapping.
 pub(super) const MAX_BITS: u32 = 120;
@@ -92,9 +91,9 @@ impl Mapping {
     /// and both bounds have the prefix and a byte for each position. Also returns `None` if bytes
     /// are missing or not sound.
     #[inline(always)]
-    pub(super) fn short_between<G: Guard>(
+    pub(super) fn short_between<V: IsValid>(
         &self,
-        bytes: &Bytes<'_, G>,
+        bytes: &Bytes<'_, V>,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
     ) -> Option<(u64, u64)> {
@@ -127,9 +126,9 @@ impl Mapping {
     /// bounds has one of these integers. If `from` is not below `to`, no key lies between the
     /// bounds. Returns `None` if bytes are missing or not sound, or if the mapping is invalid.
     #[inline(always)]
-    pub(super) fn between<G: Guard>(
+    pub(super) fn between<V: IsValid>(
         &self,
-        bytes: &Bytes<'_, G>,
+        bytes: &Bytes<'_, V>,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
     ) -> Option<(u128, u128)> {
@@ -173,7 +172,7 @@ struct Header<'a> {
 
 impl<'a> Header<'a> {
     #[inline(always)]
-    fn new<G: Guard>(mapping: &'a Mapping, bytes: &Bytes<'a, G>) -> Option<Self> {
+    fn new<V: IsValid>(mapping: &'a Mapping, bytes: &Bytes<'a, V>) -> Option<Self> {
         let header = bytes.get(0, mapping.len_bytes())?;
         let (prefix, rest) = header.split_at_checked(mapping.prefix_len.into())?;
         let positions_len = usize::from(mapping.num_positions) * POSITION_LEN_BYTES;

@@ -2,10 +2,9 @@
 
 use std::ops::Bound;
 
-use super::bytes::Bytes;
+use super::bytes::{Bytes, IsValid};
 use super::codes::RangeHash;
 use super::record::Geometry;
-use crate::kinds::guard::{Checked, Guard};
 use crate::simd::{Isa, Portable, Simd, kernels};
 
 kernels! {
@@ -19,7 +18,7 @@ kernels! {
     fn may_contain(
         geometry: &Geometry, hash: &RangeHash, padded: &[u8], len: usize, lower: Bound<&[u8]>, upper: Bound<&[u8]>
     ) -> bool {
-        geometry.may_contain(simd, hash, &Bytes::new(padded, len, &Checked), lower, upper).unwrap_or_else(|| !is_empty(lower, upper))
+        geometry.may_contain(simd, hash, &Bytes::new(padded, len, &|_, _| true), lower, upper).unwrap_or_else(|| !is_empty(lower, upper))
     }
 }
 
@@ -35,29 +34,29 @@ impl RangeKernel {
 }
 
 impl Geometry {
-    /// Answers for a payload that is not completely verified. The query uses no byte for which
-    /// `guard` returns `false`.
-    pub(crate) fn may_contain_guarded(
+    /// Answers for a payload that is not completely verified. The query uses no bytes for which
+    /// `is_valid` returns `false`.
+    pub(crate) fn may_contain_if_valid(
         &self,
         hash: &RangeHash,
         padded: &[u8],
         len: usize,
         (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
-        guard: &impl Guard,
+        is_valid: impl Fn(usize, usize) -> bool,
     ) -> bool {
-        self.may_contain(Portable, hash, &Bytes::new(padded, len, guard), lower, upper)
+        self.may_contain(Portable, hash, &Bytes::new(padded, len, &is_valid), lower, upper)
             .unwrap_or_else(|| !is_empty(lower, upper))
     }
 
     /// Returns `Some(false)` if certainly no added key lies between the bounds, and `Some(true)` if
-    /// one may. Returns `None` if a byte is missing or not sound, or if the payload contradicts
+    /// one may. Returns `None` if a byte is missing or not valid, or if the payload contradicts
     /// itself.
     #[inline(always)]
-    fn may_contain<G: Guard>(
+    fn may_contain<V: IsValid>(
         &self,
         simd: impl Simd,
         hash: &RangeHash,
-        bytes: &Bytes<'_, G>,
+        bytes: &Bytes<'_, V>,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
     ) -> Option<bool> {
@@ -113,10 +112,10 @@ impl Geometry {
     /// Answers for cells that lie in several stretches, or whose codes wrap around.
     #[cold]
     #[inline(never)]
-    fn may_contain_parts<G: Guard>(
+    fn may_contain_parts<V: IsValid>(
         &self,
         hash: &RangeHash,
-        bytes: &Bytes<'_, G>,
+        bytes: &Bytes<'_, V>,
         (first, last): (u128, u128),
     ) -> Option<bool> {
         let Some(intervals) = self.codes.intervals(hash, first, last) else { return Some(true) };

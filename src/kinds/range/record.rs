@@ -9,8 +9,7 @@ use super::elias_fano::EliasFano;
 use super::mapping::{MAX_BITS, Mapping};
 use crate::codec::{Cursor, put_varint, u128_bytes, u128_from};
 use crate::error::{Error, Field, Result};
-use crate::kinds::kind::FilterKind;
-use crate::kinds::shape::{MAX_LAYERS_LEN_BYTES, Shape};
+use crate::kinds::{FilterKind, MAX_LAYERS_LEN_BYTES, Shape};
 
 /// The parameters of a range filter, checked against the payload's length.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -115,7 +114,6 @@ impl Geometry {
     }
 }
 
-/// Prints the parameters in one line of text.
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.range_len {

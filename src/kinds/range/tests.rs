@@ -15,7 +15,6 @@ use super::mapping::Mapping;
 use super::*;
 use crate::FilterSpec;
 use crate::hash::{HashSeed, KeyHasher};
-use crate::kinds::guard::{Checked, Guard};
 use crate::simd::{Isa, Portable};
 
 struct Filter {
@@ -49,26 +48,14 @@ impl Filter {
             |isa| RangeKernel::on(isa).may_contain(&self.geometry, &self.hash, &self.padded, self.len, lower, upper);
         let answers: Vec<bool> = Isa::available().map(answer).collect();
         assert!(answers.iter().all(|&answer| answer == answers[0]), "{lower:?} {upper:?}: {answers:?}");
-        let guarded = self.geometry.may_contain_guarded(
-            &self.hash,
-            &self.padded,
-            self.len,
-            (lower, upper),
-            &WholePayload(self.len),
-        );
+        // A query asks only about bytes of the payload.
+        let is_valid = |at, len| {
+            assert!(at + len <= self.len, "{len} bytes at {at} of {}", self.len);
+            true
+        };
+        let guarded = self.geometry.may_contain_if_valid(&self.hash, &self.padded, self.len, (lower, upper), is_valid);
         assert_eq!(guarded, answers[0], "guarded");
         answers[0]
-    }
-}
-
-/// A guard for which every byte of the payload is sound. It panics if a query asks about a byte
-/// after the payload.
-struct WholePayload(usize);
-
-impl Guard for WholePayload {
-    fn sound(&self, offset: usize, len: usize) -> bool {
-        assert!(offset + len <= self.0, "{len} bytes at {offset} of {}", self.0);
-        true
     }
 }
 
@@ -241,7 +228,7 @@ fn check_codes(codes: &BTreeSet<u64>, universe: u64, low_bits: u32, is_wide: boo
     let mut payload = vec![0; parts.end];
     parts.write(&mut payload, codes.iter().copied()).unwrap();
     payload.resize(parts.end + 64, 0xff);
-    let bytes = Bytes::new(&payload, parts.end, &Checked);
+    let bytes = Bytes::new(&payload, parts.end, &|_, _| true);
     for &(from, to) in intervals {
         let found = parts.any(Portable, &bytes, from, to);
         assert_eq!(found, Some(codes.range(from..=to).next().is_some()), "{from}..={to}, {low_bits} bits, {universe}");
@@ -355,7 +342,7 @@ fn a_mapping_of_too_many_bits_gives_no_integers() {
     let mut padded = vec![0, 0, 0xff];
     let len = padded.len();
     padded.resize(len + 64, 0);
-    let bytes = Bytes::new(&padded, len, &Checked);
+    let bytes = Bytes::new(&padded, len, &|_, _| true);
     let high: &[u8] = &[0xff; 16];
     for (lower, upper) in [
         (Included(high), Included(high)),
@@ -369,12 +356,6 @@ fn a_mapping_of_too_many_bits_gives_no_integers() {
 
 #[test]
 fn unsound_bytes_never_turn_a_maybe_into_a_denial() {
-    struct Without(usize);
-    impl Guard for Without {
-        fn sound(&self, offset: usize, len: usize) -> bool {
-            self.0 < offset || self.0 >= offset + len
-        }
-    }
     let keys: BTreeSet<Vec<u8>> = (0..300u64).map(|i| mix(i).to_be_bytes().to_vec()).collect();
     let filter = Filter::of("grafite:L=16:fpr=0.01", &keys);
     let mut denied_with_damage = 0;
@@ -386,7 +367,8 @@ fn unsound_bytes_never_turn_a_maybe_into_a_denial() {
             let mut damaged = filter.padded.clone();
             damaged[at] ^= 0xff;
             let bounds = (lower, upper);
-            let guarded = filter.geometry.may_contain_guarded(&filter.hash, &damaged, filter.len, bounds, &Without(at));
+            let is_valid = |from, len| at < from || at >= from + len;
+            let guarded = filter.geometry.may_contain_if_valid(&filter.hash, &damaged, filter.len, bounds, is_valid);
             assert!(guarded || !answer, "{i}, byte {at}");
             denied_with_damage += u32::from(!guarded);
         }

@@ -23,19 +23,17 @@ mod retrieval;
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 #[cfg(feature = "foreign")]
 pub(crate) use banding::solve;
 #[cfg(feature = "variants")]
 pub(crate) use retrieval::Retrieval;
 
-use super::contract::{Budget, Budgets, Built, Kind, Planned, TOO_LARGE};
-use super::guard::{Guard, or_maybe};
-use super::kind::FilterKind;
+use super::contract::{Budget, Budgets, Built, Filter, Info, Planned, Query, TOO_LARGE, payload_of};
 use super::lines::{lines_of, pair_lines};
-use super::math;
-use super::query::{Query, payload_of};
 use super::shape::{Effort, Shape};
+use super::{FilterKind, math};
 use crate::bits::NoMemory;
 use crate::codec::{Cursor, put_varint};
 use crate::error::{Error, Field, Result};
@@ -63,15 +61,20 @@ const SMASH: u64 = WIDTH / 4;
 /// The maximum number of columns, for an FPR of 2^-32.
 pub(crate) const MAX_COLUMNS: u32 = 32;
 
-pub(super) struct Ribbon;
+pub(crate) struct Ribbon;
 
-impl Kind for Ribbon {
-    type Geometry = Geometry;
-    // A fingerprint has 32 bits, so there are at most 32 columns.
-    const BUDGETS: Budgets = Budgets::UpTo(MAX_COLUMNS * 1000);
-    const LOWEST_RATE: &'static str =
-        "the lowest FPR of ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)";
-    const HAS_COMPACT: bool = false;
+impl Filter for Ribbon {
+    type Params = Arc<Geometry>;
+
+    const INFO: Info = Info {
+        name: "ribbon",
+        description: "one linear equation of 128 coefficients per key",
+        // A fingerprint has 32 bits, so there are at most 32 columns.
+        budgets: Budgets::UpTo(MAX_COLUMNS * 1000),
+        example_bits: 7.0,
+        lowest_rate: "the lowest FPR of ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)",
+        ..Info::COMMON
+    };
 
     /// Returns `2^-b` for `b` bits per key, of which at most 32 count. The spare slots do not
     /// count, because their share depends on the number of keys.
@@ -112,40 +115,50 @@ impl Kind for Ribbon {
         Some(budget.rate.unwrap_or_else(|| (-f64::from(budget.millibits) / 1000.0).exp2()))
     }
 
-    fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Geometry> {
-        Geometry::new(shape, num_keys, len_bytes)
+    fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Arc<Geometry>> {
+        Geometry::parse(shape.params, &shape.layers, num_keys, len_bytes).map(Arc::new)
+    }
+
+    fn expected_fpr(ribbon: &Arc<Geometry>, num_keys: u64, _: u64) -> f64 {
+        math::with_equal_hashes(ribbon.expected_fpr(), num_keys)
+    }
+
+    fn probes(ribbon: &Arc<Geometry>) -> u32 {
+        ribbon.columns
+    }
+
+    fn describe(ribbon: &Arc<Geometry>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Geometry { columns, narrow, blocks, seed } = **ribbon;
+        write!(f, "columns: {columns}, seed {seed}; {blocks} blocks of {WIDTH} slots, {narrow} with one column less")
+    }
+
+    #[inline]
+    fn is_proven(
+        ribbon: &Arc<Geometry>,
+        _: &[u8],
+        _: usize,
+        hash: KeyHash,
+        is_valid: impl Fn(usize, usize) -> bool,
+    ) -> bool {
+        // The words of the second block follow those of the first, or are the same words.
+        let [first, second] = ribbon.blocks_of(ribbon.start(hash));
+        is_valid(first.start, second.end - first.start)
     }
 }
 
 impl Query for Ribbon {
-    type Asked<'a> = &'a Geometry;
+    type Filter = Self;
 
     /// Returns whether a key's row gives its fingerprint. Returns `true` if the payload is too
     /// short.
     #[inline(always)]
-    fn may_contain(simd: impl Simd, ribbon: &Geometry, padded: &[u8], len: usize, hash: KeyHash) -> bool {
-        ribbon.holds(simd, payload_of(padded, len), &ribbon.row(hash))
+    fn may_contain(simd: impl Simd, ribbon: &Arc<Geometry>, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+        ribbon.may_contain(simd, padded, len, hash)
     }
 
     #[inline(always)]
-    fn prefetch(ribbon: &Geometry, padded: &[u8], _: usize, hash: KeyHash) {
+    fn prefetch(ribbon: &Arc<Geometry>, padded: &[u8], _: usize, hash: KeyHash) {
         prefetch(padded, ribbon.block(ribbon.start(hash) / WIDTH).0);
-    }
-
-    #[inline]
-    fn may_contain_guarded(
-        ask: impl FnOnce() -> bool,
-        ribbon: &Geometry,
-        _: &[u8],
-        _: usize,
-        hash: KeyHash,
-        guard: &impl Guard,
-    ) -> bool {
-        or_maybe(ask(), guard, || {
-            // The words of the second block follow those of the first, or are the same words.
-            let [first, second] = ribbon.blocks_of(ribbon.start(hash));
-            guard.sound(first.start, second.end - first.start)
-        })
     }
 }
 
@@ -167,21 +180,9 @@ pub(crate) struct Row {
     pub(crate) fingerprint: u32,
 }
 
-impl fmt::Display for Geometry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { columns, narrow, blocks, seed } = self;
-        write!(f, "columns: {columns}, seed {seed}; {blocks} blocks of {WIDTH} slots, {narrow} with one column less")
-    }
-}
-
 impl Geometry {
     /// Reads the parameters (columns, seed, 0) of a shape, and the number of blocks from its
     /// record.
-    pub(super) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
-        Self::parse(shape.params, &shape.layers, num_keys, len_bytes)
-    }
-
-    /// Reads the parts of a shape: see [`Geometry::new`].
     pub(super) fn parse(params: [u8; 3], record: &[u8], num_keys: u64, len_bytes: u64) -> Result<Self> {
         let corrupt = |field| Error::Corrupt { field, offset: 0 };
         let [columns, seed, reserved] = params;
@@ -215,9 +216,10 @@ impl Geometry {
         Self { columns, narrow, blocks, seed: 0 }
     }
 
-    /// Returns the maximum number of columns that a query tests.
-    pub(super) fn columns(&self) -> u32 {
-        self.columns
+    /// Answers the query of a key: see [`Query::may_contain`].
+    #[inline(always)]
+    pub(super) fn may_contain(&self, simd: impl Simd, padded: &[u8], len: usize, hash: KeyHash) -> bool {
+        self.holds(simd, payload_of(padded, len), &self.row(hash))
     }
 
     /// Returns the number of slots at which a row may start. A row must end at the last slot at the
@@ -232,7 +234,7 @@ impl Geometry {
 
     /// Returns the expected FPR. Each column halves the FPR, and keys that start in narrow blocks
     /// have one column less.
-    pub(super) fn expected_fpr(&self) -> f64 {
+    fn expected_fpr(&self) -> f64 {
         let in_narrow = if self.narrow == 0 { 0.0 } else { (self.narrow * WIDTH + SMASH) as f64 };
         let share = in_narrow / (self.starts() + 2 * SMASH) as f64;
         (1.0 + share) * (-f64::from(self.columns)).exp2()

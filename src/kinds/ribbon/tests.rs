@@ -63,7 +63,7 @@ fn crowded_hashes_get_the_fallback() {
 #[test]
 fn invalid_shapes_are_rejected() {
     let (shape, payload) = encode("ribbon:7.5".parse().unwrap(), &hashes(1_000, 0)).unwrap();
-    let (len, open) = (payload.len() as u64, |shape: &Shape, n, len| Geometry::new(shape, n, len));
+    let (len, open) = (payload.len() as u64, |shape: &Shape, n, len| Ribbon::parse(shape, n, len));
     assert!(open(&shape, 1_000, len).is_ok());
     for (n, len) in [(0, len), (u64::MAX, len), (1_000, 0), (1_000, len - 1), (1_000, len - 16 * 9), (1_000, len * 2)] {
         assert!(open(&shape, n, len).is_err(), "{n} keys in {len} bytes");
@@ -80,7 +80,7 @@ fn invalid_shapes_are_rejected() {
 #[test]
 fn a_payload_too_short_for_its_geometry_answers_maybe() {
     let (shape, payload) = encode("ribbon:8".parse().unwrap(), &hashes(1_000, 0)).unwrap();
-    let geometry = Geometry::new(&shape, 1_000, payload.len() as u64).unwrap();
+    let geometry = Ribbon::parse(&shape, 1_000, payload.len() as u64).unwrap();
     for hash in [0, 1 << 40, u64::MAX / 2, u64::MAX].map(KeyHash::from_raw) {
         assert!(Ribbon::may_contain(Portable, &geometry, &[], 0, hash));
     }
@@ -108,7 +108,7 @@ fn keys_of_the_last_start_are_distinguished() {
     keys.extend((0..20).map(last));
     keys.sort_unstable();
     let (shape, payload) = encode("ribbon:fpr=0.00390625".parse().unwrap(), &keys).unwrap();
-    let geometry = Geometry::new(&shape, keys.len() as u64, payload.len() as u64).unwrap();
+    let geometry = Ribbon::parse(&shape, keys.len() as u64, payload.len() as u64).unwrap();
     let ask = |hash| Ribbon::may_contain(Portable, &geometry, &payload, payload.len(), hash);
     assert!(keys.iter().all(|&hash| ask(hash)));
     let maybe = (20..10_000).map(last).filter(|&hash| ask(hash)).count();
