@@ -229,7 +229,9 @@ fn of_numpy<'py>(keys: &Bound<'py, PyAny>, accepts: Accepts) -> PyResult<Form<'p
             (Accepts::All, _) => "convert the array to integers, texts or bytes, the same way in every process",
             _ => accepts.instead_of_numbers(),
         };
-        let refused = PyTypeError::new_err(format!("items of the type {} are not keys; {next}", memory::short(&dtype)));
+        // NumPy may lack the memory for the name of a type.
+        let name = dtype.str().map_or_else(|_| kind.clone(), memory::short);
+        let refused = PyTypeError::new_err(format!("items of the type {name} are not keys; {next}"));
         refused.set_cause(py, Some(error));
         refused
     })

@@ -137,7 +137,7 @@ def test_threads_of_a_child_share_a_filter_that_was_free_at_the_fork():
 # A hook that another package registered earlier runs before the hooks of this package. `fork` of the C
 # library runs no hook of Python.
 OTHER_FORKS = """
-import ctypes, os, signal, sys, threading
+import ctypes, os, signal, sys, threading, time
 
 filter = None
 
@@ -151,24 +151,21 @@ def ask():
 os.register_at_fork(after_in_child=lambda: filter and ask())
 from filterblock import Bloom, LockedError
 
-fork = ctypes.CDLL(None).fork if sys.argv[1] == "c" else os.fork
-filter, stop = Bloom(1_000_000), threading.Event()
-
-def run():
-    while not stop.is_set():
-        filter.clear()
-
-thread = threading.Thread(target=run, daemon=True)
-thread.start()
+# `PyDLL` keeps the lock of the interpreter. The child of a fork by C hangs in Python itself if another
+# thread held or awaited that lock, so the other thread does one long call.
+fork = ctypes.PyDLL(None).fork if sys.argv[1] == "c" else os.fork
+filter = Bloom(50_000_000)
 for _ in range(30):
+    thread = threading.Thread(target=filter.clear)
+    thread.start()
+    time.sleep(0.001)
     process = fork()
     if process == 0:
         ask()
         os._exit(0)
     code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     assert code == 0, f"a child ended with {code}"
-stop.set()
-thread.join()
+    thread.join()
 print("done")
 """
 
