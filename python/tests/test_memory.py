@@ -164,7 +164,7 @@ CASES = {
     "table_id of a range": ("", "Filter.build([1], table_id=range(2**62))", "TypeError"),
     "too many threads": ("", "Filter.build(range(1000), 'bumped-ribbon:8', threads=10**9)", DONE),
     "a filter that does not fit": (
-        "big = np.arange(600_000)",
+        "big = np.arange(3_000_000)",
         "Filter.build(big, 'bumped-ribbon:8')",
         MEMORY,
     ),

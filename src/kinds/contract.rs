@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use super::blank::Blank;
 use super::shape::{Effort, Rounding, Shape};
-use super::{FilterKind, Geometry, math, range};
+use super::{FilterKind, Geometry, math};
 use crate::bits::NoMemory;
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
@@ -218,11 +218,6 @@ pub(crate) trait Filter: Query<Filter = Self> + Sized {
         let probes = Self::probes(params);
         let bits = if probes == 1 { "bit" } else { "bits" };
         write!(f, "{probes} {bits} tested per query; the other parameters are reserved")
-    }
-
-    /// Returns the parameters of a range filter, or `None` for any other filter.
-    fn range(_params: &Self::Params) -> Option<&range::Geometry> {
-        None
     }
 
     /// Returns the number of columns. A filter can drop all of them but one. Each dropped column

@@ -276,10 +276,10 @@ impl Geometry {
         of_params!(self, F, params => F::estimated_keys(params, set_bits, bits))
     }
 
-    /// Calls [`Filter::range`].
+    /// Returns the parameters of a range filter, or `None` for any other filter.
     #[inline]
     pub(crate) fn range(&self) -> Option<&range::Geometry> {
-        of_params!(self, F, params => F::range(params))
+        range::Grafite::of(self).map(AsRef::as_ref)
     }
 
     #[inline(always)]

@@ -25,7 +25,7 @@ fn specifications_of_range_filters_are_checked() {
         ("grafite:L=1:L=2:9", "the range length is given twice; give it once, as in grafite:L=1024:fpr=0.01"),
         ("grafite:fpr=0.01:L=16", "the range length comes before the budget; try grafite:L=1024:fpr=0.01"),
         ("bloom:L=16:fpr=0.01", "only range filters take a range length; try grafite:L=1024:fpr=0.01"),
-        ("grafite:51", "bits per key must be from 1 to 50; try grafite:13"),
+        ("grafite:51", "bits per key must be from 1 to 50; try grafite:12.7"),
         ("grafite:L=16:fpr=0.01:compact", "only bumped-ribbon takes :compact; try bumped-ribbon:8:compact"),
     ] {
         let error = text.parse::<FilterSpec>().unwrap_err().to_string();

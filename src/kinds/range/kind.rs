@@ -109,11 +109,6 @@ impl Filter for Grafite {
         write!(f, "{range}")
     }
 
-    #[inline]
-    fn range(range: &Arc<Geometry>) -> Option<&Geometry> {
-        Some(range)
-    }
-
     /// No hash is absent.
     fn is_proven(_: &Arc<Geometry>, _: &[u8], _: usize, _: KeyHash, _: impl Fn(usize, usize) -> bool) -> bool {
         false

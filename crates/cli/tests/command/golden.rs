@@ -1,7 +1,7 @@
 //! Opens files that an earlier version wrote with all commands: stores, SST files, indexes, filter
 //! blocks, Parquet files, and files of the Python package. The answers must not change.
 //!
-//! `tests/golden/answers.txt` is a session: commands, each with what it printed. `tests/golden/make`
+//! `tests/earlier/answers.txt` is a session: commands, each with what it printed. `tests/earlier/make`
 //! made the files.
 
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{repository, tutorial};
 
-const FOLDER: &str = "crates/cli/tests/golden";
+const FOLDER: &str = "crates/cli/tests/earlier";
 const ANSWERS: &str = "answers.txt";
 
 /// Copies a directory. All copies get the modification time that the indexes have recorded:
@@ -45,7 +45,7 @@ fn files_of_an_earlier_version_open_with_the_same_answers() {
 /// Writes what the commands print now. Use it only after a command was added to the session:
 /// `cargo test -p filterblock-cli --test command golden -- --ignored`.
 #[test]
-#[ignore = "writes tests/golden/answers.txt"]
+#[ignore = "writes tests/earlier/answers.txt"]
 fn write_answers() {
     let path = repository(FOLDER).join(ANSWERS);
     let session = fs::read_to_string(&path).unwrap();
