@@ -87,7 +87,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// range filter.
     #[must_use]
     pub fn has_layers(&self) -> bool {
-        self.shape().is_some_and(|shape| !shape.layers.is_empty())
+        matches!(&self.0.trailer.content, Content::Filter { shape, .. } if !shape.layers.is_empty())
     }
 
     fn geometry(&self) -> Option<&Geometry> {

@@ -127,6 +127,7 @@ pub(crate) struct Info {
 /// The numbers of bits among which a key chooses its bits. `None` is the number of bits of the whole
 /// filter.
 #[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(feature = "variants"), expect(dead_code, reason = "only the set operations read the numbers"))]
 pub(crate) struct KeyBits {
     /// The bits of a block. All bits of a key lie in one block.
     pub(crate) block: Option<u64>,
