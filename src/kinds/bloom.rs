@@ -94,6 +94,19 @@ impl Filter for Bloom {
     ) -> bool {
         !may_contain(payload_of(padded, len), probes, hash, |index| is_valid(index, 1))
     }
+
+    /// The proof is a query, so the query is not run twice.
+    #[inline]
+    fn may_contain_if_valid(
+        _: impl FnOnce() -> bool,
+        params: &u32,
+        padded: &[u8],
+        len: usize,
+        hash: KeyHash,
+        is_valid: impl Fn(usize, usize) -> bool,
+    ) -> bool {
+        !Self::is_proven(params, padded, len, hash, is_valid)
+    }
 }
 
 impl Query for Bloom {

@@ -272,6 +272,19 @@ pub(crate) trait Filter: Query<Filter = Self> + Sized {
         hash: KeyHash,
         is_valid: impl Fn(usize, usize) -> bool,
     ) -> bool;
+
+    /// Answers for a payload of which some bytes may not be valid. `ask` runs the compiled query.
+    #[inline]
+    fn may_contain_if_valid(
+        ask: impl FnOnce() -> bool,
+        params: &Self::Params,
+        padded: &[u8],
+        len: usize,
+        hash: KeyHash,
+        is_valid: impl Fn(usize, usize) -> bool,
+    ) -> bool {
+        ask() || !Self::is_proven(params, padded, len, hash, is_valid)
+    }
 }
 
 /// The code of a query. [`super::kernels`] compiles `may_contain` and `may_contain_batch` for each

@@ -294,8 +294,22 @@ impl Geometry {
     }
 
     /// Calls [`Filter::is_proven`].
+    #[cfg(test)]
     fn is_proven(&self, padded: &[u8], len: usize, hash: KeyHash, is_valid: impl Fn(usize, usize) -> bool) -> bool {
         of_params!(self, F, params => F::is_proven(params, padded, len, hash, is_valid))
+    }
+
+    /// Calls [`Filter::may_contain_if_valid`].
+    #[inline(always)]
+    fn may_contain_if_valid(
+        &self,
+        ask: impl FnOnce() -> bool,
+        padded: &[u8],
+        len: usize,
+        hash: KeyHash,
+        is_valid: impl Fn(usize, usize) -> bool,
+    ) -> bool {
+        of_params!(self, F, params => F::may_contain_if_valid(ask, params, padded, len, hash, is_valid))
     }
 
     /// Calls [`Filter::columns`].

@@ -41,7 +41,7 @@ impl<'a> FilterView<'a> {
     /// length, for which `is_valid` returns `false` cannot prove a key absent.
     #[inline]
     pub(crate) fn may_contain_if_valid(&self, hash: KeyHash, is_valid: impl Fn(usize, usize) -> bool) -> bool {
-        self.may_contain_hash(hash) || !self.geometry.is_proven(self.padded, self.len, hash, is_valid)
+        self.geometry.may_contain_if_valid(|| self.may_contain_hash(hash), self.padded, self.len, hash, is_valid)
     }
 
     /// Answers for many keys. A batch is usually faster than single queries.
