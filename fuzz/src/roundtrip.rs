@@ -1,8 +1,7 @@
 //! Puts keys from the input into every form of a filter. No form may deny a key.
 
 use filterblock::{
-    Answer, FilterBuilder, FilterKind, HashSeed, KeyHash, KeyHasher, LockedBlock, PartitionedBuilder, Verify,
-    compact,
+    Answer, FilterBuilder, FilterKind, HashSeed, KeyHash, KeyHasher, LockedBlock, PartitionedBuilder, Verify, compact,
 };
 
 use crate::{Input, secret};
