@@ -22,7 +22,6 @@ impl<const MAYBE: bool> Filter for Constant<MAYBE> {
         has_compact_form: true,
         ..Info::COMMON
     };
-    const ONLY: Option<&'static ()> = Some(&());
     const HAS_VECTOR_CODE: bool = false;
 
     fn rate_of_many(_: u32) -> f64 {

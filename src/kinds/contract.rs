@@ -151,7 +151,8 @@ impl Info {
 }
 
 /// The contract of a filter. Each filter is a type with this trait and an entry in the list of
-/// filters ([`super::filters`]). Nothing else names a single filter.
+/// filters ([`super::filters`]). Elsewhere, only ranges and the filters that are opened for one query
+/// ([`super::inline`]) name single filters.
 pub(crate) trait Filter: Query<Filter = Self> + Sized {
     /// The parsed parameters, after they were found to fit the payload. Their length is at most 24
     /// bytes, because every partition of an open filter has them.
@@ -159,8 +160,9 @@ pub(crate) trait Filter: Query<Filter = Self> + Sized {
 
     const INFO: Info;
 
-    /// The parameters, if there is only one value of them. Queries then need not compare the
-    /// filter's number, which would add two instructions to about twenty.
+    /// The parameters, if there is only one value of them, and if a query answers "maybe" for a
+    /// payload of another filter that is too short. Queries then need not compare the filter's
+    /// number, which would add two instructions to about twenty.
     const ONLY: Option<&'static Self::Params> = None;
 
     /// Whether the queries use vector primitives. If not, they are compiled only as portable code.
@@ -369,7 +371,7 @@ pub(super) fn payload_of(padded: &[u8], len: usize) -> &[u8] {
 /// the keys into groups of `KEYS`. It prefetches a whole group before it queries the first key of
 /// the group.
 #[inline(always)]
-pub(super) fn in_batches<Q: Query + ?Sized, const KEYS: usize>(
+pub(super) fn in_batches<Q: Query, const KEYS: usize>(
     simd: impl Simd,
     params: &ParamsOf<Q>,
     payload: &[u8],

@@ -36,7 +36,7 @@ macro_rules! filters {
             /// on average less than 1 % more space than the FPR lower bound.
             7 BumpedRibbon = bumped_ribbon::BumpedRibbon;
             /// A binary fuse filter with fingerprints of 8, 12 or 16 bits. A query reads three
-            /// slots, each of which may be a cache miss. A filter of a million keys usually takes
+            /// slots, and each may be a cache miss. A filter of a million keys usually takes
             /// 14 % more bits than its fingerprints. With fewer keys, this overhead is usually
             /// larger.
             8 BinaryFuse = binary_fuse::BinaryFuse;

@@ -69,6 +69,9 @@ mod tests {
         for (geometry, answer) in [(Geometry::Empty(()), false), (Geometry::AlwaysMaybe(()), true)] {
             let view = FilterView::new(&geometry, Kernel::of(&geometry), &[], 0);
             let hash = KeyHash::from_raw(7);
+            // The code of a filter denies nothing for the parameters of another filter.
+            let of_other = FilterView::new(&Geometry::AlwaysMaybe(()), Kernel::of(&geometry), &[], 0);
+            assert!(of_other.may_contain_hash(hash));
             assert_eq!((view.may_contain_hash(hash), view.may_contain_if_valid(hash, |_, _| true)), (answer, answer));
         }
     }

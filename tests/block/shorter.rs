@@ -15,7 +15,7 @@ use filterblock::{
 const N: usize = 150;
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 
-/// Bytes of which only the first ones are there.
+/// Bytes that end early: only the first ones are there.
 #[derive(Clone)]
 struct Shorter(Arc<(Vec<u8>, AtomicUsize)>);
 

@@ -42,12 +42,21 @@ fn files_of_an_earlier_version_open_with_the_same_answers() {
     assert_eq!(answers(&session), session);
 }
 
-/// Writes what the commands print now. Use it only after a command was added to the session:
+/// Returns the commands of a session, each with what it printed.
+fn commands(session: &str) -> Vec<(&str, &str)> {
+    session.split("$ ").filter_map(|part| part.split_once('\n')).collect()
+}
+
+/// Writes what the commands print that have no recorded answer. Recorded answers never change:
 /// `cargo test -p filterblock-cli --test command golden -- --ignored`.
 #[test]
 #[ignore = "writes tests/earlier/answers.txt"]
 fn write_answers() {
     let path = repository(FOLDER).join(ANSWERS);
     let session = fs::read_to_string(&path).unwrap();
-    fs::write(path, answers(&session)).unwrap();
+    let written = answers(&session);
+    for (old, new) in commands(&session).iter().zip(commands(&written)) {
+        assert!(old.1.is_empty() || *old == new, "{} now prints {}", old.0, new.1);
+    }
+    fs::write(path, written).unwrap();
 }
