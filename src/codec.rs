@@ -98,16 +98,9 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// Returns [`Corrupt`] if fewer than 8 bytes are left.
+    #[cfg(any(feature = "foreign", feature = "variants"))]
     pub fn take_u64<F>(&mut self, field: F) -> Result<u64, Corrupt<F>> {
         self.take(8, field).map(LittleEndian::read_u64)
-    }
-
-    /// Reads a 48-bit integer.
-    ///
-    /// # Errors
-    /// Returns [`Corrupt`] if fewer than 6 bytes are left.
-    pub fn take_u48<F>(&mut self, field: F) -> Result<u64, Corrupt<F>> {
-        self.take(6, field).map(LittleEndian::read_u48)
     }
 
     /// Reads a varint.

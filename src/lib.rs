@@ -46,7 +46,7 @@
 //! | take prefixes from keys | [`PrefixExtractor`] |
 //! | hash keys | [`KeyHasher`], [`HashSeed`], [`Secret`] |
 //! | hold the bytes | [`AlignedBytes`], `Mapped` (feature `mmap`), [`SharedBytes`], [`Reclaimer`] |
-//! | inspect a block | [`FilterBlock::open_any`], [`LockedBlock`], [`Metadata`], [`Statistics`], [`layout`] |
+//! | inspect a block | [`FilterBlock::open_any`], [`ParsedBlock`], [`Metadata`], [`Statistics`], [`layout`] |
 //! | store many tiny filters | [`compact`] |
 //! | read and write the filters of LevelDB, RocksDB and Parquet | `foreign` (feature `foreign`) |
 //! | keep filters that change, in memory | `variants` (feature `variants`) |
@@ -79,15 +79,13 @@ mod checksum;
 mod codec;
 mod error;
 mod extractor;
+mod filters;
 #[cfg(feature = "foreign")]
 pub mod foreign;
 mod hash;
 mod hash_kind;
-mod kinds;
 pub mod planning;
 mod policy;
-#[cfg(feature = "variants")]
-pub mod replace;
 mod simd;
 mod spec;
 mod sync;
@@ -95,18 +93,18 @@ mod sync;
 pub mod variants;
 
 pub use block::{
-    Added, AlignedBytes, Answer, BlockPlan, DamageHandler, Expected, FilterBlock, FilterBuilder, FilterSet,
-    FilterSetCounts, FilterSetShrunk, FilterSlot, Goal, IfMapped, LockedBlock, Metadata, Partition, PartitionEntry,
-    PartitionIndex, PartitionedBuilder, Reclaimer, SelfCheck, SharedBytes, Shrunk, Statistics, TableFilter,
-    VerifiedFilter, VerifiedTrailer, Verify, compact, layout, open_regular_file,
+    Added, AlignedBytes, Answer, BlockPlan, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSetCounts,
+    FilterSetShrunk, FilterSlot, Goal, Metadata, ParsedBlock, Partition, PartitionEntry, PartitionIndex,
+    PartitionedBuilder, Reclaimer, SelfCheck, SharedBytes, Statistics, TableFilter, VerifiedFilter, VerifiedTrailer,
+    Verify, compact, layout, open_regular_file,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};
 pub use error::{Error, Field, Result};
 pub use extractor::PrefixExtractor;
+pub use filters::{FilterKind, FilterView};
 pub use hash::{HashIdentity, HashSeed, KeyHash, KeyHasher, Secret};
 pub use hash_kind::{Fingerprint, HashKind};
-pub use kinds::{FilterKind, FilterView};
 pub use policy::{AboveBottom, ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
 pub use spec::FilterSpec;
 

@@ -298,7 +298,7 @@ fn variants_return_an_error_without_memory() {
 #[test]
 fn filters_in_files_return_an_error_without_memory() {
     use filterblock::variants::{Bloom, Error as VariantsError, FileFilter, Membership, Noisy, Result, merge_blocks};
-    use filterblock::{LockedBlock, Verify};
+    use filterblock::{ParsedBlock, Verify};
 
     let _turn = TURN.lock();
     let dir = tempfile::tempdir().unwrap();
@@ -334,7 +334,7 @@ fn filters_in_files_return_an_error_without_memory() {
         }),
         ("union", &|| Bloom::union(&bloom, &bloom).and_then(|_| bloom.intersection(&bloom)).map(drop)),
         ("merge", &|| {
-            let block = LockedBlock::open(block.as_slice(), Verify::AtOpen)?;
+            let block = ParsedBlock::open(block.as_slice(), Verify::AtOpen)?;
             merge_blocks(&[block]).map(drop)
         }),
     ];

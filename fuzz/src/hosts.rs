@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use filterblock::layout::{checksum_of, stated_len_bytes};
 use filterblock::{
-    Added, Expected, FilterBlock, FilterSet, KeyHash, LockedBlock, PartitionIndex, SharedBytes, TableFilter,
+    Added, Expected, FilterBlock, FilterSet, KeyHash, ParsedBlock, PartitionIndex, SharedBytes, TableFilter,
     VerifiedFilter, VerifiedTrailer, Verify,
 };
 
@@ -74,9 +74,9 @@ pub(crate) fn is_empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
 }
 
 fn in_a_set(data: &[u8], block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
-    let locked = LockedBlock::open(SharedBytes::from(data.to_vec()), Verify::OnFirstTouch).unwrap();
+    let locked = ParsedBlock::open(SharedBytes::from(data.to_vec()), Verify::OnFirstTouch).unwrap();
     let is_secret = locked.metadata().hash.fingerprint.is_some();
-    let opened = locked.unlock(is_secret.then(secret).as_ref());
+    let opened = locked.bind_any(is_secret.then(secret).as_ref());
     let mut set = FilterSet::new(block.hasher());
     let slots = [opened, Err(filterblock::Error::TooLarge { what: "a filter that is missing" })]
         .map(|opened| set.insert(Arc::new(TableFilter::from(opened))));

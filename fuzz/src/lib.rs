@@ -36,7 +36,7 @@ pub use store_ops::store_ops;
 pub use table::table;
 
 use filterblock::{
-    Answer, Error, FilterBlock, HashSeed, KeyHash, KeyHasher, LockedBlock, Result, Secret, Verify, compact,
+    Answer, Error, FilterBlock, HashSeed, KeyHash, KeyHasher, ParsedBlock, Result, Secret, Verify, compact,
 };
 
 /// Opens and queries any bytes as a block, as a partition and as a filter in compact form. No call
@@ -45,7 +45,7 @@ pub fn open_block(data: &[u8]) {
     query_block(data);
     for number in [0, 1, u32::MAX] {
         if let Ok(partition) =
-            LockedBlock::open_partition(data, number, Verify::AtOpen).and_then(|block| block.unlock(None))
+            ParsedBlock::open_partition(data, number, Verify::AtOpen).and_then(|block| block.bind_any(None))
         {
             query(&partition);
             check_info(&partition);
@@ -81,14 +81,14 @@ pub(crate) fn secret() -> Secret {
 }
 
 /// Opens `data`, with the golden secret if the block needs a secret. For such a block, asserts that
-/// `LockedBlock` opens it without the secret.
+/// `ParsedBlock` opens it without the secret.
 fn open(data: &[u8], verify: Verify) -> Result<FilterBlock<&[u8]>> {
     let opened = FilterBlock::open_any(data, verify);
     let Err(Error::Secret { hash, given: None, .. }) = opened else { return opened };
-    let locked = LockedBlock::open(data, verify).unwrap();
+    let locked = ParsedBlock::open(data, verify).unwrap();
     assert_eq!(locked.metadata().hash.kind, hash);
     let _ = (locked.metadata(), locked.metadata().added, locked.metadata().extractor);
-    locked.unlock(Some(&secret()))
+    locked.bind_any(Some(&secret()))
 }
 
 /// Opens `data` with both ways of verification. If `AtOpen` succeeds, asserts that both ways give

@@ -2,7 +2,7 @@
 //! a hostile or defective writer. Without repaired checksums, they are damaged blocks.
 
 use filterblock::layout::{FIELDS, MAGIC, TRAILER_LEN_BYTES};
-use filterblock::{FilterBlock, FilterBuilder, FilterKind, LockedBlock, PartitionedBuilder, Verify};
+use filterblock::{FilterBlock, FilterBuilder, FilterKind, ParsedBlock, PartitionedBuilder, Verify};
 
 use crate::Input;
 
@@ -34,7 +34,7 @@ pub fn patch_block(data: &[u8]) {
         assert!((0..num_keys).all(|i| filter.may_contain(&key(i))), "a damaged block denies a key");
     }
     if let Ok(partition) =
-        LockedBlock::open_partition(block.as_slice(), 0, Verify::OnFirstTouch).and_then(|block| block.unlock(None))
+        ParsedBlock::open_partition(block.as_slice(), 0, Verify::OnFirstTouch).and_then(|block| block.bind_any(None))
     {
         let _ = (partition.may_contain(b"key"), partition.verify_pages());
     }

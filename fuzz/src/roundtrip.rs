@@ -1,7 +1,7 @@
 //! Puts keys from the input into every form of a filter. No form may deny a key.
 
 use filterblock::{
-    Answer, FilterBuilder, FilterKind, HashSeed, KeyHash, KeyHasher, LockedBlock, PartitionedBuilder, Verify, compact,
+    Answer, FilterBuilder, FilterKind, HashSeed, KeyHash, KeyHasher, ParsedBlock, PartitionedBuilder, Verify, compact,
 };
 
 use crate::{Input, secret};
@@ -69,7 +69,7 @@ pub fn roundtrip(data: &[u8]) {
 
 fn assert_holds(block: &[u8], hasher: &KeyHasher, keys: &[Vec<u8>], hashes: &[KeyHash]) {
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-        let block = LockedBlock::open(block, verify).unwrap().unlock_with(hasher).unwrap();
+        let block = ParsedBlock::open(block, verify).unwrap().bind_to(hasher).unwrap();
         for (key, &hash) in keys.iter().zip(hashes) {
             assert!(block.may_contain(key) && block.may_contain_hashed_key(key, hash), "a key is denied");
         }

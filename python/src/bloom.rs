@@ -282,6 +282,6 @@ pub fn bits_of<'py>(py: Python<'py>, bloom: &variants::Bloom) -> PyResult<Bound<
         return PyBytes::new_with(py, len, |_| Ok(()));
     }
     let block = bloom.freeze().map_err(of_variant)?;
-    let block = filterblock::LockedBlock::open(block, filterblock::Verify::OnFirstTouch).map_err(of_block)?;
+    let block = filterblock::ParsedBlock::open(block, filterblock::Verify::OnFirstTouch).map_err(of_block)?;
     new_bytes(py, block.payload())
 }

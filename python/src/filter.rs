@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use filterblock::variants::{Comparison, compare_blocks, merge_blocks};
 use filterblock::{
-    AlignedBytes, Expected, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHasher, LockedBlock,
+    AlignedBytes, Expected, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHasher, ParsedBlock,
     Mapped, Secret, SharedBytes, Verify, layout,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -58,15 +58,15 @@ impl Filter {
     fn of_bytes(bytes: SharedBytes, path: Option<&Path>, known: &Known<'_>) -> PyResult<Self> {
         let open = || {
             let secret = known.secret.map(Secret::new).transpose()?;
-            let locked = LockedBlock::open(bytes.clone(), Verify::AtOpen)?;
+            let locked = ParsedBlock::open(bytes.clone(), Verify::AtOpen)?;
             let hasher = locked.metadata().hash.hasher(secret.as_ref())?;
             let block = match (known.table_id, known.checksum) {
-                (None, None) => locked.unlock_with(&hasher)?,
+                (None, None) => locked.bind_to(&hasher)?,
                 (table_id, checksum) => {
                     let table_id = table_id.unwrap_or(locked.metadata().table_id);
                     let expected = Expected::of_table(table_id, &hasher);
                     let expected = checksum.map_or(expected, |checksum| expected.with_checksum(checksum));
-                    locked.unlock_expecting(&expected)?
+                    locked.bind(&expected)?
                 }
             };
             // A damaged range filter beside the filter answers "maybe" without an error. So the
@@ -95,8 +95,8 @@ impl Filter {
         if has_ranges { Accepts::InOrder } else { Accepts::All }
     }
 
-    fn locked(&self) -> PyResult<LockedBlock<SharedBytes>> {
-        LockedBlock::open(self.bytes.clone(), Verify::OnFirstTouch).map_err(of_block)
+    fn locked(&self) -> PyResult<ParsedBlock<SharedBytes>> {
+        ParsedBlock::open(self.bytes.clone(), Verify::OnFirstTouch).map_err(of_block)
     }
 }
 
@@ -159,7 +159,7 @@ impl Filter {
             if builder.is_short_of_memory() { Err(NoMemory) } else { Ok(()) }
         })?;
         let bytes: SharedBytes = py.detach(|| AlignedBytes::copy_of(&builder.finish()?)).map_err(of_block)?.into();
-        let block = LockedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.unlock_with(&hasher));
+        let block = ParsedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.bind_to(&hasher));
         Ok(Self { block: Box::new(block.map_err(of_block)?), bytes, path: None })
     }
 
@@ -227,7 +227,7 @@ impl Filter {
         let hasher = filters.0.first().map(|filter| filter.get().block.hasher().clone());
         let hasher = hasher.ok_or_else(|| PyValueError::new_err("merge needs at least one filter"))?;
         let bytes: SharedBytes = AlignedBytes::copy_of(&merged).map_err(of_block)?.into();
-        let block = LockedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.unlock_with(&hasher));
+        let block = ParsedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.bind_to(&hasher));
         Ok(Self { block: Box::new(block.map_err(of_block)?), bytes, path: None })
     }
 
@@ -321,7 +321,7 @@ impl Filter {
     /// Verify the checksums again. Raises DamagedError with field and offset if one is wrong.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
         let verified = py.detach(|| {
-            LockedBlock::open(self.bytes.clone(), Verify::AtOpen)?;
+            ParsedBlock::open(self.bytes.clone(), Verify::AtOpen)?;
             self.block.verify_pages()
         });
         verified.map_err(|error| match &self.path {

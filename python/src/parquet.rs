@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use filterblock::foreign::parquet::ParquetFile as Parquet;
-use filterblock::replace::Version;
+use filterblock::variants::replace::Version;
 use filterblock::{SharedBytes, open_regular_file};
 use filterblock_parquet::append::{self, Request};
 use filterblock_parquet::check::{self, Size, State};

@@ -2,10 +2,10 @@
 //! form is for hosts that store many tiny filters as bytes and pass the bytes to every query.
 //!
 //! ```text
-//! | payload, any number of bytes | shape, 1 byte | checksum, 4 bytes |
+//! | payload, any number of bytes | header, 1 byte | checksum, 4 bytes |
 //! ```
-//! The shape is `32 * kind + probes`. This byte and the payload's length determine the geometry.
-//! The checksum covers payload and shape, and is bound to the hash function, the seed and the
+//! The header is `32 * kind + probes`. This byte and the payload's length determine the params.
+//! The checksum covers payload and header, and is bound to the hash function, the seed and the
 //! secret. Every query verifies the checksum, and answers [`Answer::Unfiltered`] if it does not
 //! match. The checksum always detects damage within four consecutive bytes. In filters of up to
 //! 11,450 bytes, it also detects up to three flipped bits. It misses other damage, or another
@@ -20,14 +20,14 @@
 use super::table_filter::Answer;
 use crate::checksum::crc32;
 use crate::error::{Error, Field, Result};
+use crate::filters::{FilterKind, FilterView, Header, Kernel, Params};
 use crate::hash::{KeyHash, KeyHasher};
-use crate::kinds::{FilterKind, FilterView, Geometry, Kernel, Shape};
 
 /// The number of bytes after the payload. It is the minimum length of a filter in the compact form.
 pub const TRAILER_LEN_BYTES: usize = 5;
 
-/// The factor of the kind in a shape: the shape is `SHAPE_KIND * kind + probes`.
-const SHAPE_KIND: u8 = 32;
+/// The factor of the kind in a header: the header is `HEADER_KIND * kind + probes`.
+const HEADER_KIND: u8 = 32;
 
 /// Asks a filter whether it may hold the key with this hash. Verifies the checksum first.
 ///
@@ -56,8 +56,8 @@ const SHAPE_KIND: u8 = 32;
 #[inline]
 pub fn ask(bytes: &[u8], hasher: &KeyHasher, hash: KeyHash) -> Answer {
     hasher.debug_check(hash);
-    let Ok((payload, geometry)) = open(bytes, hasher) else { return Answer::Unfiltered };
-    FilterView::new(&geometry, Kernel::of(&geometry), payload, payload.len()).may_contain_hash(hash).into()
+    let Ok((payload, params)) = open(bytes, hasher) else { return Answer::Unfiltered };
+    FilterView::new(&params, Kernel::of(&params), payload, payload.len()).may_contain_hash(hash).into()
 }
 
 /// Checks that [`ask`] can use a filter. See [the module](self) for the damage that the checksum
@@ -69,43 +69,43 @@ pub fn ask(bytes: &[u8], hasher: &KeyHasher, hash: KeyHash) -> Answer {
 /// - Returns [`Error::Unsupported`] if the checksum matches, but the kind is unknown or has no
 ///   compact form in this version.
 /// - Returns [`Error::Corrupt`] if the bytes are too short, or if the checksum matches but no
-///   filter has this shape and length.
+///   filter has this header and length.
 pub fn check(bytes: &[u8], hasher: &KeyHasher) -> Result<()> {
     open(bytes, hasher).map(|_| ())
 }
 
-/// Verifies the checksum and reads the shape. Returns the payload and its geometry.
+/// Verifies the checksum and reads the header. Returns the payload and its params.
 #[inline]
-fn open<'a>(bytes: &'a [u8], hasher: &KeyHasher) -> Result<(&'a [u8], Geometry)> {
+fn open<'a>(bytes: &'a [u8], hasher: &KeyHasher) -> Result<(&'a [u8], Params)> {
     let corrupt = |field, at: usize| Error::Corrupt { field, offset: at as u64 };
     let (covered, &stored) = bytes.split_last_chunk().ok_or_else(|| corrupt(Field::Length, 0))?;
-    let (&shape, payload) = covered.split_last().ok_or_else(|| corrupt(Field::Length, 0))?;
+    let (&header, payload) = covered.split_last().ok_or_else(|| corrupt(Field::Length, 0))?;
     let (stored, computed) = (u32::from_le_bytes(stored), checksum(covered, hasher));
     if stored != computed {
         return Err(Error::ChecksumMismatch { field: Field::CompactFilter, offset: 0, stored, computed });
     }
-    let kind = FilterKind::from_tag(shape / SHAPE_KIND).filter(|&kind| kind.info().has_compact_form);
-    let kind = kind.ok_or(Error::Unsupported { field: Field::CompactFilter, found: shape.into() })?;
-    let shape = Shape { kind, params: [shape % SHAPE_KIND, 0, 0], layers: Vec::new() };
+    let kind = FilterKind::from_tag(header / HEADER_KIND).filter(|&kind| kind.info().has_compact_form);
+    let kind = kind.ok_or(Error::Unsupported { field: Field::CompactFilter, found: header.into() })?;
+    let header = Header::plain(kind, header % HEADER_KIND);
     // The compact form does not store the number of keys, so the number of bytes takes its place.
     // All kinds with a compact form accept one key per byte.
-    let geometry = Geometry::new(&shape, payload.len() as u64, payload.len() as u64)
+    let params = Params::new(&header, payload.len() as u64, payload.len() as u64)
         .map_err(|error| error.moved_by(payload.len() as u64))?;
-    Ok((payload, geometry))
+    Ok((payload, params))
 }
 
 /// Returns the kind, the number of probes and the payload that the bytes state, without verifying
 /// the checksum. Returns `None` if the bytes are too short, or if they state no kind that has a
 /// compact form.
 #[cfg(feature = "foreign")]
-pub(crate) fn shape(bytes: &[u8]) -> Option<(FilterKind, u32, &[u8])> {
+pub(crate) fn header(bytes: &[u8]) -> Option<(FilterKind, u32, &[u8])> {
     let (covered, _) = bytes.split_last_chunk::<4>()?;
-    let (&shape, payload) = covered.split_last()?;
-    let kind = FilterKind::from_tag(shape / SHAPE_KIND).filter(|&kind| kind.info().has_compact_form)?;
-    Some((kind, u32::from(shape % SHAPE_KIND), payload))
+    let (&header, payload) = covered.split_last()?;
+    let kind = FilterKind::from_tag(header / HEADER_KIND).filter(|&kind| kind.info().has_compact_form)?;
+    Some((kind, u32::from(header % HEADER_KIND), payload))
 }
 
-/// Returns the checksum of payload and shape.
+/// Returns the checksum of payload and header.
 ///
 /// An XOR with the folded identity of the hasher binds the checksum to the hasher without more
 /// bytes.
@@ -114,15 +114,15 @@ fn checksum(covered: &[u8], hasher: &KeyHasher) -> u32 {
     crc32(covered) ^ hasher.folded_identity()
 }
 
-/// Appends shape and checksum to a payload. Returns `false` and appends nothing if the compact form
-/// cannot describe `shape`.
+/// Appends header and checksum to a payload. Returns `false` and appends nothing if the compact form
+/// cannot describe `header`.
 #[must_use]
-pub(super) fn append_trailer(bytes: &mut Vec<u8>, shape: &Shape, hasher: &KeyHasher) -> bool {
-    let [probes, rest @ ..] = shape.params;
-    if !shape.kind.info().has_compact_form || probes >= SHAPE_KIND || rest != [0; 2] || !shape.layers.is_empty() {
+pub(super) fn append_trailer(bytes: &mut Vec<u8>, header: &Header<'_>, hasher: &KeyHasher) -> bool {
+    let [probes, rest @ ..] = header.params;
+    if !header.kind.info().has_compact_form || probes >= HEADER_KIND || rest != [0; 2] || !header.record.is_empty() {
         return false;
     }
-    bytes.push(SHAPE_KIND * shape.kind as u8 + probes);
+    bytes.push(HEADER_KIND * header.kind as u8 + probes);
     let checksum = checksum(bytes, hasher);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     true

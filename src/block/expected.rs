@@ -1,11 +1,9 @@
-//! Opens blocks, either with the expectations of a host, or without expectations for tools.
+//! Compares blocks with the expectations of a host.
 
-use super::layout::{Added, BorrowedTrailer, Trailer, checksum_of};
-use super::locked::LockedBlock;
-use super::part::Verify;
-use super::reader::FilterBlock;
+use super::layout::Added;
+use super::trailer::Trailer;
 use crate::error::{Error, Field, Result};
-use crate::hash::{HashIdentity, KeyHasher};
+use crate::hash::KeyHasher;
 
 /// A host's expectations of a block. [`FilterBlock::open`](super::FilterBlock::open) checks them.
 ///
@@ -120,19 +118,19 @@ impl<'a> Expected<'a> {
 
     /// Returns an error if a block does not meet the expectations. For
     /// [`Expected::of_any_table`], always returns an error.
-    pub(super) fn check(&self, found: &Found<'_>) -> Result<()> {
+    pub(super) fn check(&self, found: &Trailer<'_>, checksum: u32) -> Result<()> {
         if self.table_id.is_none() {
             return Err(no_table(
                 "none".to_owned(),
                 "the expectation names no SST, so the filter of any SST would pass; use Expected::of_table",
             ));
         }
-        self.check_verified(found)
+        self.check_verified(found, checksum)
     }
 
     /// Compares a block with the expectations like [`check`](Self::check), but accepts
     /// [`Expected::of_any_table`]. This method is for bytes that the host has verified.
-    pub(super) fn check_verified(&self, found: &Found<'_>) -> Result<()> {
+    pub(super) fn check_verified(&self, found: &Trailer<'_>, checksum: u32) -> Result<()> {
         if self.table_id == Some([0; 16]) && self.checksum.is_none() {
             return Err(no_table(
                 hex([0; 16]),
@@ -146,9 +144,9 @@ impl<'a> Expected<'a> {
             return unexpected(Field::TableId, hex(found.table_id), hex(table_id));
         }
         if let Some(expected) = self.checksum
-            && found.checksum != expected
+            && checksum != expected
         {
-            return unexpected(Field::Checksum, format!("{:#010x}", found.checksum), format!("{expected:#010x}"));
+            return unexpected(Field::Checksum, format!("{checksum:#010x}"), format!("{expected:#010x}"));
         }
         let added = || found.added.described().to_owned();
         match self.prefixes_by {
@@ -158,8 +156,8 @@ impl<'a> Expected<'a> {
             Some(_) if !found.added.prefixes() => {
                 return unexpected(Field::Flags, added(), "prefixes of keys".to_owned());
             }
-            Some(extractor) if found.extractor != Some(extractor) => {
-                let found = found.extractor.unwrap_or_default().to_owned();
+            Some(extractor) if found.extractor.as_deref() != Some(extractor) => {
+                let found = found.extractor.as_deref().unwrap_or_default().to_owned();
                 return unexpected(Field::Extension, found, extractor.to_owned());
             }
             None | Some(_) => {}
@@ -187,39 +185,6 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// The fields of a block that are compared with the expectations of a host.
-#[derive(Debug)]
-pub(super) struct Found<'a> {
-    table_id: [u8; 16],
-    checksum: u32,
-    added: Added,
-    extractor: Option<&'a str>,
-    num_keys: u64,
-    hash: HashIdentity,
-}
-
-impl<'a> Found<'a> {
-    /// Collects the fields of `trailer`, which was read from `block`.
-    pub(super) fn of(trailer: &'a Trailer, block: &[u8]) -> Self {
-        Self {
-            table_id: trailer.table_id,
-            // A block with a trailer has a checksum, so the default is never used.
-            checksum: checksum_of(block).unwrap_or_default(),
-            added: trailer.added,
-            extractor: trailer.extractor.as_deref(),
-            num_keys: trailer.num_keys,
-            hash: trailer.hash,
-        }
-    }
-}
-
-impl<'a> From<&BorrowedTrailer<'a>> for Found<'a> {
-    fn from(trailer: &BorrowedTrailer<'a>) -> Self {
-        let BorrowedTrailer { table_id, checksum, added, extractor, num_keys, hash, .. } = *trailer;
-        Self { table_id, checksum, added, extractor, num_keys, hash }
-    }
-}
-
 fn no_table(given: String, reason: &'static str) -> Error {
     Error::invalid("expected table id", given, reason)
 }
@@ -230,54 +195,4 @@ fn unexpected(field: Field, found: String, expected: String) -> Result<()> {
 
 fn hex(id: [u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Opens a block that must meet the host's expectations: see [`Expected`].
-    ///
-    /// # Errors
-    /// Returns:
-    ///
-    /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`] if the bytes are damaged or not a whole
-    ///   filter block. With [`Verify::OnFirstTouch`] a damaged page is an error only in a partition
-    ///   index. Damage of a range filter beside the filter is never an error: see
-    ///   [`FilterBlock::ranges_error`].
-    /// * [`Error::Unsupported`] for a newer version, or for an unknown kind, hash function, flag or
-    ///   extension record.
-    /// * [`Error::Unexpected`] for a sound block that differs from the expectations in table id,
-    ///   checksum, number of keys, parts of keys ([`Added`]), extractor, hash function or seed.
-    /// * [`Error::Secret`] if the keys were hashed with another secret.
-    /// * [`Error::Invalid`] if the expectations name no SST: [`Expected::of_any_table`], or a
-    ///   table id of zeros without a checksum.
-    /// * [`Error::TooLarge`] if there is not enough memory.
-    pub fn open(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
-        let block = LockedBlock::open(data, verify).map_err(|error| error.moved_by(expected.offset()))?;
-        block.unlock_expecting(expected)
-    }
-
-    /// Opens a block of any SST, and trusts its table id and its hasher. This function is for tools
-    /// that inspect files.
-    ///
-    /// A store must use [`FilterBlock::open`]: a sound block of another SST can deny present keys.
-    ///
-    /// # Errors
-    /// Returns the errors of [`FilterBlock::open`] that do not depend on expectations, and
-    /// [`Error::Secret`] if the keys were hashed with a secret. Open such a block with
-    /// [`LockedBlock::unlock`].
-    pub fn open_any(data: D, verify: Verify) -> Result<Self> {
-        LockedBlock::open(data, verify)?.unlock(None)
-    }
-}
-
-impl<D: AsRef<[u8]>> LockedBlock<D> {
-    /// Returns the block, ready for queries, if it meets the expectations.
-    ///
-    /// # Errors
-    /// Returns [`Error::Unexpected`], [`Error::Secret`] or [`Error::Invalid`] as
-    /// [`FilterBlock::open`] does.
-    pub fn unlock_expecting(self, expected: &Expected<'_>) -> Result<FilterBlock<D>> {
-        expected.check(&Found::of(&self.0.trailer, self.as_bytes()))?;
-        let block = self.unlock_with(expected.hasher)?;
-        Ok(FilterBlock { offset: expected.offset, ..block })
-    }
 }

@@ -1,11 +1,10 @@
 //! Describes a block: the fields of its trailer, its lengths and its fill ratio.
 
 use super::layout::Added;
-use super::locked::LockedBlock;
+use super::parsed::ParsedBlock;
 use super::part::Part;
-use super::reader::FilterBlock;
+use crate::filters::FilterKind;
 use crate::hash::HashIdentity;
-use crate::kinds::FilterKind;
 
 /// A description of a block: the fields of its trailer, its lengths and its number of partitions.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,7 +29,7 @@ pub struct Metadata<'a> {
     /// partitions.
     pub num_partitions: usize,
     /// The length of the payload in bytes. For a filter in partitions, it is the sum over all
-    /// partitions. If columns were dropped in place, only the kept columns count.
+    /// partitions.
     pub payload_len_bytes: u64,
     /// The length of the whole block in bytes, with page checksums, extension and trailer. If
     /// columns were dropped in place, it is the length of a block of the kept columns.
@@ -53,7 +52,7 @@ impl Metadata<'_> {
     }
 }
 
-/// Statistics of the bits of a filter: see [`FilterBlock::statistics`].
+/// Statistics of the bits of a filter: see [`ParsedBlock::statistics`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
@@ -64,24 +63,21 @@ pub struct Statistics {
     pub estimated_keys: Option<f64>,
     /// The expected FPR of the filter with `estimated_keys` keys. It is `None` if there is no
     /// estimate, or for a filter in partitions. If a merge counted keys several times, the recorded
-    /// number of keys and [`FilterBlock::expected_fpr`] are too high, and this estimate is not.
+    /// number of keys and [`ParsedBlock::expected_fpr`] are too high, and this estimate is not.
     pub estimated_fpr: Option<f64>,
 }
 
-impl<D: AsRef<[u8]>> FilterBlock<D> {
+impl<D: AsRef<[u8]>> ParsedBlock<D> {
     /// Returns a description of the block in constant time. Reads no page of the filter.
     #[must_use]
     pub fn metadata(&self) -> Metadata<'_> {
         let trailer = &self.trailer;
         let (first, num_partitions, payload_len_bytes) = match self.partitions() {
-            None => (Some(&self.filter), 0, self.filter.geometry.asked_len(self.filter.len) as u64),
+            None => (Some(&self.filter), 0, trailer.payload_len_bytes),
             Some(partitions) => (partitions.parts().next(), partitions.len(), partitions.payload_len_bytes()),
         };
-        let is_whole = num_partitions > 0 || payload_len_bytes == trailer.payload_len_bytes;
-        let kept_len =
-            if is_whole { None } else { self.len_with_payload(self.filter.geometry.asked_len(self.filter.len)) };
         Metadata {
-            kind: first.map_or(FilterKind::Empty, |part| part.geometry.kind()),
+            kind: first.map_or(FilterKind::Empty, |part| part.params.kind()),
             num_keys: trailer.num_keys,
             table_id: trailer.table_id,
             hash: trailer.hash,
@@ -89,9 +85,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             extractor: trailer.extractor.as_deref(),
             num_partitions,
             payload_len_bytes,
-            block_len_bytes: kept_len.unwrap_or(self.as_bytes().len() as u64),
+            block_len_bytes: self.as_bytes().len() as u64,
             ranges_len_bytes: trailer.ranges.filter(|_| self.filter.start > 0).map_or(0, |ranges| ranges.len_bytes),
-            probes: first.map_or(0, |part| part.geometry.probes()),
+            probes: first.map_or(0, |part| part.params.probes()),
         }
     }
 
@@ -104,41 +100,20 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             None => vec![&self.filter],
             Some(partitions) => partitions.parts().collect(),
         };
-        let set_bits: u64 = parts.iter().map(|part| count_ones(part.asked_payload(bytes))).sum();
+        let set_bits: u64 = parts.iter().map(|part| count_ones(part.payload(bytes))).sum();
         let bits = self.metadata().payload_len_bytes.saturating_mul(8);
         let estimated_keys = match parts.first() {
             None => Some(0.0),
-            Some(first) if parts.iter().any(|part| part.geometry.kind() != first.geometry.kind()) => None,
-            Some(first) => first.geometry.estimated_keys(set_bits, bits),
+            Some(first) if parts.iter().any(|part| part.params.kind() != first.params.kind()) => None,
+            Some(first) => first.params.estimated_keys(set_bits, bits),
         };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the number of bits")]
-        let rate = |keys: f64| self.filter.geometry.expected_fpr(keys.round().min(bits as f64) as u64, bits / 8);
+        let rate = |keys: f64| self.filter.params.expected_fpr(keys.round().min(bits as f64) as u64, bits / 8);
         Statistics {
             fill_ratio: if bits == 0 { 0.0 } else { set_bits as f64 / bits as f64 },
             estimated_keys,
             estimated_fpr: estimated_keys.filter(|_| self.partitions().is_none()).map(rate),
         }
-    }
-}
-
-impl<D: AsRef<[u8]>> LockedBlock<D> {
-    /// Returns a description of the block: see [`FilterBlock::metadata`].
-    #[must_use]
-    pub fn metadata(&self) -> Metadata<'_> {
-        self.0.metadata()
-    }
-
-    /// Returns the fill ratio, and the number of keys estimated from it: see
-    /// [`FilterBlock::statistics`].
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        self.0.statistics()
-    }
-
-    /// Returns the expected FPR: see [`FilterBlock::expected_fpr`].
-    #[must_use]
-    pub fn expected_fpr(&self) -> f64 {
-        self.0.expected_fpr()
     }
 }
 

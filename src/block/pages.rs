@@ -1,7 +1,6 @@
-//! Compares the pages of a payload with their checksums, records the results and reports damage.
+//! Compares the pages of a payload with their checksums, and records the results.
 
 use std::fmt;
-use std::sync::Arc;
 
 use super::layout::{PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, page_checksum, page_count, page_identity};
 use crate::bits::{NoMemory, try_collect};
@@ -9,14 +8,6 @@ use crate::checksum::Crc32;
 use crate::codec;
 use crate::error::{Error, Field, Result};
 use crate::sync::atomic::{AtomicU64, Ordering};
-
-/// A callback of the host. An open block calls it at most once for each damaged page, in a thread
-/// that finds the damage.
-///
-/// The argument is an [`Error::ChecksumMismatch`]. Its offset counts from the start of the host's
-/// file, if [`Expected::at_offset`](super::Expected::at_offset) gave the block's offset. The
-/// callback should only record the error, because a query waits for the callback.
-pub type DamageHandler = Arc<dyn Fn(Error) + Send + Sync>;
 
 /// The states of the pages of a payload. Each page has two bits: one says that the page was found
 /// sound, and one that it was found damaged. The verification of a page sets one of them.
@@ -29,14 +20,6 @@ pub(super) struct PageStates {
     /// Both halves share one allocation, because each partition has a `PageStates`.
     words: Box<[AtomicU64]>,
     identity: Crc32,
-    on_damage: Option<Box<Report>>,
-}
-
-/// The receiver of reports about damaged pages.
-struct Report {
-    handler: DamageHandler,
-    /// The offset of the payload in the host's file, in bytes.
-    offset: u64,
 }
 
 impl fmt::Debug for PageStates {
@@ -51,17 +34,11 @@ impl PageStates {
         let num_words = 2 * page_count(payload_len).div_ceil(64);
         let words = try_collect((0..num_words).map(|_| AtomicU64::new(0)));
         let words = words.map_err(NoMemory::of("the record of verified pages of a filter"))?.into_boxed_slice();
-        Ok(Self { words, identity: page_identity(table_id, partition_number), on_damage: None })
+        Ok(Self { words, identity: page_identity(table_id, partition_number) })
     }
 
     fn good_and_bad(&self) -> (&[AtomicU64], &[AtomicU64]) {
         self.words.split_at(self.words.len() / 2)
-    }
-
-    /// Makes later verifications report damaged pages to `handler`. The payload begins at `offset`
-    /// of the host's file.
-    pub(super) fn report_to(&mut self, handler: DamageHandler, offset: u64) {
-        self.on_damage = Some(Box::new(Report { handler, offset }));
     }
 
     pub(super) fn num_bad(&self) -> u64 {
@@ -69,9 +46,9 @@ impl PageStates {
     }
 
     /// Returns whether a page matches its checksum. If this thread does not see the result of an
-    /// earlier verification, verifies the page, records the result and reports damage.
+    /// earlier verification, verifies the page, and records the result.
     #[inline]
-    fn is_sound(&self, page: usize, payload: &[u8], checksums: &[u8]) -> bool {
+    fn is_valid(&self, page: usize, payload: &[u8], checksums: &[u8]) -> bool {
         let (word, bit) = (page / 64, 1u64 << (page % 64));
         let known_good = self.good_and_bad().0.get(word).is_some_and(|good| good.load(Ordering::Relaxed) & bit != 0);
         known_good || self.verify(page, payload, checksums)
@@ -85,16 +62,11 @@ impl PageStates {
         if bad.load(Ordering::Relaxed) & bit != 0 {
             return false;
         }
-        let Err(error) = check_page(&self.identity, page, payload, checksums) else {
+        if check_page(&self.identity, page, payload, checksums).is_ok() {
             good.fetch_or(bit, Ordering::Relaxed);
             return true;
-        };
-        // Several threads may find the same page damaged at once. The thread that sets the bit
-        // first reports the page.
-        let is_first = bad.fetch_or(bit, Ordering::Relaxed) & bit == 0;
-        if let (true, Some(report)) = (is_first, &self.on_damage) {
-            (report.handler)(error.moved_by(report.offset));
         }
+        bad.fetch_or(bit, Ordering::Relaxed);
         false
     }
 }
@@ -113,7 +85,7 @@ impl FirstTouch<'_> {
     #[inline]
     pub(super) fn are_valid(&self, offset: usize, len: usize) -> bool {
         let last = (offset + len.max(1) - 1) / PAGE_LEN_BYTES;
-        (offset / PAGE_LEN_BYTES..=last).all(|page| self.states.is_sound(page, self.payload, self.checksums))
+        (offset / PAGE_LEN_BYTES..=last).all(|page| self.states.is_valid(page, self.payload, self.checksums))
     }
 }
 
@@ -157,9 +129,9 @@ mod tests {
         let states = PageStates::new(&[1; 16], 0, payload.len()).unwrap();
         // The second round answers from the recorded states.
         for _ in 0..2 {
-            assert!(good.iter().all(|&page| states.is_sound(page, &payload, &checksums)));
+            assert!(good.iter().all(|&page| states.is_valid(page, &payload, &checksums)));
             for bad in [1, 2, 64, 66, 128, 129, 4_096, 4_098, 63, 191] {
-                assert!(!states.is_sound(bad, &payload, &checksums), "page {bad}");
+                assert!(!states.is_valid(bad, &payload, &checksums), "page {bad}");
             }
         }
         assert_eq!(states.num_bad(), 10);
@@ -214,7 +186,7 @@ mod loom_tests {
                     let (states, payload, checksums) = (states.clone(), payload.clone(), checksums.clone());
                     loom::thread::spawn(move || {
                         for page in pages {
-                            assert_eq!(states.is_sound(page, &payload, &checksums), page == 0);
+                            assert_eq!(states.is_valid(page, &payload, &checksums), page == 0);
                         }
                     })
                 })

@@ -1,26 +1,44 @@
 //! Describes, queries and verifies one filter within the bytes of a block.
 
-use super::layout::{Content, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, Trailer, page_count};
+use std::ops::Bound;
+
+use super::layout::{PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, page_count};
 use super::pages::{self, FirstTouch, PageStates};
-use super::range_query::{Bounds, RangeQuery};
-use crate::error::{Error, Field, Result};
-use crate::hash::KeyHash;
-use crate::kinds::{FilterView, Geometry, Kernel, is_empty_range, is_reversed_range};
+use super::trailer::Located;
+use crate::error::Result;
+use crate::filters::{FilterView, Kernel, Params, RangeHash, RangeKernel, is_empty_range, is_reversed_range};
+use crate::hash::{KeyHash, KeyHasher};
 
 /// Tells when the pages of a filter are compared with their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Verify {
     /// Verifies all pages at open, so queries need no further checks. A damaged page is an error,
     /// except in a range filter beside the filter: see
-    /// [`FilterBlock::ranges_error`](super::FilterBlock::ranges_error).
+    /// [`ParsedBlock::ranges_error`](super::ParsedBlock::ranges_error).
     #[default]
     AtOpen,
     /// Verifies each page before a query first denies a key because of that page. Opening reads no
     /// page except those of a partition index. It reads the page checksums, which take about a
     /// thousandth of a large filter. If a query could deny a key only because of a damaged page, it
-    /// answers "maybe". Then [`FilterBlock::damaged_pages`](super::FilterBlock::damaged_pages)
+    /// answers "maybe". Then [`ParsedBlock::damaged_pages`](super::ParsedBlock::damaged_pages)
     /// counts the page.
     OnFirstTouch,
+}
+
+/// The lower and the upper bound of a query.
+pub(super) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// The hash function and the kernel that a query of a range filter needs besides the filter.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RangeQuery {
+    pub(super) hash: RangeHash,
+    pub(super) kernel: RangeKernel,
+}
+
+impl RangeQuery {
+    pub(super) fn of(hasher: &KeyHasher) -> Self {
+        Self { hash: RangeHash::of(hasher), kernel: RangeKernel::detect() }
+    }
 }
 
 /// The position of one filter within the bytes of a block, and the state that queries need.
@@ -28,32 +46,26 @@ pub enum Verify {
 pub(super) struct Part {
     pub(super) start: usize,
     pub(super) len: usize,
-    pub(super) geometry: Geometry,
+    pub(super) params: Params,
     pub(super) kernel: Kernel,
     /// The states of the pages. It is `None` if no query has to verify a page.
     pub(super) states: Option<Box<PageStates>>,
 }
 
 impl Part {
-    /// Creates the description of the filter whose payload begins at offset `start` of `bytes` and
-    /// whose trailer is `trailer`. Verifies the pages if `verify` is [`Verify::AtOpen`].
-    pub(super) fn new(bytes: &[u8], start: usize, trailer: &Trailer, verify: Verify) -> Result<Self> {
-        // `Trailer::read` has checked that the payload lies within the bytes.
-        let len = usize::try_from(trailer.payload_len_bytes)
-            .map_err(|_| Error::Corrupt { field: Field::PayloadLen, offset: 0 })?;
-        let geometry = match &trailer.content {
-            Content::Filter { geometry, .. } => geometry.clone(),
-            Content::PartitionIndex => Geometry::AlwaysMaybe(()),
-        };
-        let kernel = Kernel::of(&geometry);
-        let mut part = Self { start, len, geometry, kernel, states: None };
+    /// Creates the description of the filter that `found` describes, in a block that begins at
+    /// offset `base` of `bytes`. Verifies the pages if `verify` is [`Verify::AtOpen`].
+    pub(super) fn new(bytes: &[u8], base: usize, found: &Located<'_>, verify: Verify) -> Result<Self> {
+        let params = found.params()?.unwrap_or(Params::AlwaysMaybe(()));
+        let kernel = Kernel::of(&params);
+        let (start, len) = (base + found.payload_start, found.payload_len);
+        let mut part = Self { start, len, params, kernel, states: None };
+        let (table_id, number) = (&found.trailer.table_id, found.trailer.partition_number);
         match verify {
-            Verify::AtOpen => part.check_pages(bytes, &trailer.table_id, trailer.partition_number)?,
+            Verify::AtOpen => part.check_pages(bytes, table_id, number)?,
             // An empty payload has no pages, so it needs no states.
             Verify::OnFirstTouch if len == 0 => {}
-            Verify::OnFirstTouch => {
-                part.states = Some(Box::new(PageStates::new(&trailer.table_id, trailer.partition_number, len)?));
-            }
+            Verify::OnFirstTouch => part.states = Some(Box::new(PageStates::new(table_id, number, len)?)),
         }
         Ok(part)
     }
@@ -75,13 +87,13 @@ impl Part {
 
     #[inline]
     pub(super) fn view<'a>(&'a self, bytes: &'a [u8]) -> FilterView<'a> {
-        FilterView::new(&self.geometry, self.kernel, self.padded(bytes), self.len)
+        FilterView::new(&self.params, self.kernel, self.padded(bytes), self.len)
     }
 
     #[inline(always)]
     pub(super) fn may_contain(&self, bytes: &[u8], hash: KeyHash) -> bool {
         match &self.states {
-            None => self.kernel.may_contain(&self.geometry, self.padded(bytes), self.len, hash),
+            None => self.kernel.may_contain(&self.params, self.padded(bytes), self.len, hash),
             Some(states) => self.may_contain_on_first_touch(bytes, hash, states),
         }
     }
@@ -99,7 +111,7 @@ impl Part {
     /// range filter returns `false` only if it has no keys or the range is empty.
     #[inline(always)]
     pub(super) fn may_contain_range(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
-        match (self.geometry.range(), &self.states) {
+        match (self.params.range(), &self.states) {
             (Some(geometry), None) => {
                 let (lower, upper) = bounds;
                 query.kernel.may_contain(geometry, &query.hash, self.padded(bytes), self.len, lower, upper)
@@ -112,8 +124,8 @@ impl Part {
     #[inline(never)]
     fn may_contain_range_otherwise(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         let (lower, upper) = bounds;
-        let Some(geometry) = self.geometry.range() else {
-            let is_maybe = self.geometry != Geometry::Empty(()) && !is_empty_range(lower, upper);
+        let Some(geometry) = self.params.range() else {
+            let is_maybe = self.params != Params::Empty(()) && !is_empty_range(lower, upper);
             return is_maybe || is_reversed_range(lower, upper);
         };
         match &self.states {
@@ -126,21 +138,9 @@ impl Part {
         }
     }
 
-    /// Returns the part of the payload that queries use: all of it, unless columns were dropped in
-    /// place.
-    pub(super) fn asked_payload<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        self.payload(bytes).get(..self.geometry.asked_len(self.len)).unwrap_or_default()
-    }
-
-    /// Replaces the geometry with one that uses fewer columns of the same payload.
-    pub(super) fn set_geometry(&mut self, geometry: Geometry) {
-        self.kernel = Kernel::of(&geometry);
-        self.geometry = geometry;
-    }
-
-    /// Compares each page that queries use with its checksum.
+    /// Compares each page with its checksum.
     pub(super) fn check_pages(&self, bytes: &[u8], table_id: &[u8; 16], partition_number: u32) -> Result<()> {
-        self.check_pages_before(self.geometry.asked_len(self.len), bytes, table_id, partition_number)
+        self.check_pages_before(self.len, bytes, table_id, partition_number)
     }
 
     /// Compares the pages of the first `len` bytes of the payload with their checksums.

@@ -13,15 +13,13 @@
 
 use std::ops::Bound;
 
-use super::extension::ALIGN_BYTES;
-use super::layout::{Content, Trailer, checksum_of};
-use super::part::{Part, Verify};
-use super::range_query::{Bounds, RangeQuery};
+use super::part::{Bounds, Part, RangeQuery, Verify};
+use super::trailer::{ALIGN_BYTES, Located, Trailer};
 use crate::bits::{NoMemory, try_push};
 use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
+use crate::filters::is_reversed_range;
 use crate::hash::KeyHash;
-use crate::kinds::is_reversed_range;
 
 /// The partitions of an open block.
 #[derive(Debug)]
@@ -60,7 +58,7 @@ impl Partitions {
     ///
     /// Checks that the partitions and their padding exactly fill the bytes before the index. Also
     /// checks that they agree with the index and with its trailer `outer`.
-    pub(super) fn read(bytes: &[u8], index: &Part, outer: &Trailer, verify: Verify) -> Result<Self> {
+    pub(super) fn read(bytes: &[u8], index: &Part, outer: &Trailer<'_>, verify: Verify) -> Result<Self> {
         let mut cursor = Cursor::new(index.payload(bytes), index.start as u64);
         // Even with a hostile index, this vector takes no more memory than the block has bytes. It
         // would take more if it grew by doubling, or if it had an element for each tiny index
@@ -83,28 +81,29 @@ impl Partitions {
                 end.checked_next_multiple_of(ALIGN_BYTES).filter(|&next| next <= index.start).ok_or_else(corrupt)?;
             let padding = bytes.get(end..next).unwrap_or_default();
             let block = bytes.get(start..end).unwrap_or_default();
-            let (trailer, _) = Trailer::read(block).map_err(|error| error.moved_by(start as u64))?;
+            let moved = |error: Error| error.moved_by(start as u64);
+            let found =
+                Located::read(block).and_then(|found| found.check_page_checksums().map(|()| found)).map_err(moved)?;
+            let trailer = &found.trailer;
             let partition_number = u32::try_from(entries.len() + 1).map_err(|_| corrupt())?;
-            let Content::Filter { .. } = trailer.content else { return Err(corrupt()) };
-            let agrees = trailer.partition_number == partition_number
+            let agrees = trailer.header.is_some()
+                && trailer.partition_number == partition_number
                 && trailer.is_like(outer)
                 && padding.iter().all(|&byte| byte == 0)
                 && entries.last().is_none_or(|last| last.last_key(bytes, index.start) <= Some(key));
             if !agrees {
                 return Err(corrupt());
             }
-            let computed = checksum_of(block).ok_or_else(corrupt)?;
+            let computed = found.checksum;
             if computed != stored {
                 let (field, offset) = (Field::Partition, start as u64);
                 return Err(Error::ChecksumMismatch { field, offset, stored, computed });
             }
-            // A partition has no range filter in front of its payload, so the payload begins at the
-            // start of the block.
-            let part = Part::new(bytes, start, &trailer, verify)?;
+            let part = Part::new(bytes, start, &found, verify)?;
             num_keys = num_keys.checked_add(trailer.num_keys).ok_or_else(corrupt)?;
             payload_len_bytes += part.len as u64;
             weighted_rate +=
-                part.geometry.expected_fpr(trailer.num_keys, trailer.payload_len_bytes) * trailer.num_keys as f64;
+                part.params.expected_fpr(trailer.num_keys, trailer.payload_len_bytes) * trailer.num_keys as f64;
             try_push(&mut entries, Entry { part, last_key }).map_err(NoMemory::of("a partition index"))?;
             start = next;
         }
@@ -192,10 +191,6 @@ impl Partitions {
         self.entries.iter().map(|entry| &entry.part)
     }
 
-    pub(super) fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
-        self.entries.iter_mut().map(|entry| &mut entry.part)
-    }
-
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -210,7 +205,7 @@ impl Partitions {
         self.expected_fpr
     }
 
-    pub(super) fn verify_pages(&self, bytes: &[u8], outer: &Trailer) -> Result<()> {
+    pub(super) fn verify_pages(&self, bytes: &[u8], outer: &Trailer<'_>) -> Result<()> {
         (1u32..)
             .zip(self.parts())
             .try_for_each(|(partition_number, part)| part.check_pages(bytes, &outer.table_id, partition_number))
@@ -231,10 +226,11 @@ fn count_entries(mut index: Cursor<'_>) -> Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::layout::checksum_of;
     use crate::block::{Added, FilterBlock, PartitionedBuilder, SelfCheck};
     use crate::codec;
+    use crate::filters::{FilterKind, Header};
     use crate::hash::{HashSeed, KeyHasher};
-    use crate::kinds::{FilterKind, Geometry, Shape};
 
     #[test]
     fn an_index_used_as_a_partition_is_refused() {
@@ -244,7 +240,7 @@ mod tests {
         (b'0'..=b'9').for_each(|key| builder.add(&[key]).unwrap());
         let inner = builder.finish().unwrap();
         assert!(FilterBlock::open_any(inner.as_slice(), Verify::AtOpen).is_ok());
-        let outer = Trailer { content: Content::PartitionIndex, ..trailer(10) };
+        let outer = trailer(10);
         let error = FilterBlock::open_any(indexed(&[inner], outer), Verify::AtOpen).unwrap_err();
         assert!(matches!(error, Error::Corrupt { field: Field::Partition, offset: 0 }), "{error}");
     }
@@ -252,28 +248,24 @@ mod tests {
     #[test]
     fn partitions_whose_key_counts_overflow_are_refused() {
         let partition = |partition_number| {
-            let shape = Shape { kind: FilterKind::AlwaysMaybe, params: [0; 3], layers: Vec::new() };
-            let geometry = Geometry::new(&shape, 1 << 47, 0).unwrap();
-            let mut bytes = Vec::new();
-            Trailer { partition_number, content: Content::Filter { shape, geometry }, ..trailer(1 << 47) }
-                .append_to(&mut bytes)
-                .unwrap();
+            let (header, mut bytes) = (Some(Header::plain(FilterKind::AlwaysMaybe, 0)), Vec::new());
+            Trailer { partition_number, header, ..trailer(1 << 47) }.append_to(&mut bytes).unwrap();
             bytes
         };
         // The numbers of keys add up to 0 in the 48 bits of the field.
-        let outer = Trailer { content: Content::PartitionIndex, ..trailer(0) };
+        let outer = trailer(0);
         let error = FilterBlock::open_any(indexed(&[partition(1), partition(2)], outer), Verify::AtOpen).unwrap_err();
         assert!(matches!(error, Error::Corrupt { field: Field::PartitionIndex, offset: 128 }), "{error}");
     }
 
-    fn trailer(num_keys: u64) -> Trailer {
+    fn trailer(num_keys: u64) -> Trailer<'static> {
         Trailer {
             table_id: [0; 16],
             hash: KeyHasher::xxh3(HashSeed(1)).identity(),
             num_keys,
             payload_len_bytes: 0,
             partition_number: 0,
-            content: Content::PartitionIndex,
+            header: None,
             added: Added::WholeKeys,
             extractor: None,
             ranges: None,
@@ -281,7 +273,7 @@ mod tests {
     }
 
     /// Returns the `blocks`, followed by an index. Each index entry has the last key "9".
-    fn indexed(blocks: &[Vec<u8>], outer: Trailer) -> Vec<u8> {
+    fn indexed(blocks: &[Vec<u8>], outer: Trailer<'_>) -> Vec<u8> {
         let (mut bytes, mut index) = (Vec::new(), Vec::new());
         for block in blocks {
             codec::put_varint(&mut index, block.len() as u64);

@@ -4,17 +4,17 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Bound, Range};
 
-use super::expected::{Expected, Found};
-use super::extension::ALIGN_BYTES;
-use super::layout::{Added, Content, TRAILER_LEN_BYTES, Trailer};
-use super::pages::DamageHandler;
+use super::expected::Expected;
+use super::layout::{Added, TRAILER_LEN_BYTES};
+use super::parsed::ParsedBlock;
 use super::part::{Part, Verify};
 use super::reader::FilterBlock;
+use super::trailer::{ALIGN_BYTES, Located, Trailer};
 use crate::bits::{NoMemory, try_collect, try_push};
 use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
+use crate::filters::is_empty_range;
 use crate::hash::{KeyHash, KeyHasher};
-use crate::kinds::is_empty_range;
 
 /// The number of index entries from one [`Restart`] to the next. A restart takes 16 bytes of
 /// memory, and 16 entries take at least 96 bytes of the index.
@@ -67,7 +67,7 @@ pub struct PartitionIndex<D> {
     /// One restart for every [`RESTART_ENTRIES`]th entry, from entry 0 on.
     restarts: Vec<Restart>,
     len: u32,
-    trailer: Box<Trailer>,
+    trailer: Box<Trailer<'static>>,
     hasher: KeyHasher,
     /// The offset of partition 0 in the host's file, in bytes.
     offset: u64,
@@ -123,23 +123,24 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
 
     fn read(data: D, expected: &Expected<'_>) -> Result<Self> {
         let bytes = data.as_ref();
-        let (trailer, start) = Trailer::read(bytes)?;
-        if let Content::Filter { shape, .. } = &trailer.content {
-            let (found, expected) = (shape.kind.to_string(), "a partition index".to_owned());
+        let found = Located::read(bytes)?;
+        found.check_page_checksums()?;
+        if let Some(header) = &found.trailer.header {
+            let (found, expected) = (header.kind.to_string(), "a partition index".to_owned());
             return Err(Error::Unexpected { field: Field::Kind, found, expected });
         }
-        if start != 0 {
+        if found.payload_start != 0 {
             return Err(Error::Corrupt { field: Field::Length, offset: 0 });
         }
-        let part = Part::new(bytes, 0, &trailer, Verify::AtOpen)?;
-        expected.check(&Found::of(&trailer, bytes))?;
+        let part = Part::new(bytes, 0, &found, Verify::AtOpen)?;
+        expected.check(&found.trailer, found.checksum)?;
         let payload = part.payload(bytes);
         let (restarts, end) = restarts(payload)?;
         Ok(Self {
             payload_len: payload.len(),
             restarts,
             len: end.number,
-            trailer: Box::new(trailer),
+            trailer: Box::new(found.trailer.into_owned()),
             hasher: expected.hasher().clone(),
             offset: expected.offset().saturating_sub(end.start),
             data,
@@ -218,7 +219,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
             return Err(Error::invalid("partition number", number, reason));
         };
         let offset = self.offset.saturating_add(entry.byte_range.start);
-        let block = FilterBlock::open_at(bytes, number + 1, verify).map_err(|error| error.moved_by(offset))?;
+        let block = ParsedBlock::open_partition(bytes, number, verify).map_err(|error| error.moved_by(offset))?;
         self.check(&block, &entry)?;
         let copy = |key: &[u8]| try_collect(key.iter().copied()).map_err(NoMemory::of("a key of a partition"));
         // The range of the last partition has no upper bound.
@@ -227,11 +228,11 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
             number,
             after: entry.after.map(copy).transpose()?,
             last_key: (!is_last).then(|| copy(entry.last_key)).transpose()?,
-            block: FilterBlock { offset, ..block.with_hasher(self.hasher.clone()) },
+            block: ParsedBlock { offset, ..block }.with_hasher(self.hasher.clone()),
         })
     }
 
-    fn check<P: AsRef<[u8]>>(&self, block: &FilterBlock<P>, entry: &PartitionEntry<'_>) -> Result<()> {
+    fn check<P: AsRef<[u8]>>(&self, block: &ParsedBlock<P>, entry: &PartitionEntry<'_>) -> Result<()> {
         let (found, len) = (block.as_bytes().len() as u64, entry.byte_range.end - entry.byte_range.start);
         if found != len {
             let (found, expected) = (found.to_string(), len.to_string());
@@ -245,12 +246,12 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         if let Some(extractor) = &self.trailer.extractor {
             expected = expected.with_prefixes(extractor);
         }
-        expected.check(&Found::of(&block.trailer, block.as_bytes()))?;
+        expected.check(&block.trailer, block.checksum())?;
         if !block.trailer.is_like(&self.trailer) {
             let offset = self.offset.saturating_add(entry.byte_range.start);
             return Err(Error::Corrupt { field: Field::Partition, offset });
         }
-        expected.with_checksum(entry.checksum).check(&Found::of(&block.trailer, block.as_bytes()))
+        expected.with_checksum(entry.checksum).check(&block.trailer, block.checksum())
     }
 
     fn payload(&self) -> &[u8] {
@@ -452,17 +453,7 @@ impl<D: AsRef<[u8]>> Partition<D> {
                 self.last_key.as_ref().is_none_or(|last| key <= last.as_slice())
             }
         };
-        let Some(ranges) = self.block.ranges.as_deref() else { return true };
-        !is_covered || self.block.own_may_contain_range(&ranges.query, (lower, upper))
-    }
-
-    /// Makes later queries report damaged pages to `handler`: see [`FilterBlock::on_damage`]. If
-    /// [`Expected::at_offset`] gave the offset of the index, offsets count from the start of the
-    /// host's file.
-    #[must_use]
-    pub fn on_damage(mut self, handler: &DamageHandler) -> Self {
-        self.block = self.block.on_damage(handler);
-        self
+        self.block.ranges.is_none() || !is_covered || self.block.own_may_contain_range((lower, upper))
     }
 
     /// Returns the block of the partition, for its metadata, statistics and pages. The block itself

@@ -3,9 +3,8 @@
 use std::cmp::Ordering;
 use std::num::NonZeroUsize;
 
-use super::extension::ALIGN_BYTES;
-use super::layout::{self, Content, Trailer, checksum_of};
 use super::self_check::SelfCheck;
+use super::trailer::{ALIGN_BYTES, Located};
 use super::writer::FilterBuilder;
 use crate::codec;
 use crate::error::{Error, Result};
@@ -363,7 +362,7 @@ impl PartitionedBuilder {
             partition_size(self.partition_keys, "the partition index would take 4 GiB or more; use larger partitions")
         };
         u32::try_from(self.index.len()).map_err(too_long)?;
-        let trailer = self.current.trailer(self.num_keys, self.index.len() as u64, Content::PartitionIndex);
+        let trailer = self.current.trailer(self.num_keys, self.index.len() as u64, None);
         let mut index = std::mem::take(&mut self.index);
         trailer.append_to(&mut index).map_err(|_| self.no_memory())?;
         self.blocks.try_reserve_exact(index.len()).map_err(|_| self.no_memory())?;
@@ -379,14 +378,14 @@ impl PartitionedBuilder {
         let next = self.current.without_keys();
         let full = std::mem::replace(&mut self.current, next).with_partition_number(self.num_partitions);
         let block = full.finish()?;
-        let (trailer, _) = Trailer::read(&block)?;
+        let Located { trailer, checksum, .. } = Located::read(&block)?;
         self.num_keys += trailer.num_keys;
         // An entry has the key, two varints of at most ten bytes each, and a four-byte checksum.
         let room = self.index.try_reserve(self.last_key.len().saturating_add(24));
         room.and_then(|()| self.blocks.try_reserve(block.len().saturating_add(ALIGN_BYTES)))
             .map_err(|_| self.no_memory())?;
         codec::put_varint(&mut self.index, block.len() as u64);
-        codec::put_u32(&mut self.index, checksum_of(&block).unwrap_or_default());
+        codec::put_u32(&mut self.index, checksum);
         codec::put_bytes(&mut self.index, &self.last_key);
         self.blocks.extend_from_slice(&block);
         self.blocks.resize(self.blocks.len().next_multiple_of(ALIGN_BYTES), 0);
@@ -415,11 +414,11 @@ fn shown(key: &[u8]) -> String {
 /// finds no such number. With one more key, the block is longer or cannot be planned, or the number
 /// of keys reaches [`MAX_PARTITION_KEYS`].
 fn most_keys(builder: &FilterBuilder, max_len_bytes: u64) -> usize {
-    let extension = builder.trailer(0, 0, Content::PartitionIndex).extension_len_bytes(None) as u64;
+    let trailer = builder.trailer(0, 0, None);
     let fits = |num_keys: u64| {
         let plan = Plan::new(builder.spec(), num_keys).ok();
-        let len = plan.and_then(|plan| layout::block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes()));
-        len.is_some_and(|len| len.saturating_add(extension) <= max_len_bytes)
+        let len = plan.and_then(|plan| trailer.block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes()));
+        len.is_some_and(|len| len <= max_len_bytes)
     };
     let (mut low, mut high) = (1, 2);
     while high < MAX_PARTITION_KEYS && fits(high) {

@@ -3,7 +3,7 @@
 
 use super::layout::block_len_bytes;
 use crate::error::{Error, Result};
-use crate::kinds::{Budgets, FilterKind};
+use crate::filters::{Budgets, FilterKind};
 use crate::planning::{MAX_KEYS, Plan, TOO_MANY_KEYS, Variant, VariantPlan};
 use crate::spec::FilterSpec;
 

@@ -2,21 +2,20 @@
 
 use std::ops::Bound;
 
-use super::extension::{ALIGN_BYTES, RangesRecord};
-use super::layout::{Added, Content, LOAD_LEN_BYTES, Trailer, checksum_of};
+use super::layout::{Added, LOAD_LEN_BYTES};
 use super::self_check::SelfCheck;
+use super::trailer::{ALIGN_BYTES, RangesRecord, Trailer};
 use super::writer::FilterBuilder;
 use crate::error::{Error, Result};
-use crate::kinds::{FilterKind, Geometry, RangeHash, RangeKernel, RangeKeys, Shape, build_range};
+use crate::filters::{FilterKind, Header, Params, RangeHash, RangeKernel, RangeKeys, build_range};
 use crate::spec::{self, FilterSpec};
 
 impl FilterBuilder {
     /// Encodes a range filter of `keys`. If the builder also has a filter of hashes, the block of
     /// that filter follows the range filter.
     pub(super) fn finish_with_ranges(self, keys: RangeKeys) -> Result<Vec<u8>> {
-        let Some(spec) = self.ranges_beside() else { return self.range_block(self.spec(), keys) };
-        let mut bytes = self.range_block(spec, keys)?;
-        let checksum = checksum_of(&bytes).ok_or_else(|| spec::no_memory(spec))?;
+        let Some(spec) = self.ranges_beside() else { return Ok(self.range_block(self.spec(), keys)?.0) };
+        let (mut bytes, checksum) = self.range_block(spec, keys)?;
         let record = RangesRecord { len_bytes: bytes.len() as u64, checksum };
         let points = self.finish_hashes(&[], Some(record))?;
         let start = bytes.len().next_multiple_of(ALIGN_BYTES);
@@ -26,8 +25,8 @@ impl FilterBuilder {
         Ok(bytes)
     }
 
-    /// Encodes the block of a range filter. With [`SelfCheck::On`], asks it for every key.
-    fn range_block(&self, spec: FilterSpec, keys: RangeKeys) -> Result<Vec<u8>> {
+    /// Encodes the block of a range filter, and returns it with its checksum. With [`SelfCheck::On`], asks it for every key.
+    fn range_block(&self, spec: FilterSpec, keys: RangeKeys) -> Result<(Vec<u8>, u32)> {
         let no_memory = |_| spec::no_memory(spec);
         if self.is_short_of_memory() {
             return Err(spec::no_memory(spec));
@@ -35,31 +34,31 @@ impl FilterBuilder {
         let keys = keys.into_sorted().map_err(no_memory)?;
         spec.check_keys(keys.len())?;
         let hash = RangeHash::of(self.hasher());
-        let (shape, mut payload) = if keys.len() == 0 {
-            (Shape::plain(FilterKind::Empty, 0), Vec::new())
+        let (header, mut payload) = if keys.len() == 0 {
+            (Header::plain(FilterKind::Empty, 0), Vec::new())
         } else {
             build_range(spec.budget(), &keys, &hash).map_err(no_memory)?
         };
         let (num_keys, len) = (keys.len(), payload.len());
         // Readers would reject a block that fails this check.
-        let geometry = Geometry::new(&shape, num_keys, len as u64)?;
+        let params = Params::new(&header, num_keys, len as u64)?;
         if self.self_check() == SelfCheck::On {
             payload.try_reserve_exact(LOAD_LEN_BYTES).map_err(|_| spec::no_memory(spec))?;
             payload.resize(len + LOAD_LEN_BYTES, 0);
-            check(&geometry, &hash, &payload, len, &keys)?;
+            check(&params, &hash, &payload, len, &keys)?;
             payload.truncate(len);
         }
-        let content = Content::Filter { shape, geometry };
-        let trailer = Trailer { added: Added::Ranges, extractor: None, ..self.trailer(num_keys, len as u64, content) };
-        trailer.append_to(&mut payload).map_err(no_memory)?;
-        Ok(payload)
+        let trailer = self.trailer(num_keys, len as u64, Some(header));
+        let trailer = Trailer { added: Added::Ranges, extractor: None, ..trailer };
+        let checksum = trailer.append_to(&mut payload).map_err(no_memory)?;
+        Ok((payload, checksum))
     }
 }
 
 /// Asks a filter for each of its keys. Returns an error if the filter denies a key, or if it has
 /// keys but is no range filter.
-fn check(geometry: &Geometry, hash: &RangeHash, padded: &[u8], len: usize, keys: &RangeKeys) -> Result<()> {
-    let Some(range) = geometry.range() else {
+fn check(params: &Params, hash: &RangeHash, padded: &[u8], len: usize, keys: &RangeKeys) -> Result<()> {
+    let Some(range) = params.range() else {
         return if keys.len() == 0 { Ok(()) } else { Err(Error::SelfCheckFailed { denied: keys.len() }) };
     };
     let kernel = RangeKernel::detect();
@@ -82,11 +81,11 @@ mod tests {
         (0..1_000u32).for_each(|i| keys.add(format!("{:08}", i * 977).as_bytes()).unwrap());
         let hash = RangeHash::of(&KeyHasher::xxh3(HashSeed(1)));
         let spec: FilterSpec = "grafite:fpr=0.01".parse().unwrap();
-        let (shape, mut payload) = build_range(spec.budget(), &keys, &hash).unwrap();
+        let (header, mut payload) = build_range(spec.budget(), &keys, &hash).unwrap();
         let len = payload.len();
-        let geometry = Geometry::new(&shape, 1_000, len as u64).unwrap();
+        let params = Params::new(&header, 1_000, len as u64).unwrap();
         payload.resize(len + LOAD_LEN_BYTES, 0);
-        let denied = |payload: &[u8], hash| match check(&geometry, hash, payload, len, &keys) {
+        let denied = |payload: &[u8], hash| match check(&params, hash, payload, len, &keys) {
             Err(Error::SelfCheckFailed { denied }) => denied,
             outcome => outcome.map(|()| 0).unwrap(),
         };

@@ -6,20 +6,12 @@
 //! The extension after the payload records the length and the checksum of the range filter's block.
 //! The two blocks have separate checksums, so a reader can load and verify either one alone.
 
-use super::extension::RangesRecord;
-use super::layout::{Added, Trailer, checksum_of};
+use super::layout::Added;
 use super::part::{Part, Verify};
-use super::range_query::RangeQuery;
+use super::trailer::{Located, RangesRecord, Trailer};
 use crate::error::{Error, Field, Result};
-use crate::hash::KeyHasher;
 
 /// The range filter of an open block.
-#[derive(Debug)]
-pub(super) struct Ranges {
-    pub(super) query: RangeQuery,
-    pub(super) filter: RangeFilter,
-}
-
 #[derive(Debug)]
 pub(super) enum RangeFilter {
     /// The block itself is the range filter, in one piece or in partitions.
@@ -30,61 +22,49 @@ pub(super) enum RangeFilter {
     Unusable(Error),
 }
 
-impl Ranges {
-    /// Opens the range filter of the block with this trailer. Returns `None` if the block has none,
-    /// or if `bytes` begin after it. `FilterBlock::with_hasher` replaces `hasher` before the first
-    /// query.
+impl RangeFilter {
+    /// Opens the range filter of a block. Returns `None` if the block has none, or if `bytes` begin
+    /// after it, because the host loaded only the filter of keys.
     ///
     /// If the range filter beside another filter cannot be opened, the result holds the error,
     /// because the other filter is still usable.
-    pub(super) fn open(
-        bytes: &[u8],
-        start: usize,
-        trailer: &Trailer,
-        verify: Verify,
-        hasher: &KeyHasher,
-    ) -> Option<Self> {
-        let filter = match trailer.ranges {
-            None if trailer.added == Added::Ranges => RangeFilter::Own,
-            // The bytes begin after the range filter, so the host loaded only the filter of keys.
-            Some(_) if start == 0 => return None,
-            None => return None,
+    pub(super) fn open(bytes: &[u8], found: &Located<'_>, verify: Verify) -> Option<Self> {
+        match found.trailer.ranges {
+            None => (found.trailer.added == Added::Ranges).then_some(Self::Own),
+            Some(_) if found.payload_start == 0 => None,
             Some(record) => {
-                beside(bytes, trailer, record, verify).map_or_else(RangeFilter::Unusable, RangeFilter::Beside)
+                let opened = beside(bytes, &found.trailer, record).and_then(|found| {
+                    found.check_page_checksums()?;
+                    Part::new(bytes, 0, &found, verify)
+                });
+                Some(opened.map_or_else(Self::Unusable, Self::Beside))
             }
-        };
-        Some(Self { query: RangeQuery::of(hasher), filter })
+        }
     }
-}
-
-/// Opens the range filter in front of a filter.
-fn beside(bytes: &[u8], outer: &Trailer, record: RangesRecord, verify: Verify) -> Result<Part> {
-    let trailer = trailer_beside(bytes, outer, record)?;
-    Part::new(bytes, 0, &trailer, verify)
 }
 
 /// Reads the trailer of the range filter in front of a filter. Returns an error unless the block is
 /// the recorded one, has the SST and the hasher of `outer`, and is a range filter.
-pub(super) fn trailer_beside(bytes: &[u8], outer: &Trailer, record: RangesRecord) -> Result<Trailer> {
+pub(super) fn beside<'a>(bytes: &'a [u8], outer: &Trailer<'_>, record: RangesRecord) -> Result<Located<'a>> {
     let block = record.block_in(bytes).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
-    let (trailer, start) = Trailer::read(block)?;
-    let computed = checksum_of(block).unwrap_or_default();
-    if computed != record.checksum {
-        return Err(Error::ChecksumMismatch { field: Field::Ranges, offset: 0, stored: record.checksum, computed });
+    let found = Located::read(block)?;
+    let (stored, computed) = (record.checksum, found.checksum);
+    if computed != stored {
+        return Err(Error::ChecksumMismatch { field: Field::Ranges, offset: 0, stored, computed });
     }
-    let is_of_same_table =
-        (trailer.table_id, trailer.hash, trailer.partition_number) == (outer.table_id, outer.hash, 0);
-    if !is_of_same_table || trailer.added != Added::Ranges || start != 0 {
+    let Trailer { table_id, hash, partition_number, added, .. } = found.trailer;
+    let is_of_same_table = (table_id, hash, partition_number) == (outer.table_id, outer.hash, 0);
+    if !is_of_same_table || added != Added::Ranges || found.payload_start != 0 {
         return Err(Error::Corrupt { field: Field::Ranges, offset: 0 });
     }
-    Ok(trailer)
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::block::FilterBuilder;
-    use crate::block::layout::Content;
+    use crate::block::layout::checksum_of;
     use crate::hash::HashSeed;
 
     const TABLE: [u8; 16] = *b"table 0000000012";
@@ -94,12 +74,12 @@ mod tests {
     }
 
     /// Returns the outcome of reading `inner` as the range filter beside a filter of `TABLE`.
-    fn read(inner: &[u8]) -> Result<Trailer> {
-        let outer = builder("bloom:10", TABLE, 1).trailer(1, 0, Content::PartitionIndex);
+    fn read(inner: &[u8]) -> Result<()> {
+        let outer = builder("bloom:10", TABLE, 1).trailer(1, 0, None);
         let record = RangesRecord { len_bytes: inner.len() as u64, checksum: checksum_of(inner).unwrap() };
         let mut bytes = inner.to_vec();
         bytes.resize(inner.len().next_multiple_of(64), 0);
-        trailer_beside(&bytes, &outer, record)
+        beside(&bytes, &outer, record).map(|_| ())
     }
 
     fn finished(mut builder: FilterBuilder) -> Vec<u8> {

@@ -2,17 +2,15 @@
 
 use std::fmt;
 
-use std::ops::Bound;
+use std::ops::{Bound, Deref};
 
-use super::layout::{Added, Content, TRAILER_LEN_BYTES, Trailer, offset_of};
-use super::pages::DamageHandler;
-use super::part::{Part, Verify};
-use super::partition::Partitions;
-use super::range_query::RangeQuery;
-use super::ranges::{RangeFilter, Ranges};
-use crate::error::{Error, Field, Result};
-use crate::hash::{KeyHash, KeyHasher};
-use crate::kinds::FilterView;
+use super::expected::Expected;
+use super::parsed::{ParsedBlock, Rare};
+use super::part::{Bounds, Part, RangeQuery, Verify};
+use super::ranges::RangeFilter;
+use crate::error::Result;
+use crate::filters::{FilterView, is_empty_range};
+use crate::hash::{KeyHash, KeyHasher, Secret};
 
 /// A filter block that is read in place from any bytes: a slice, a vector or a memory map.
 ///
@@ -37,48 +35,10 @@ use crate::kinds::FilterView;
 /// assert!(block.may_contain_hash(hasher.of(b"pear")));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
-// A store has thousands of blocks, and most of them are not in the processor's cache. The first
-// cache line of this struct holds everything that most queries for a hash need, except the bytes
-// and the pointer to them.
-#[repr(C, align(64))]
 pub struct FilterBlock<D> {
-    pub(super) filter: Part,
-    pub(super) rare: Option<Box<Rare>>,
-    pub(super) data: D,
-    pub(super) trailer: Box<Trailer>,
+    pub(super) parsed: ParsedBlock<D>,
     pub(super) hasher: KeyHasher,
-    pub(super) ranges: Option<Box<Ranges>>,
-    /// The offset of the block in the host's file, in bytes.
-    pub(super) offset: u64,
-}
-
-const _: () = assert!(size_of::<Part>() + size_of::<Option<Box<Rare>>>() <= 64);
-
-/// State that few blocks need. It is boxed, so that a query of a common block only checks one
-/// pointer.
-#[derive(Debug)]
-pub(super) struct Rare {
-    partitions: Option<Partitions>,
-    /// Whether the block holds only prefixes. Such a block never denies a whole key.
-    is_of_prefixes_only: bool,
-    /// Whether the block is a range filter. A range filter stores no hashes, so it never denies a
-    /// hash. It answers for a key as for the range of this key alone.
-    is_of_ranges_only: bool,
-    /// Whether the block is a partition without its index. Such a block does not know which keys
-    /// belong to it, so it never denies a key.
-    is_partition: bool,
-}
-
-impl Rare {
-    /// Returns whether the block must answer "maybe" for every whole key.
-    fn never_denies_keys(&self) -> bool {
-        self.is_of_prefixes_only || self.is_partition
-    }
-
-    /// Returns whether the block must answer "maybe" for the hash of every whole key.
-    fn never_denies_hashes(&self) -> bool {
-        self.never_denies_keys() || self.is_of_ranges_only
-    }
+    pub(super) range_query: RangeQuery,
 }
 
 /// Omits the bytes, which may be gigabytes.
@@ -89,36 +49,39 @@ impl<D> fmt::Debug for FilterBlock<D> {
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Opens a block whose trailer has this partition number. The result hashes keys without
-    /// a secret, even if the trailer names a hash function with a secret. So the caller must check
-    /// the hasher and replace it.
+    /// Opens a block that must meet the host's expectations: see [`Expected`].
     ///
-    /// Another partition number is an error: a partition denies the keys of other partitions, so it
-    /// must not open as a whole filter.
-    pub(super) fn open_at(data: D, partition_number: u32, verify: Verify) -> Result<Self> {
-        let bytes = data.as_ref();
-        let (trailer, start) = Trailer::read(bytes)?;
-        if trailer.partition_number != partition_number {
-            let offset = bytes.len() - TRAILER_LEN_BYTES + offset_of(Field::PartitionNumber);
-            return Err(Error::Corrupt { field: Field::PartitionNumber, offset: offset as u64 });
-        }
-        let (filter, partitions) = match &trailer.content {
-            Content::Filter { .. } => (Part::new(bytes, start, &trailer, verify)?, None),
-            // The index is always verified whole, because it decides which partition answers.
-            Content::PartitionIndex => {
-                let index = Part::new(bytes, start, &trailer, Verify::AtOpen)?;
-                let partitions = Partitions::read(bytes, &index, &trailer, verify)?;
-                (index, Some(partitions))
-            }
-        };
-        let hasher = KeyHasher::xxh3(trailer.hash.seed);
-        let is_of_prefixes_only = trailer.added == Added::Prefixes;
-        let is_of_ranges_only = trailer.added == Added::Ranges;
-        let is_partition = trailer.partition_number != 0;
-        let is_rare = partitions.is_some() || is_of_prefixes_only || is_of_ranges_only || is_partition;
-        let rare = is_rare.then(|| Box::new(Rare { partitions, is_of_prefixes_only, is_of_ranges_only, is_partition }));
-        let ranges = Ranges::open(bytes, start, &trailer, verify, &hasher).map(Box::new);
-        Ok(Self { filter, data, trailer: Box::new(trailer), hasher, rare, ranges, offset: 0 })
+    /// # Errors
+    /// Returns:
+    ///
+    /// * [`Error::Corrupt`](crate::Error::Corrupt) or [`Error::ChecksumMismatch`](crate::Error::ChecksumMismatch) if the bytes are damaged or not a whole
+    ///   filter block. With [`Verify::OnFirstTouch`] a damaged page is an error only in a partition
+    ///   index. Damage of a range filter beside the filter is never an error: see
+    ///   [`ParsedBlock::ranges_error`].
+    /// * [`Error::Unsupported`](crate::Error::Unsupported) for a newer version, or for an unknown kind, hash function, flag or
+    ///   extension record.
+    /// * [`Error::Unexpected`](crate::Error::Unexpected) for a sound block that differs from the expectations in table id,
+    ///   checksum, number of keys, parts of keys ([`Added`](super::Added)), extractor, hash function or seed.
+    /// * [`Error::Secret`](crate::Error::Secret) if the keys were hashed with another secret.
+    /// * [`Error::Invalid`](crate::Error::Invalid) if the expectations name no SST: [`Expected::of_any_table`], or a
+    ///   table id of zeros without a checksum.
+    /// * [`Error::TooLarge`](crate::Error::TooLarge) if there is not enough memory.
+    pub fn open(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
+        let block = ParsedBlock::open(data, verify).map_err(|error| error.moved_by(expected.offset()))?;
+        block.bind(expected)
+    }
+
+    /// Opens a block of any SST, and trusts its table id and its hasher. This function is for tools
+    /// that inspect files.
+    ///
+    /// A store must use [`FilterBlock::open`]: a sound block of another SST can deny present keys.
+    ///
+    /// # Errors
+    /// Returns the errors of [`FilterBlock::open`] that do not depend on expectations, and
+    /// [`Error::Secret`](crate::Error::Secret) if the keys were hashed with a secret. Open such a block with
+    /// [`ParsedBlock::bind_any`].
+    pub fn open_any(data: D, verify: Verify) -> Result<Self> {
+        ParsedBlock::open(data, verify)?.bind_any(None)
     }
 
     /// Returns the bytes and the position of the filter within them. Returns `None` unless a query
@@ -127,10 +90,6 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     pub(super) fn whole_filter(&self) -> Option<(&D, &Part)> {
         let is_whole = self.rare.is_none() && self.filter.states.is_none();
         is_whole.then_some((&self.data, &self.filter))
-    }
-
-    pub(super) fn partitions(&self) -> Option<&Partitions> {
-        self.rare.as_ref()?.partitions.as_ref()
     }
 
     /// Returns `false` if the key was certainly not added, and `true` if it may have been.
@@ -287,94 +246,102 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         &self.hasher
     }
 
-    /// Returns the expected false-positive rate: the share of absent keys for which the filter
-    /// answers "maybe". For a filter of prefixes only, it is the share of absent prefixes. For a
-    /// range filter, it is the share of ranges without a key: see
-    /// [`FilterBlock::expected_range_fpr`].
+    /// Returns `false` if certainly no added key lies between the bounds, and `true` if one may.
+    ///
+    /// Keys are compared as byte strings. Bounds may have any length, and may be included, excluded
+    /// or unbounded. The function returns `true` if the lower bound is above the upper bound: the
+    /// caller may have exchanged them. It returns `false` for an empty range: if an excluded bound
+    /// equals the other bound, or if the upper bound excludes the empty key. For any other range,
+    /// the function returns `true` if the block has no usable range filter
+    /// ([`has_ranges`](ParsedBlock::has_ranges)).
+    ///
+    /// ```
+    /// use std::ops::Bound::{Excluded, Included, Unbounded};
+    /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
+    ///
+    /// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(42)));
+    /// let mut builder = FilterBuilder::new("grafite:fpr=0.01".parse()?, &hasher).with_table_id(table_id);
+    /// for key in [b"user0100", b"user0200", b"user0300"] {
+    ///     builder.add(key);
+    /// }
+    /// let block = FilterBlock::open(builder.finish()?, &Expected::of_table(table_id, &hasher), Verify::AtOpen)?;
+    /// assert!(block.may_contain_range(Included(b"user0150"), Included(b"user0200")));
+    /// assert!(!block.may_contain_range(Included(b"user0400"), Unbounded));
+    /// assert!(!block.may_contain_range(Excluded(b"user0300"), Excluded(b"user0400")));
+    /// # Ok::<(), filterblock::Error>(())
+    /// ```
     #[must_use]
-    pub fn expected_fpr(&self) -> f64 {
-        match self.partitions() {
-            None => self.filter.geometry.expected_fpr(self.trailer.num_keys, self.trailer.payload_len_bytes),
-            Some(partitions) => partitions.expected_fpr(),
-        }
-    }
-
-    /// Returns the number of pages that queries found damaged so far. It stays 0 if all pages were
-    /// verified at open.
-    #[must_use]
-    pub fn damaged_pages(&self) -> u64 {
-        let bad = |part: &Part| part.states.as_ref().map_or(0, |states| states.num_bad());
-        let own = self.partitions().map_or_else(|| bad(&self.filter), |all| all.parts().map(bad).sum());
-        own + self.part_beside().map_or(0, bad)
-    }
-
-    /// Makes later queries report damaged pages to `handler`, once for each page. They do not
-    /// report pages that earlier queries found damaged. Queries find damaged pages only where pages
-    /// are verified on first touch ([`Verify::OnFirstTouch`]).
-    #[must_use]
-    pub fn on_damage(mut self, handler: &DamageHandler) -> Self {
-        let offset = self.offset;
-        let report = |part: &mut Part| {
-            if let Some(states) = &mut part.states {
-                states.report_to(handler.clone(), offset.saturating_add(part.start as u64));
+    #[inline]
+    pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+        match self.ranges.as_deref() {
+            Some(RangeFilter::Beside(part)) => {
+                part.may_contain_range(self.data.as_ref(), &self.range_query, (lower, upper))
             }
-        };
-        match self.rare.as_mut().and_then(|rare| rare.partitions.as_mut()) {
-            None => report(&mut self.filter),
-            Some(partitions) => partitions.parts_mut().for_each(&report),
+            Some(RangeFilter::Own) if self.trailer.partition_number == 0 => self.own_may_contain_range((lower, upper)),
+            Some(RangeFilter::Own | RangeFilter::Unusable(_)) | None => !is_empty_range(lower, upper),
         }
-        if let Some(RangeFilter::Beside(part)) = self.ranges.as_mut().map(|ranges| &mut ranges.filter) {
-            report(part);
-        }
-        self
     }
 
-    /// Compares all pages with their checksums, including the pages of a range filter beside the
-    /// filter. Does not read the pages that hold only columns that were dropped in place.
+    /// Returns the answer of the block's own filter or partitions. If the block is a partition,
+    /// `false` says nothing about the keys of other partitions. So the caller first checks that the
+    /// range lies within the partition.
+    pub(super) fn own_may_contain_range(&self, bounds: Bounds<'_>) -> bool {
+        match self.partitions() {
+            None => self.filter.may_contain_range(self.data.as_ref(), &self.range_query, bounds),
+            Some(partitions) => partitions.may_contain_range(self.data.as_ref(), &self.range_query, bounds),
+        }
+    }
+}
+
+/// A block that answers queries also has everything that needs no hasher.
+impl<D> Deref for FilterBlock<D> {
+    type Target = ParsedBlock<D>;
+
+    #[inline(always)]
+    fn deref(&self) -> &ParsedBlock<D> {
+        &self.parsed
+    }
+}
+
+/// Binds blocks to a hasher. Only these functions make a [`FilterBlock`].
+impl<D: AsRef<[u8]>> ParsedBlock<D> {
+    /// Returns the block, ready for queries, if it meets the expectations. Offsets in later errors
+    /// count from the start of the host's file: see [`Expected::at_offset`].
     ///
     /// # Errors
-    /// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum. If the
-    /// other pages are sound, returns the error of a range filter that cannot be used.
-    pub fn verify_pages(&self) -> Result<()> {
-        self.verify_own_pages()?;
-        if let Some(error) = self.ranges_error() {
-            return Err(error.duplicate().moved_by(self.offset));
-        }
-        let beside = self.part_beside().map(|part| part.check_pages(self.data.as_ref(), &self.trailer.table_id, 0));
-        beside.unwrap_or(Ok(())).map_err(|error| error.moved_by(self.offset))
+    /// Returns [`Error::Unexpected`](crate::Error::Unexpected), [`Error::Secret`](crate::Error::Secret) or [`Error::Invalid`](crate::Error::Invalid) as
+    /// [`FilterBlock::open`] does.
+    pub fn bind(self, expected: &Expected<'_>) -> Result<FilterBlock<D>> {
+        expected.check(&self.trailer, self.checksum())?;
+        Ok(Self { offset: expected.offset(), ..self }.with_hasher(expected.hasher().clone()))
     }
 
-    /// Compares all pages with their checksums, but not the pages of a range filter beside the
-    /// filter.
-    pub(super) fn verify_own_pages(&self) -> Result<()> {
-        let bytes = self.data.as_ref();
-        let own = self.filter.check_pages(bytes, &self.trailer.table_id, self.trailer.partition_number);
-        let all = own.and_then(|()| self.partitions().map_or(Ok(()), |parts| parts.verify_pages(bytes, &self.trailer)));
-        all.map_err(|error| error.moved_by(self.offset))
+    /// Returns the block, ready for queries. Does not check the block's SST. This method is for
+    /// tools that inspect files. A store must use [`ParsedBlock::bind`], because a valid block of
+    /// another SST can deny present keys.
+    ///
+    /// # Errors
+    /// Returns [`Error::Secret`](crate::Error::Secret) if the secret is missing or wrong, and [`Error::Invalid`](crate::Error::Invalid) if a
+    /// secret is given but the block needs none.
+    pub fn bind_any(self, secret: Option<&Secret>) -> Result<FilterBlock<D>> {
+        let hasher = self.trailer.hash.hasher(secret)?;
+        Ok(self.with_hasher(hasher))
     }
 
-    /// Replaces the hasher. The caller has checked that the keys were hashed with `hasher`.
-    pub(super) fn with_hasher(mut self, hasher: KeyHasher) -> Self {
-        if let Some(ranges) = &mut self.ranges {
-            ranges.query = RangeQuery::of(&hasher);
-        }
-        Self { hasher, ..self }
+    /// Returns the block, ready for queries with hashes of `hasher`. Does not check the block's
+    /// SST, so this method is for tools, like [`ParsedBlock::bind_any`].
+    ///
+    /// # Errors
+    /// Returns [`Error::Unexpected`](crate::Error::Unexpected) if the block has another hash function or seed than `hasher`,
+    /// and [`Error::Secret`](crate::Error::Secret) if it has another secret.
+    pub fn bind_to(self, hasher: &KeyHasher) -> Result<FilterBlock<D>> {
+        self.trailer.hash.check(hasher)?;
+        Ok(self.with_hasher(hasher.clone()))
     }
 
-    /// Makes queries of the filter skip the verification of pages, because the caller knows that
-    /// all pages that queries read are sound. A range filter beside the filter does not change.
-    pub(super) fn without_page_states(mut self) -> Self {
-        match self.rare.as_mut().and_then(|rare| rare.partitions.as_mut()) {
-            None => self.filter.states = None,
-            Some(partitions) => partitions.parts_mut().for_each(|part| part.states = None),
-        }
-        self
-    }
-
-    /// Returns the bytes that were opened: the whole block. They include the range filter, if there
-    /// is one, and columns that were dropped in place.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        self.data.as_ref()
+    /// The caller has checked that the keys were hashed with `hasher`.
+    pub(super) fn with_hasher(self, hasher: KeyHasher) -> FilterBlock<D> {
+        let range_query = RangeQuery::of(&hasher);
+        FilterBlock { parsed: self, hasher, range_query }
     }
 }

@@ -1,8 +1,8 @@
 //! Asks a new filter for each of its keys.
 
 use crate::error::{Error, Result};
+use crate::filters::FilterView;
 use crate::hash::KeyHash;
-use crate::kinds::FilterView;
 
 /// Tells whether a builder asks a new filter for each of its keys before it returns the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

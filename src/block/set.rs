@@ -9,8 +9,8 @@ use super::query_counts::QueryCounts;
 use super::shared_bytes::SharedBytes;
 use super::table_filter::{Answer, TableFilter};
 use crate::error::Error;
+use crate::filters::{FilterView, Kernel, Params};
 use crate::hash::{KeyHash, KeyHasher};
-use crate::kinds::{FilterView, Geometry, Kernel};
 
 /// The filters of many SSTs under one hasher. One call asks many filters for one key, one filter
 /// for many keys, or many pairs of a filter and a key.
@@ -98,7 +98,7 @@ impl FilterSlot {
 #[repr(C, align(64))]
 struct Line {
     bytes: SharedBytes,
-    geometry: Geometry,
+    params: Params,
     kernel: Kernel,
     /// The length of the payload, or [`ASK_ENTRY`] if the line cannot answer. No payload is so
     /// long.
@@ -404,23 +404,23 @@ impl Line {
     /// Creates the line of a filter. Returns `None` if the filter does not lie within the bytes.
     fn new((bytes, part): (&SharedBytes, &Part)) -> Option<Self> {
         let bytes = bytes.after(part.start)?;
-        Some(Self { bytes, geometry: part.geometry.clone(), kernel: part.kernel, payload_len: part.len })
+        Some(Self { bytes, params: part.params.clone(), kernel: part.kernel, payload_len: part.len })
     }
 
     fn of_entry() -> Self {
-        let geometry = Geometry::AlwaysMaybe(());
-        let kernel = Kernel::of(&geometry);
-        Self { bytes: SharedBytes::from(&[][..]), geometry, kernel, payload_len: ASK_ENTRY }
+        let params = Params::AlwaysMaybe(());
+        let kernel = Kernel::of(&params);
+        Self { bytes: SharedBytes::from(&[][..]), params, kernel, payload_len: ASK_ENTRY }
     }
 
     #[inline(always)]
     fn may_contain(&self, hash: KeyHash) -> bool {
-        self.kernel.may_contain(&self.geometry, self.bytes.as_ref(), self.payload_len, hash)
+        self.kernel.may_contain(&self.params, self.bytes.as_ref(), self.payload_len, hash)
     }
 
     #[inline]
     fn view(&self) -> FilterView<'_> {
-        FilterView::new(&self.geometry, self.kernel, self.bytes.as_ref(), self.payload_len)
+        FilterView::new(&self.params, self.kernel, self.bytes.as_ref(), self.payload_len)
     }
 }
 

@@ -8,19 +8,7 @@ use super::query_counts::COUNTED_ONE_IN;
 use super::reader::FilterBlock;
 use super::set::{FilterSet, FilterSlot};
 use super::shared_bytes::SharedBytes;
-use super::shrink::Drop;
 use super::table_filter::TableFilter;
-use crate::error::Result;
-
-/// Tells how [`FilterSet::shrink_to`] drops columns of filters in memory maps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum IfMapped {
-    /// The filter keeps its map and whole groups of eight columns: see
-    /// [`FilterBlock::shrink_in_place`]. A filter that is verified on first touch does not shrink.
-    InPlace,
-    /// A copy on the heap replaces the filter: see [`FilterBlock::shrunk_to`].
-    Copy,
-}
 
 /// The result of [`FilterSet::shrink_to`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,13 +68,12 @@ impl<E> FilterSet<E> {
     /// false positives for keys per freed byte, by the counts of [`FilterSet::queries`]. Without
     /// counts, it treats all filters as asked equally often.
     ///
-    /// A copy with at least one column replaces a filter on the heap ([`FilterBlock::shrunk_to`]).
-    /// The copy has no range filter. `if_mapped` says what happens to mapped filters.
+    /// A copy on the heap with at least one column replaces a filter. The copy has no range filter.
     ///
     /// After a copy, the bytes of the original are freed when the host drops its own references to
     /// the filter. So after this call, the host should keep only the filters that
     /// [`FilterSet::filter`] returns. To use dropped columns again, open the filter again.
-    pub fn shrink_to(&mut self, max_len_bytes: u64, if_mapped: IfMapped) -> FilterSetShrunk {
+    pub fn shrink_to(&mut self, max_len_bytes: u64) -> FilterSetShrunk {
         let mut len_bytes = self.len_bytes();
         if len_bytes <= max_len_bytes {
             return FilterSetShrunk { len_bytes, ..FilterSetShrunk::default() };
@@ -96,7 +83,7 @@ impl<E> FilterSet<E> {
         let mut failed = vec![false; self.len()];
         let mut shrunk = vec![false; self.len()];
         loop {
-            let plan = self.plan((max_len_bytes, len_bytes), if_mapped, &failed);
+            let plan = self.plan((max_len_bytes, len_bytes), &failed);
             let failures_before = num_failed;
             for (index, planned) in plan.into_iter().enumerate().filter_map(|(i, planned)| Some((i, planned?))) {
                 let is_done = self.replace(index, planned).is_some();
@@ -112,32 +99,23 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Returns one element for each filter: the number of columns to keep and the method, or `None`
+    /// Returns one element for each filter: the number of columns to keep, or `None`
     /// if the filter stays as it is. Skips the filters in `failed`.
-    fn plan(
-        &self,
-        (max_len_bytes, mut len_bytes): (u64, u64),
-        if_mapped: IfMapped,
-        failed: &[bool],
-    ) -> Vec<Option<Planned>> {
+    fn plan(&self, (max_len_bytes, mut len_bytes): (u64, u64), failed: &[bool]) -> Vec<Option<u32>> {
         let mut plan = vec![None; self.len()];
         let mut steps = BinaryHeap::new();
         for (index, block) in self.blocks().filter(|&(index, _)| !failed.get(index).copied().unwrap_or(true)) {
-            let how = match if_mapped {
-                IfMapped::InPlace if block.data.is_mapped() => Drop::InPlace,
-                IfMapped::InPlace | IfMapped::Copy => Drop::ByCopy,
-            };
-            let Some(columns) = block.columns_to_drop_from(how) else { continue };
+            let Some(columns) = block.columns_to_drop_from() else { continue };
             let (rate, len) = (block.expected_fpr(), block.metadata().block_len_bytes);
             // One sample is added to each count, so that a filter without queries has a cost, too.
             let queries = self.queries.of(index).saturating_add(COUNTED_ONE_IN.into()) as f64;
-            steps.extend(Step { index, how, columns, rate, len, queries }.next(block));
+            steps.extend(Step { index, columns, rate, len, queries }.next(block));
         }
         while len_bytes > max_len_bytes {
             let Some(Reverse((_, _, Next { step, saved }))) = steps.pop() else { break };
             len_bytes = len_bytes.saturating_sub(saved);
             if let Some(planned) = plan.get_mut(step.index) {
-                *planned = Some(Planned { columns: step.columns, how: step.how });
+                *planned = Some(step.columns);
             }
             let block = self.filters.get(step.index).and_then(|entry| entry.filter.ready());
             steps.extend(block.and_then(|block| step.next(block)));
@@ -146,29 +124,17 @@ impl<E> FilterSet<E> {
     }
 
     /// Replaces a filter with its smaller form. Returns `None` if the filter stays as it was.
-    fn replace(&mut self, index: usize, Planned { columns, how }: Planned) -> Option<()> {
-        let block = self.filters.get(index)?.filter.ready()?;
-        let smaller: Result<Option<FilterBlock<SharedBytes>>> = match how {
-            Drop::InPlace => block.shared_in_place(columns),
-            Drop::ByCopy => block.copy_of_columns(columns),
-        };
-        let smaller = smaller.ok()??;
+    fn replace(&mut self, index: usize, columns: u32) -> Option<()> {
+        let smaller = self.filters.get(index)?.filter.ready()?.copy_of_columns(columns).ok()??;
         self.set(index, Arc::new(TableFilter::Ready(smaller)));
         Some(())
     }
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Planned {
-    columns: u32,
-    how: Drop,
 }
 
 /// The state of a filter while columns are chosen.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     index: usize,
-    how: Drop,
     columns: u32,
     rate: f64,
     len: u64,
@@ -186,8 +152,8 @@ impl Step {
     /// Returns the next step and its sort key: the number of false positives that the step adds per
     /// freed byte, then the index of the filter. Returns `None` if the filter has no smaller form.
     fn next<D: AsRef<[u8]>>(self, block: &FilterBlock<D>) -> Option<Reverse<(u64, usize, Next)>> {
-        let columns = self.how.next_below(self.columns)?;
-        let len = block.len_with(columns, self.how)?;
+        let columns = self.columns.checked_sub(1).filter(|&columns| columns > 0)?;
+        let len = block.len_with(columns)?;
         let saved = self.len.saturating_sub(len);
         let rate = 0.5f64.powi(columns.cast_signed()).max(self.rate);
         let cost = self.queries * (rate - self.rate) / saved.max(1) as f64;

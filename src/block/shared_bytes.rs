@@ -89,15 +89,6 @@ impl SharedBytes {
         Self { start, len, owner }
     }
 
-    /// Returns whether the bytes are a memory map, whose pages the kernel can evict.
-    pub(super) fn is_mapped(&self) -> bool {
-        match &self.owner.held {
-            #[cfg(feature = "mmap")]
-            Some(Held::Mapped(_)) => true,
-            Some(Held::Aligned(_) | Held::Vec(_) | Held::Shared(_) | Held::Static(_)) | None => false,
-        }
-    }
-
     /// Returns the bytes from `start` on, which share the owner. Returns `None` if there are fewer
     /// than `start` bytes.
     pub(super) fn after(&self, start: usize) -> Option<Self> {

@@ -1,14 +1,16 @@
 //! Opens filters in bytes that the host has verified, for one query or a few. A host may keep the
 //! trailer of a filter, so that it can query the same bytes again faster.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 
-use super::expected::{Expected, Found};
-use super::extension::RangesRecord;
-use super::layout::{Added, BorrowedTrailer};
+use super::expected::Expected;
+use super::layout::Added;
+use super::ranges;
+use super::trailer::{Located, Trailer};
 use crate::error::{Error, Field, Result};
+use crate::filters::{FilterView, InlineParams, Kernel, Params, is_empty_range};
 use crate::hash::{KeyHash, KeyHasher};
-use crate::kinds::{FilterView, Geometry, InlineGeometry, Kernel, is_empty_range};
 
 /// A filter block in bytes of any alignment whose pages the host has verified. It is for hosts that
 /// pass raw bytes to every query.
@@ -41,16 +43,28 @@ use crate::kinds::{FilterView, Geometry, InlineGeometry, Kernel, is_empty_range}
 /// ```
 #[derive(Debug, Clone)]
 pub struct VerifiedFilter<'a> {
+    filter: Inline<'a>,
+    hasher: &'a KeyHasher,
+    added: Added,
+    extractor: Option<Cow<'a, str>>,
+    /// The range filter in front of the filter.
+    beside: Option<Inline<'a>>,
+}
+
+/// A filter without heap memory.
+#[derive(Debug, Clone)]
+struct Inline<'a> {
+    params: InlineParams<'a>,
     /// The payload and the bytes after it.
     padded: &'a [u8],
     len: usize,
-    geometry: InlineGeometry<'a>,
-    hasher: &'a KeyHasher,
-    added: Added,
-    extractor: Option<&'a str>,
-    /// The range filter in front of the filter: its geometry, its block, and the length of its
-    /// payload.
-    beside: Option<(InlineGeometry<'a>, &'a [u8], usize)>,
+}
+
+impl Inline<'_> {
+    #[inline]
+    fn may_contain(&self, hash: KeyHash) -> bool {
+        self.params.may_contain(self.padded, self.len, hash)
+    }
 }
 
 impl<'a> VerifiedFilter<'a> {
@@ -70,32 +84,13 @@ impl<'a> VerifiedFilter<'a> {
     }
 
     fn read(bytes: &'a [u8], expected: &Expected<'a>) -> Result<Self> {
-        let (trailer, len) = read_trailer(bytes, expected)?;
-        let geometry = trailer.inline_geometry()?.ok_or_else(partition_index)?;
-        let (added, extractor) = (trailer.added, trailer.extractor);
-        let padded = bytes.get(trailer.payload_start..).unwrap_or_default();
-        let beside = trailer
-            .ranges
-            .filter(|_| trailer.payload_start > 0)
-            .and_then(|record| Self::beside(bytes, &trailer, record));
-        Ok(Self { padded, len, geometry, hasher: expected.hasher(), added, extractor, beside })
-    }
-
-    /// Opens the range filter in front of a filter. Returns `None` if the range filter cannot be
-    /// used.
-    fn beside(
-        bytes: &'a [u8],
-        outer: &BorrowedTrailer<'a>,
-        record: RangesRecord,
-    ) -> Option<(InlineGeometry<'a>, &'a [u8], usize)> {
-        let block = record.block_in(bytes)?;
-        let trailer = BorrowedTrailer::read(block).ok()?;
-        let is_recorded = trailer.checksum == record.checksum && trailer.added == Added::Ranges;
-        let is_of_same_table =
-            (trailer.table_id, trailer.hash, trailer.partition_number) == (outer.table_id, outer.hash, 0);
-        let len = usize::try_from(trailer.payload_len_bytes).ok()?;
-        let geometry = trailer.inline_geometry().ok()?.filter(|_| is_recorded && is_of_same_table)?;
-        Some((geometry, block, len))
+        let found = read_trailer(bytes, expected)?;
+        let beside = found.trailer.ranges.filter(|_| found.payload_start > 0).and_then(|record| {
+            // A range filter that cannot be used leaves the filter of keys usable.
+            inline(ranges::beside(bytes, &found.trailer, record).ok()?).ok()
+        });
+        let (added, extractor) = (found.trailer.added, found.trailer.extractor.clone());
+        Ok(Self { filter: inline(found)?, hasher: expected.hasher(), added, extractor, beside })
     }
 
     /// Returns `false` if the key was certainly not added, and `true` if it may have been. A range
@@ -115,13 +110,12 @@ impl<'a> VerifiedFilter<'a> {
     /// usable range filter, returns `true` for every range that is not empty.
     #[must_use]
     pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
-        let own = (&self.geometry, self.padded, self.len);
-        let (geometry, padded, len) = match &self.beside {
-            None if self.added == Added::Ranges => own,
+        let Inline { params, padded, len } = match &self.beside {
+            None if self.added == Added::Ranges => &self.filter,
             None => return !is_empty_range(lower, upper),
-            Some((geometry, padded, len)) => (geometry, *padded, *len),
+            Some(beside) => beside,
         };
-        geometry.may_contain_range(self.hasher, padded, len, lower, upper)
+        params.may_contain_range(self.hasher, padded, *len, lower, upper)
     }
 
     /// Answers like [`VerifiedFilter::may_contain`] for a key with this hash. A range filter
@@ -131,7 +125,7 @@ impl<'a> VerifiedFilter<'a> {
     #[inline]
     pub fn may_contain_hash(&self, hash: KeyHash) -> bool {
         self.hasher.debug_check(hash);
-        !self.added.whole_keys() || self.geometry.may_contain(self.padded, self.len, hash)
+        !self.added.whole_keys() || self.filter.may_contain(hash)
     }
 
     /// Returns `false` if certainly no added key has this prefix. `extractor` is the name of the
@@ -148,7 +142,7 @@ impl<'a> VerifiedFilter<'a> {
     #[must_use]
     pub fn may_contain_hashed_prefix(&self, extractor: &str, hash: KeyHash) -> bool {
         self.hasher.debug_check(hash);
-        self.extractor != Some(extractor) || self.geometry.may_contain(self.padded, self.len, hash)
+        self.extractor.as_deref() != Some(extractor) || self.filter.may_contain(hash)
     }
 
     /// Returns the hasher of the expectations. Hash keys with this hasher or an equal hasher.
@@ -158,21 +152,26 @@ impl<'a> VerifiedFilter<'a> {
     }
 }
 
-/// Reads the trailer of a filter without partitions, and compares it with the expectations. Returns
-/// the trailer and the length of the payload.
-fn read_trailer<'a>(bytes: &'a [u8], expected: &Expected<'_>) -> Result<(BorrowedTrailer<'a>, usize)> {
-    let trailer = BorrowedTrailer::read(bytes)?;
+/// Reads the trailer of a filter without partitions, and compares it with the expectations.
+fn read_trailer<'a>(bytes: &'a [u8], expected: &Expected<'_>) -> Result<Located<'a>> {
+    let found = Located::read(bytes)?;
     // A partition denies the keys of other partitions.
-    if trailer.partition_number != 0 {
-        return Err(trailer.corrupt(Field::PartitionNumber));
+    if found.trailer.partition_number != 0 {
+        return Err(found.corrupt(Field::PartitionNumber));
     }
-    if trailer.kind.is_none() {
+    if found.trailer.header.is_none() {
         return Err(partition_index());
     }
-    expected.check_verified(&Found::from(&trailer))?;
-    // `BorrowedTrailer::read` found room for a payload of this length.
-    let len = usize::try_from(trailer.payload_len_bytes).map_err(|_| trailer.corrupt(Field::PayloadLen))?;
-    Ok((trailer, len))
+    expected.check_verified(&found.trailer, found.checksum)?;
+    Ok(found)
+}
+
+/// Reads the parameters of a filter without heap memory.
+fn inline<'a>(found: Located<'a>) -> Result<Inline<'a>> {
+    let Trailer { num_keys, payload_len_bytes, .. } = found.trailer;
+    let header = found.trailer.header.clone().ok_or_else(partition_index)?;
+    let params = InlineParams::new(header, num_keys, payload_len_bytes).map_err(|error| found.located(error))?;
+    Ok(Inline { params, padded: found.padded(), len: found.payload_len })
 }
 
 fn partition_index() -> Error {
@@ -215,7 +214,7 @@ pub struct VerifiedTrailer {
     /// The offset of the payload. It is not 0 if a range filter lies in front of the payload.
     payload_start: usize,
     payload_len: usize,
-    geometry: Geometry,
+    params: Params,
     kernel: Kernel,
 }
 
@@ -231,16 +230,15 @@ impl VerifiedTrailer {
     }
 
     fn read_here(bytes: &[u8], expected: &Expected<'_>) -> Result<Self> {
-        let (trailer, payload_len) = read_trailer(bytes, expected)?;
-        if !trailer.added.whole_keys() {
-            let (found, expected) = (trailer.added.described().to_owned(), "whole keys for queries by hash".to_owned());
+        let found = read_trailer(bytes, expected)?;
+        let added = found.trailer.added;
+        if !added.whole_keys() {
+            let (found, expected) = (added.described().to_owned(), "whole keys for queries by hash".to_owned());
             return Err(Error::Unexpected { field: Field::Flags, found, expected });
         }
-        let shape = trailer.shape(trailer.kind.ok_or_else(partition_index)?);
-        let geometry = trailer.geometry(&shape)?;
-        let kernel = Kernel::of(&geometry);
-        let (tail, block_len, payload_start) = (trailer.tail(bytes).into(), bytes.len(), trailer.payload_start);
-        Ok(Self { tail, block_len, payload_start, payload_len, geometry, kernel })
+        let params = found.params()?.ok_or_else(partition_index)?;
+        let (kernel, tail, block_len) = (Kernel::of(&params), found.tail().into(), bytes.len());
+        Ok(Self { tail, block_len, payload_start: found.payload_start, payload_len: found.payload_len, params, kernel })
     }
 
     /// Returns the filter in `bytes`. Returns `None` unless `bytes` have the same length, extension
@@ -255,6 +253,6 @@ impl VerifiedTrailer {
         // same here, so the checks need no repetition.
         let is_same = bytes.len() == self.block_len && bytes.ends_with(&self.tail);
         let padded = bytes.get(self.payload_start..).filter(|_| is_same)?;
-        Some(FilterView::new(&self.geometry, self.kernel, padded, self.payload_len))
+        Some(FilterView::new(&self.params, self.kernel, padded, self.payload_len))
     }
 }

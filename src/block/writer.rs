@@ -1,15 +1,16 @@
 //! Builds filter blocks, and filters in the compact form.
 
+use std::borrow::Cow;
 use std::num::NonZeroUsize;
 
-use super::extension::RangesRecord;
-use super::layout::{Added, Content, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, Trailer};
+use super::layout::{Added, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES};
 use super::prefix_taker::PrefixTaker;
 use super::self_check::{self, SelfCheck};
+use super::trailer::{RangesRecord, Trailer};
 use crate::bits::{try_collect, try_push};
 use crate::error::{Error, Result};
-use crate::hash::{KeyHash, KeyHasher, sort};
-use crate::kinds::{Effort, Filled, FilterView, Geometry, Kernel, RangeKeys, Rounding, Shape};
+use crate::filters::{self, Effort, Filled, FilterView, Header, Kernel, Params, RangeKeys, Rounding};
+use crate::hash::{KeyHash, KeyHasher};
 use crate::spec::{self, FilterSpec};
 
 /// Collects the hashes of keys, or the keys of a range filter, and encodes a filter of them.
@@ -52,6 +53,9 @@ pub struct FilterBuilder {
     has_hash_alone: bool,
     /// Whether there was no memory for a key. A filter of the other keys would deny that key.
     is_short_of_memory: bool,
+    /// Changes the payload before the self-check.
+    #[cfg(test)]
+    spoil: fn(&mut [u8]),
 }
 
 impl FilterBuilder {
@@ -78,6 +82,8 @@ impl FilterBuilder {
             keys: is_for_ranges.then(|| Box::new(RangeKeys::new())),
             has_hash_alone: false,
             is_short_of_memory: false,
+            #[cfg(test)]
+            spoil: |_| (),
         }
     }
 
@@ -119,16 +125,21 @@ impl FilterBuilder {
     }
 
     /// Returns the trailer of a block with these settings, without the record of a range filter.
-    pub(super) fn trailer(&self, num_keys: u64, payload_len_bytes: u64, content: Content) -> Trailer {
+    pub(super) fn trailer(
+        &self,
+        num_keys: u64,
+        payload_len_bytes: u64,
+        header: Option<Header<'static>>,
+    ) -> Trailer<'static> {
         Trailer {
             table_id: self.table_id,
             hash: self.hasher.identity(),
             num_keys,
             payload_len_bytes,
             partition_number: self.partition_number,
-            content,
+            header,
             added: self.added,
-            extractor: self.extractor.clone(),
+            extractor: self.extractor.clone().map(Cow::Owned),
             ranges: None,
         }
     }
@@ -266,11 +277,6 @@ impl FilterBuilder {
         }
     }
 
-    fn add_all(&mut self, hashes: &[KeyHash]) {
-        self.reserve(hashes.len());
-        hashes.iter().for_each(|&hash| self.put_hash(hash));
-    }
-
     /// Returns whether there was no memory for a key. Then [`finish`](Self::finish) returns an
     /// error.
     #[must_use]
@@ -346,11 +352,10 @@ impl FilterBuilder {
     /// Encodes the block of the added hashes and `hashes`. `ranges` describes the range filter that
     /// will lie in front of the block.
     pub(super) fn finish_hashes(mut self, hashes: &[KeyHash], ranges: Option<RangesRecord>) -> Result<Vec<u8>> {
-        let Encoded { num_keys, shape, geometry, payload: mut block } = self.encode(hashes, Rounding::Words)?;
+        let Filled { num_keys, header, payload: mut block } = self.encode(hashes, Rounding::Words)?;
         // The extractor's name is moved, because a copy might not fit in memory.
-        let extractor = self.extractor.take();
-        let content = Content::Filter { shape, geometry };
-        let trailer = Trailer { extractor, ranges, ..self.trailer(num_keys, block.len() as u64, content) };
+        let extractor = self.extractor.take().map(Cow::Owned);
+        let trailer = Trailer { extractor, ranges, ..self.trailer(num_keys, block.len() as u64, Some(header)) };
         trailer.append_to(&mut block).map_err(|_| spec::no_memory(self.spec))?;
         Ok(block)
     }
@@ -373,9 +378,9 @@ impl FilterBuilder {
             return Err(Error::invalid("extractor", extractor, reason));
         }
         self.check_calls()?;
-        let Encoded { shape, mut payload, .. } = self.encode(&[], Rounding::Bytes)?;
+        let Filled { header, mut payload, .. } = self.encode(&[], Rounding::Bytes)?;
         payload.try_reserve(super::compact::TRAILER_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
-        if !super::compact::append_trailer(&mut payload, &shape, &self.hasher) {
+        if !super::compact::append_trailer(&mut payload, &header, &self.hasher) {
             return Err(Error::invalid("filter", self.spec, NO_COMPACT_FORM));
         }
         // Hosts keep many small filters in memory. The spare capacity of the vector could be larger
@@ -389,18 +394,18 @@ impl FilterBuilder {
     #[cfg(feature = "variants")]
     pub(crate) fn seal(
         hasher: impl Into<KeyHasher>,
-        shape: Shape,
+        header: Header<'static>,
         num_keys: u64,
         mut payload: Vec<u8>,
     ) -> Result<Vec<u8>> {
-        let geometry = Geometry::new(&shape, num_keys, payload.len() as u64)?;
+        Params::new(&header, num_keys, payload.len() as u64)?;
         let trailer = Trailer {
             table_id: [0; 16],
             hash: hasher.into().identity(),
             num_keys,
             payload_len_bytes: payload.len() as u64,
             partition_number: 0,
-            content: Content::Filter { shape, geometry },
+            header: Some(header),
             added: Added::WholeKeys,
             extractor: None,
             ranges: None,
@@ -409,69 +414,39 @@ impl FilterBuilder {
         Ok(payload)
     }
 
-    fn encode(&mut self, given: &[KeyHash], rounding: Rounding) -> Result<Encoded> {
-        self.encode_spoilt(given, rounding, |_| ())
-    }
-
-    /// Encodes a filter of the added hashes and `given`. Tests pass a function that spoils the
-    /// payload before the self-check.
-    fn encode_spoilt(&mut self, given: &[KeyHash], rounding: Rounding, spoil: fn(&mut [u8])) -> Result<Encoded> {
-        let effort = Effort { rounding, threads: self.threads };
-        if self.hashes.is_empty()
-            && !self.is_short_of_memory
-            && let Some(mut filled) = self.spec.fill(given, effort)?
-        {
-            spoil(&mut filled.payload);
-            return self.checked(filled, given);
-        }
-        self.add_all(given);
+    /// Builds the filter of the added hashes and `given`.
+    fn encode(&mut self, given: &[KeyHash], rounding: Rounding) -> Result<Filled> {
+        self.reserve(given.len());
+        given.iter().for_each(|&hash| self.put_hash(hash));
         if self.is_short_of_memory {
             return Err(spec::no_memory(self.spec));
         }
         let mut hashes = std::mem::take(&mut self.hashes);
-        let mut filled = match self.spec.fill(&hashes, effort)? {
-            Some(filled) => filled,
-            None => {
-                sort(&mut hashes);
-                hashes.dedup();
-                let (shape, payload) = self.spec.encode(&mut hashes, effort)?;
-                Filled { shape, payload, num_keys: hashes.len() as u64 }
-            }
-        };
-        spoil(&mut filled.payload);
-        self.checked(filled, &hashes)
-    }
-
-    /// Checks that readers accept the filter and, with [`SelfCheck::On`], that it denies none of
-    /// its hashes.
-    fn checked(&self, filled: Filled, hashes: &[KeyHash]) -> Result<Encoded> {
-        let Filled { shape, mut payload, num_keys } = filled;
+        let effort = Effort { rounding, threads: self.threads };
+        let (kind, budget) = (self.spec.kind(), self.spec.budget());
+        let filled = filters::build(kind, budget, &mut hashes, effort).map_err(|_| spec::no_memory(self.spec))?;
+        self.spec.check_keys(filled.num_keys)?;
+        let Filled { header, mut payload, num_keys } = filled;
+        #[cfg(test)]
+        (self.spoil)(&mut payload);
         let len = payload.len();
         // Readers would reject a block that fails this check.
-        let geometry = Geometry::new(&shape, num_keys, len as u64)?;
+        let params = Params::new(&header, num_keys, len as u64)?;
         if self.self_check == SelfCheck::On {
             // Vector loads may read beyond the payload. In a block they would read the checksums
             // and the trailer, so this check needs padding.
             payload.try_reserve_exact(LOAD_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
             payload.resize(len + LOAD_LEN_BYTES, 0);
-            self_check::check(&FilterView::new(&geometry, Kernel::of(&geometry), &payload, len), hashes)?;
+            self_check::check(&FilterView::new(&params, Kernel::of(&params), &payload, len), &hashes)?;
             payload.truncate(len);
         }
-        Ok(Encoded { num_keys, shape, geometry, payload })
+        Ok(Filled { header, payload, num_keys })
     }
 }
 
 const NO_COMPACT_FORM: &str = "only the kinds bloom, blocked-bloom and always-maybe have a compact form; try bloom:10";
 const PANICKED: &str = "a call that adds keys panicked, so keys or prefixes are missing; correct the extractor's function \
                         or the call, and build the filter again";
-
-/// A payload and the fields that its trailer needs.
-struct Encoded {
-    num_keys: u64,
-    shape: Shape,
-    geometry: Geometry,
-    payload: Vec<u8>,
-}
 
 mod settings;
 #[cfg(test)]

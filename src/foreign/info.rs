@@ -1,7 +1,7 @@
 //! Reads the properties of a filter in a file of another engine from the filter's bytes.
 
-use crate::block::{LockedBlock, Verify, compact};
-use crate::kinds::FilterKind;
+use crate::block::{ParsedBlock, Verify, compact};
+use crate::filters::FilterKind;
 
 /// The length of a line of a blocked Bloom filter of this crate.
 const LINE_LEN_BYTES: usize = 64;
@@ -65,7 +65,7 @@ impl ForeignFilterInfo {
     /// Returns the properties of a filter block of this crate. For invalid bytes, the properties
     /// are those of an always-maybe filter.
     pub(super) fn native(bytes: &[u8]) -> Self {
-        let Ok(block) = LockedBlock::open(bytes, Verify::OnFirstTouch) else {
+        let Ok(block) = ParsedBlock::open(bytes, Verify::OnFirstTouch) else {
             return Self::constant("filterblock", bytes.len(), 1.0);
         };
         let found = block.metadata();
@@ -86,7 +86,7 @@ impl ForeignFilterInfo {
     /// kind that has a compact form, the properties are those of an always-maybe filter.
     pub(super) fn compact(bytes: &[u8]) -> Self {
         let maybe = |kind| Self::constant(kind, bytes.len(), 1.0);
-        match compact::shape(bytes) {
+        match compact::header(bytes) {
             Some((kind @ FilterKind::Bloom, probes, payload)) => Self {
                 blocks: None,
                 block_len_bytes: None,

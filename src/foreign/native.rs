@@ -1,6 +1,6 @@
 //! Asks filter blocks of this crate that an adapter stored in the tables of another engine.
 
-use crate::block::{Expected, LockedBlock, VerifiedFilter, Verify};
+use crate::block::{Expected, ParsedBlock, VerifiedFilter, Verify};
 use crate::hash::{HashIdentity, KeyHasher, Secret};
 
 use super::error::Result;
@@ -17,7 +17,7 @@ impl NativeFilters {
     /// Verifies the filter block in `bytes`, which begin at `offset` of the file, and reads its
     /// hash identity.
     pub(super) fn check(bytes: &[u8], offset: u64) -> Result<Self> {
-        let block = LockedBlock::open(bytes, Verify::AtOpen).map_err(|error| error.moved_by(offset))?;
+        let block = ParsedBlock::open(bytes, Verify::AtOpen).map_err(|error| error.moved_by(offset))?;
         let hash = block.metadata().hash;
         Ok(Self { hash, hasher: hash.hasher(None).ok() })
     }

@@ -6,13 +6,13 @@ use std::fmt;
 use super::native::TOO_MANY_KEYS;
 use super::{EQUAL_HASHES, MAX_BITS, MAX_KEYS, TOO_LARGE, bits_for, check_keys_and_rate, shortest};
 use crate::error::{Error, Result};
-use crate::kinds::{math, scattered_lines};
+use crate::filters::{math, scattered_lines};
 
 /// The maximum number of slices that a plan of a partitioned filter tries.
 const MAX_PROBES: u32 = 64;
 /// The number of bits of a counter in a counting filter.
 const COUNTER_BITS: u64 = 4;
-/// The shape of a d-left filter: subtables, cells per bucket, mean keys per bucket, and counter
+/// The header of a d-left filter: subtables, cells per bucket, mean keys per bucket, and counter
 /// bits per cell.
 const D_LEFT_TABLES: u64 = 4;
 const D_LEFT_CELLS: u64 = 8;

@@ -38,8 +38,8 @@ pub(crate) use native::TOO_MANY_KEYS;
 pub use native::{MAX_KEYS, Plan, lowest_fpr_in};
 
 use crate::error::{Error, Result};
-pub use crate::kinds::math::classical_fpr;
-use crate::kinds::{TOO_LARGE, math};
+pub use crate::filters::math::classical_fpr;
+use crate::filters::{TOO_LARGE, math};
 use crate::spec::EQUAL_HASHES;
 
 /// The maximum number of probes that [`shortest`] tries. It is the best number for an FPR of

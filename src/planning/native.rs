@@ -2,7 +2,7 @@
 
 use super::check_keys_and_rate;
 use crate::error::{Error, Result};
-use crate::kinds::{Budgets, FilterKind, MILLIBITS, Planned};
+use crate::filters::{Budgets, FilterKind, MILLIBITS, Planned};
 use crate::spec::FilterSpec;
 
 /// The maximum number of keys of a plan. Even with 100 bits per key, the number of bits then fits

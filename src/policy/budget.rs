@@ -3,7 +3,7 @@
 use super::monkey::Kinds;
 use super::{FilterPolicy, TableShape};
 use crate::error::Result;
-use crate::kinds::{Budgets, FilterKind};
+use crate::filters::{Budgets, FilterKind};
 use crate::spec::FilterSpec;
 
 /// An estimate of the bytes of a filter block besides the filter's bits. The trailer and one page

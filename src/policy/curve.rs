@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::kinds::FilterKind;
+use crate::filters::FilterKind;
 use crate::spec::FilterSpec;
 
 /// The distance between two samples in bits per key.

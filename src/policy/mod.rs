@@ -41,7 +41,7 @@ pub struct TableShape {
 }
 
 impl TableShape {
-    /// Creates the shape of an SST in a store whose levels are not known. The size ratio is 10.
+    /// Creates the header of an SST in a store whose levels are not known. The size ratio is 10.
     #[must_use]
     pub fn new(num_keys: u64, level: usize, bottommost: bool) -> Self {
         Self { num_keys, level, bottommost, levels: Vec::new(), size_ratio: 10 }
@@ -127,7 +127,7 @@ impl LevelShape {
 /// assert!(by_level.choose(&TableShape::new(1000, 0, false)).is_some());
 /// ```
 pub trait FilterPolicy: Send + Sync {
-    /// Chooses the filter of an SST of this shape. `None` means that the SST gets no filter.
+    /// Chooses the filter of an SST of this header. `None` means that the SST gets no filter.
     fn choose(&self, table: &TableShape) -> Option<FilterSpec>;
 }
 

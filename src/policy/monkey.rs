@@ -16,7 +16,7 @@
 use super::curve::{Curve, LEAST_LN_RATE};
 use super::{FilterPolicy, LevelShape, TableShape};
 use crate::error::{Error, Result};
-use crate::kinds::FilterKind;
+use crate::filters::FilterKind;
 use crate::spec::FilterSpec;
 
 /// The number of bisection steps. They shrink an interval of at most seventy nats to less than a

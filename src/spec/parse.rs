@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::ranges::{ONLY_GRAFITE, RANGE_LEN_EXPECTED};
 use super::{FilterSpec, ONLY_BUMPED_RIBBON, bits_expected, missing_budget, rate_expected, unknown_kind};
 use crate::error::{Error, Result};
-use crate::kinds::FilterKind;
+use crate::filters::FilterKind;
 
 const COMPACT_TWICE: &str = "compact is given twice; give it once, as in bumped-ribbon:8:compact";
 const COMPACT_COMES_LAST: &str = "compact comes after the budget; try bumped-ribbon:8:compact";

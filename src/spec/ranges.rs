@@ -2,7 +2,7 @@
 
 use super::{FilterSpec, check_rate};
 use crate::error::{Error, Result};
-use crate::kinds::{Budget, FilterKind, MAX_RANGE_LEN, MILLIBITS, math, max_keys_of_rate, range_rate};
+use crate::filters::{Budget, FilterKind, MAX_RANGE_LEN, MILLIBITS, math, max_keys_of_rate, range_rate};
 
 pub(super) const ONLY_GRAFITE: &str = "only range filters take a range length; try grafite:L=1024:fpr=0.01";
 pub(super) const RANGE_LEN_EXPECTED: &str =

@@ -7,9 +7,9 @@ use std::fmt::Display;
 
 use super::algebra::{self, BlockShape, Comparison};
 use crate::bits;
-use crate::block::LockedBlock;
+use crate::block::ParsedBlock;
 use crate::codec::u64_from;
-use crate::kinds::{FilterKind, KeyBits, Shape};
+use crate::filters::{FilterKind, Header, KeyBits};
 use crate::variants::error::{Error, Result};
 
 /// One property, besides the bits, in which two filters differ.
@@ -46,10 +46,10 @@ fn refuse(difference: &Option<Difference>) -> Result<()> {
 /// It ignores the bits, the number of keys, the table id and a range filter beside the filter of
 /// keys.
 #[must_use]
-pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right: &LockedBlock<B>) -> Vec<Difference> {
-    let kind = |shape: Option<&Shape>| shape.map_or("partitions", |shape| shape.kind.name());
-    let parameters = |shape: Option<&Shape>| {
-        let bytes = shape.map(|shape| [shape.params.as_slice(), &shape.layers].concat()).unwrap_or_default();
+pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &ParsedBlock<A>, right: &ParsedBlock<B>) -> Vec<Difference> {
+    let kind = |header: Option<&Header<'_>>| header.map_or("partitions", |header| header.kind.name());
+    let parameters = |header: Option<&Header<'_>>| {
+        let bytes = header.map(|header| [header.params.as_slice(), &header.record].concat()).unwrap_or_default();
         bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(" ")
     };
     let secret =
@@ -57,10 +57,10 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
     let extractor = |name: Option<&str>| name.unwrap_or("none").to_owned();
     let partition = |stored: u32| stored.checked_sub(1).map_or("none".to_owned(), |number| number.to_string());
     let (l, r) = (left.metadata().hash, right.metadata().hash);
-    let (l_shape, r_shape) = (left.shape(), right.shape());
+    let (l_header, r_header) = (left.header(), right.header());
     let bits = |payload: &[u8]| payload.len() as u64 * 8;
     // Parameters of different kinds are not comparable.
-    let is_one_kind = kind(l_shape) == kind(r_shape);
+    let is_one_kind = kind(l_header) == kind(r_header);
     let found = [
         Difference::between("hash function", l.kind, r.kind),
         Difference::between("hash seed", l.seed.0, r.seed.0),
@@ -76,9 +76,9 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
             extractor(right.metadata().extractor),
         ),
         Difference::between("partition", partition(left.partition_number()), partition(right.partition_number())),
-        Difference::between("filter kind", kind(l_shape), kind(r_shape)),
+        Difference::between("filter kind", kind(l_header), kind(r_header)),
         Difference::between("number of bits", bits(left.payload()), bits(right.payload())),
-        Difference::between("filter parameters", parameters(l_shape), parameters(r_shape)).filter(|_| is_one_kind),
+        Difference::between("filter parameters", parameters(l_header), parameters(r_header)).filter(|_| is_one_kind),
     ];
     found.into_iter().flatten().collect()
 }
@@ -99,16 +99,16 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
 ///   is not `bloom`, `blocked-bloom`, `split-block`, `split-block-512`, `always-maybe` or `empty`.
 /// * [`Error::Filter`]: a block is damaged.
 /// * [`Error::TooLarge`]: there is no memory for the result.
-pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>> {
-    let is_empty = |block: &&LockedBlock<D>| block.shape().is_some_and(|shape| shape.kind == FilterKind::Empty);
+pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[ParsedBlock<D>]) -> Result<Vec<u8>> {
+    let is_empty = |block: &&ParsedBlock<D>| block.header().is_some_and(|header| header.kind == FilterKind::Empty);
     let first = blocks.iter().find(|block| !is_empty(block)).or(blocks.first());
     let Some(first) = first else {
         let reason = "expected at least one block; pass the blocks to merge";
         return Err(Error::invalid("blocks to merge", "none", reason));
     };
-    let shape = first.shape().ok_or_else(partitioned)?;
-    if shape.kind.takes_budget() {
-        block_shape(shape, first.payload().len())?;
+    let header = first.header().ok_or_else(partitioned)?;
+    if header.kind.takes_budget() {
+        block_shape(header, first.payload().len())?;
     }
     let mut payload: Vec<u8> = bits::zeros(first.payload().len() as u64, "a filter block")?;
     let mut num_keys = 0u64;
@@ -125,7 +125,7 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
     if !payload.is_empty() {
         num_keys = num_keys.min(payload.len() as u64 * 8);
     }
-    Ok(first.with_payload(shape, num_keys, payload)?)
+    Ok(first.with_payload(num_keys, payload)?)
 }
 
 /// The properties in which a block of the kind `empty` may differ from the other blocks of a merge.
@@ -140,14 +140,14 @@ const SHAPE: [&str; 3] = ["filter kind", "number of bits", "filter parameters"];
 /// * [`Error::Invalid`]: the blocks are partitioned filters, or their kind is not `bloom`,
 ///   `blocked-bloom`, `split-block` or `split-block-512`.
 pub fn compare_blocks<A: AsRef<[u8]>, B: AsRef<[u8]>>(
-    left: &LockedBlock<A>,
-    right: &LockedBlock<B>,
+    left: &ParsedBlock<A>,
+    right: &ParsedBlock<B>,
 ) -> Result<Comparison> {
     refuse(&differences(left, right).into_iter().next())?;
     left.verify_pages()?;
     right.verify_pages()?;
     let (a, b) = (left.payload(), right.payload());
-    let shape = block_shape(left.shape().ok_or_else(partitioned)?, a.len())?;
+    let shape = block_shape(left.header().ok_or_else(partitioned)?, a.len())?;
     let len = usize::try_from(shape.bits / 8).unwrap_or(usize::MAX).max(1);
     let blocks = a.chunks(len).zip(b.chunks(len)).map(|(a, b)| algebra::sum(words(a).zip(words(b)).map(count)));
     Ok(algebra::compare(shape, blocks))
@@ -170,10 +170,10 @@ fn partitioned() -> Error {
     Error::invalid("block", "a partitioned filter", "expected a filter in one piece; build it without partitions")
 }
 
-fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
-    let kind = shape.kind;
+fn block_shape(header: &Header<'_>, payload_len: usize) -> Result<BlockShape> {
+    let kind = header.kind;
     let whole = payload_len as u64 * 8;
-    let probes = shape.params.first().copied().unwrap_or_default().into();
+    let probes = header.params.first().copied().unwrap_or_default().into();
     let of = |found: KeyBits| BlockShape {
         bits: found.block.unwrap_or(whole),
         probes,

@@ -25,8 +25,8 @@ use super::shape::Shape;
 use crate::bits;
 use crate::block::FilterBuilder;
 use crate::codec;
+use crate::filters::{self, FilterKind, bloom, math};
 use crate::hash::{HashSeed, KeyHash};
-use crate::kinds::{self, FilterKind, bloom, math};
 use crate::variants::error::Result;
 
 /// A standard Bloom filter; see the [module](self).
@@ -152,13 +152,13 @@ impl Bloom {
         let payload = self.to_payload()?;
         let set_bits: u64 = payload.iter().map(|byte| u64::from(byte.count_ones())).sum();
         if set_bits == 0 {
-            return Ok(FilterBuilder::seal(self.seed, kinds::Shape::plain(FilterKind::Empty, 0), 0, Vec::new())?);
+            return Ok(FilterBuilder::seal(self.seed, filters::Header::plain(FilterKind::Empty, 0), 0, Vec::new())?);
         }
         let keys = math::estimated_keys(set_bits, self.shape.cells, self.shape.probes);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the number of bits")]
         let keys = (keys.round() as u64).clamp(1, self.shape.cells);
         #[expect(clippy::cast_possible_truncation, reason = "at most 30")]
-        let shape = kinds::Shape::plain(FilterKind::Bloom, self.shape.probes as u8);
+        let shape = filters::Header::plain(FilterKind::Bloom, self.shape.probes as u8);
         Ok(FilterBuilder::seal(self.seed, shape, keys, payload)?)
     }
 

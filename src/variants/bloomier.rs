@@ -24,8 +24,8 @@ pub use mutable::MutableBloomier;
 
 use super::Membership;
 use crate::bits::{NoMemory, try_push};
+use crate::filters::{MAX_RETRIEVED_BITS, Retrieval};
 use crate::hash::{HashSeed, KeyHash};
-use crate::kinds::{MAX_RETRIEVED_BITS, Retrieval};
 use crate::variants::error::{Error, Result};
 
 const WHAT: &str = "a Bloomier filter";
@@ -37,7 +37,7 @@ fn no_solution(seed: HashSeed) -> Error {
 }
 
 /// A multiplier that derives a key's fingerprint from its hash: output 40 of the generator that
-/// [`crate::kinds::bloom`] names, made odd.
+/// [`crate::filters::bloom`] names, made odd.
 const FINGERPRINT: u64 = 0xe2d3_d19e_fb49_25bb;
 
 /// A map whose keys and values are fixed when it is built; see the [module](self).

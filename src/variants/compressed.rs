@@ -34,8 +34,8 @@ use super::{Bloom, Membership};
 use crate::bits::NoMemory;
 use crate::checksum::crc32;
 use crate::codec::{Cursor, put_u32, put_u64, put_varint};
+use crate::filters::math::MAX_BLOOM_PROBES;
 use crate::hash::HashSeed;
-use crate::kinds::math::MAX_BLOOM_PROBES;
 use crate::variants::error::{Error, Field, Result};
 
 /// The first bytes of a compressed filter. Byte 0 is not ASCII text, and byte 3 is the version.

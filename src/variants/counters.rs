@@ -2,8 +2,8 @@
 //! the FPR from counters.
 
 use super::bloom::Bloom;
+use super::packed::PackedArray;
 use super::shape::{Places, Shape};
-use crate::bits::PackedArray;
 use crate::hash::{HashSeed, KeyHash};
 use crate::variants::error::{Error, Result};
 

@@ -37,11 +37,11 @@
 //!   In the tests (tests/variants/literature.rs) this never happens up to the capacity. The filter
 //!   keeps no list of refused keys, because a list would hide that the filter is overfilled.
 
+use super::packed::PackedArray;
 use super::shape::{check_capacity, check_rate};
 use super::{Frequency, Membership, Removable};
-use crate::bits::PackedArray;
+use crate::filters::bloom;
 use crate::hash::{HashSeed, KeyHash, reduce};
-use crate::kinds::bloom;
 use crate::variants::error::{Error, Result};
 
 const SUBTABLES: u64 = 4;

@@ -22,9 +22,9 @@
 //!   widths, the filter does not rebuild at each change.
 
 use super::counters::{bloom_of, rate_of};
+use super::packed::PackedArray;
 use super::shape::Shape;
 use super::{Bloom, Frequency, Membership, Removable};
-use crate::bits::PackedArray;
 use crate::hash::{HashSeed, KeyHash};
 use crate::variants::error::{Error, Result};
 

@@ -70,8 +70,8 @@ use on_disk::Writer;
 use super::shape::Shape;
 use super::{Bloom, Membership};
 use crate::bits;
+use crate::filters::bloom::positions;
 use crate::hash::{HashSeed, KeyHash};
-use crate::kinds::bloom::positions;
 use crate::variants::error::{Error, Result};
 
 /// A Bloom filter in a file; see the [module](self). [`Error::InFile`] wraps most of its errors and

@@ -15,10 +15,10 @@
 //!   different slices are independent.
 
 use super::Membership;
+use super::packed::PackedArray;
 use super::shape::check_rate_of;
-use crate::bits::PackedArray;
+use crate::filters::{bloom, math};
 use crate::hash::{HashSeed, KeyHash, reduce};
-use crate::kinds::{bloom, math};
 use crate::planning;
 use crate::variants::error::{Error, Result};
 

@@ -1,7 +1,7 @@
 //! Chooses and checks the shape of a filter, computes its FPR, and finds the cells of a key.
 
+use crate::filters::{bloom, math};
 use crate::hash::KeyHash;
-use crate::kinds::{bloom, math};
 use crate::planning;
 use crate::variants::error::{Error, Result};
 

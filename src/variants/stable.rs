@@ -23,10 +23,10 @@
 //! * Numbers: 100,000 cells of one bit, K = 3 and P = 10 give 76.9 % zeros and an FPR of 1.23 %.
 
 use super::Membership;
+use super::packed::PackedArray;
 use super::shape::{Shape, check_rate};
-use crate::bits::PackedArray;
+use crate::filters::bloom;
 use crate::hash::{HashSeed, KeyHash, reduce};
-use crate::kinds::bloom;
 use crate::variants::error::{Error, Result};
 
 /// The number and width of the cells, and how keys use them.

@@ -3,7 +3,7 @@
 
 use crate::support::{SplitMix, spec};
 use filterblock::{
-    FilterBlock, FilterBuilder, FilterKind, HashSeed, KeyHash, KeyHasher, LockedBlock, PartitionedBuilder, Secret,
+    FilterBlock, FilterBuilder, FilterKind, HashSeed, KeyHash, KeyHasher, ParsedBlock, PartitionedBuilder, Secret,
     Verify,
 };
 
@@ -22,7 +22,7 @@ fn honest_keys() -> impl Iterator<Item = Vec<u8>> {
 fn build(spec_text: &str, hasher: &KeyHasher, keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBlock<Vec<u8>> {
     let mut builder = FilterBuilder::new(spec(spec_text), hasher.clone());
     keys.into_iter().for_each(|key| builder.add(&key));
-    LockedBlock::open(builder.finish().unwrap(), Verify::AtOpen).unwrap().unlock_with(hasher).unwrap()
+    ParsedBlock::open(builder.finish().unwrap(), Verify::AtOpen).unwrap().bind_to(hasher).unwrap()
 }
 
 /// Returns keys that look like honest keys and were never added. The attacker's own copy of the

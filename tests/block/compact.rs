@@ -221,7 +221,7 @@ fn impossible_shapes_with_a_valid_checksum_are_unfiltered() {
         assert_eq!(unfiltered(&bytes), !usable, "shape {shape}");
         match compact::check(&bytes, &HASHER) {
             Err(Error::Unsupported { field: Field::CompactFilter, found }) => {
-                assert!(found == shape.into() && ![1, 2, 3, 4].contains(&(shape / 32)));
+                assert!(found == u64::from(shape) && ![1, 2, 3, 4].contains(&(shape / 32)));
             }
             Err(Error::Corrupt { field: Field::Params | Field::PayloadLen, offset }) => {
                 assert!(!usable && offset == payload.len() as u64, "shape {shape}");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::support::{SplitMix, key, spec};
 use filterblock::{
-    Added, FilterBlock, FilterBuilder, FilterKind, HashKind, HashSeed, KeyHash, KeyHasher, LockedBlock,
+    Added, FilterBlock, FilterBuilder, FilterKind, HashKind, HashSeed, KeyHash, KeyHasher, ParsedBlock,
     PartitionedBuilder, Secret, SelfCheck, Verify, compact,
 };
 use xxhash_rust::xxh3::xxh3_64;
@@ -90,7 +90,7 @@ fn hasher(name: &str) -> KeyHasher {
 
 fn open<'a>(name: &str, bytes: &'a [u8], verify: Verify) -> FilterBlock<&'a [u8]> {
     let secret = KEYED.contains(&name).then(secret);
-    LockedBlock::open(bytes, verify).unwrap().unlock(secret.as_ref()).unwrap()
+    ParsedBlock::open(bytes, verify).unwrap().bind_any(secret.as_ref()).unwrap()
 }
 
 fn path(name: &str) -> PathBuf {

@@ -3,10 +3,9 @@
 use crate::support::{self, SEED, TABLE, key, spec};
 use filterblock::layout::checksum_of;
 use filterblock::{
-    Answer, DamageHandler, Error, Expected, Field, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher,
-    LockedBlock, PartitionIndex, PartitionedBuilder, Secret, TableFilter, Verify,
+    Answer, Error, Expected, Field, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, ParsedBlock,
+    PartitionIndex, PartitionedBuilder, Secret, TableFilter, Verify,
 };
-use std::sync::{Arc, Mutex};
 
 const N: usize = 300;
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
@@ -130,9 +129,9 @@ fn partitions_of_another_table_do_not_open_alone() {
         // A partition begins at a multiple of 64 bytes, and opens only with its own length and
         // number.
         let mut ranges = starts.by_ref().flat_map(|start| (start..parts.len()).map(move |end| start..end + 1));
-        let opens = |bytes| LockedBlock::open_partition(bytes, number, Verify::AtOpen);
+        let opens = |bytes| ParsedBlock::open_partition(bytes, number, Verify::AtOpen);
         let range = ranges.find(|range| opens(&parts[range.clone()]).is_ok()).unwrap();
-        let open = |table_id| opens(&parts[range.clone()]).unwrap().unlock_expecting(&of_table(table_id));
+        let open = |table_id| opens(&parts[range.clone()]).unwrap().bind(&of_table(table_id));
         let part = open(TABLE).unwrap();
         let first = number as usize * 100;
         assert!((first..first + 100).all(|i| part.may_contain(&key(i))), "{number}");
@@ -273,18 +272,12 @@ fn errors_count_offsets_from_the_start_of_the_hosts_file() {
     let expected = of_table(TABLE).at_offset(1 << 40);
     let at_page = |error: &Error| matches!(error, Error::ChecksumMismatch { field: Field::Page, offset, .. } if *offset == 1 << 40);
     assert!(at_page(&FilterBlock::open(bytes.as_slice(), &expected, Verify::AtOpen).unwrap_err()));
-    let reported = Arc::new(Mutex::new(Vec::new()));
-    let handler: DamageHandler = {
-        let reported = reported.clone();
-        Arc::new(move |error| reported.lock().unwrap().push(error))
-    };
-    let block = FilterBlock::open(bytes.as_slice(), &expected, Verify::OnFirstTouch).unwrap().on_damage(&handler);
+    let block = FilterBlock::open(bytes.as_slice(), &expected, Verify::OnFirstTouch).unwrap();
     // Queries that would deny their key verify the page, find the damage and answer "maybe".
     assert!((0..3 * N).all(|i| block.may_contain(&key(i))));
     assert!(at_page(&block.verify_pages().unwrap_err()));
-    // Each damaged page is reported once, however often queries touch it.
-    let reported = reported.lock().unwrap();
-    assert!(reported.len() == 1 && at_page(&reported[0]) && block.damaged_pages() == 1, "{reported:?}");
+    // Each damaged page counts once, however often queries touch it.
+    assert_eq!(block.damaged_pages(), 1);
     let last = sound.len() - 1;
     bytes[last] ^= 1;
     let (Error::Corrupt { offset, .. } | Error::ChecksumMismatch { offset, .. }) =

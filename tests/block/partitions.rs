@@ -4,7 +4,7 @@ use crate::support::{
     self, SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec, with_extension,
 };
 use filterblock::layout::{PARTITION_INDEX_TAG, TRAILER_LEN_BYTES, checksum_of, offset_of};
-use filterblock::{Error, Field, FilterBlock, FilterKind, KeyHash, LockedBlock, PartitionedBuilder, SelfCheck, Verify};
+use filterblock::{Error, Field, FilterBlock, FilterKind, KeyHash, ParsedBlock, PartitionedBuilder, SelfCheck, Verify};
 
 const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];
 
@@ -158,8 +158,8 @@ fn each_partition_opens_alone_from_its_bytes() {
     for (i, range) in ranges.iter().enumerate() {
         assert_eq!(range.start % 64, 0);
         let number = u32::try_from(i).unwrap();
-        let block = LockedBlock::open_partition(&bytes[range.clone()], number, Verify::AtOpen)
-            .and_then(|block| block.unlock(None))
+        let block = ParsedBlock::open_partition(&bytes[range.clone()], number, Verify::AtOpen)
+            .and_then(|block| block.bind_any(None))
             .unwrap();
         assert_eq!(block.metadata().table_id, TABLE);
         assert!((i * 300..1_000.min(i * 300 + 300)).all(|k| block.may_contain(&key(k))));
@@ -177,10 +177,10 @@ fn a_partition_opens_neither_as_the_filter_nor_as_another() {
             is_number(FilterBlock::open_any(first, verify)),
             "a partition opened as the whole filter would deny the keys of all other partitions"
         );
-        assert!(is_number(LockedBlock::open_partition(first, 1, verify).and_then(|block| block.unlock(None))));
-        assert!(is_number(LockedBlock::open_partition(first, u32::MAX, verify).and_then(|block| block.unlock(None))));
+        assert!(is_number(ParsedBlock::open_partition(first, 1, verify).and_then(|block| block.bind_any(None))));
+        assert!(is_number(ParsedBlock::open_partition(first, u32::MAX, verify).and_then(|block| block.bind_any(None))));
         assert!(is_number(
-            LockedBlock::open_partition(bytes.as_slice(), 0, verify).and_then(|block| block.unlock(None))
+            ParsedBlock::open_partition(bytes.as_slice(), 0, verify).and_then(|block| block.bind_any(None))
         ));
         let error = FilterBlock::open_any(first, verify).unwrap_err();
         let expected = (first.len() - TRAILER_LEN_BYTES + offset_of(Field::PartitionNumber)) as u64;
@@ -248,7 +248,7 @@ fn an_index_with_filter_params_or_a_number_is_refused() {
         // An index with a partition number does not open as that partition either.
         for result in [
             FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen),
-            LockedBlock::open_partition(bytes.as_slice(), 0, Verify::AtOpen).and_then(|block| block.unlock(None)),
+            ParsedBlock::open_partition(bytes.as_slice(), 0, Verify::AtOpen).and_then(|block| block.bind_any(None)),
         ] {
             let error = result.unwrap_err();
             assert!(matches!(error, Error::Corrupt { field, .. } if field == wanted), "{error}");

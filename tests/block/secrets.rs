@@ -3,7 +3,7 @@
 use crate::support::{self, TABLE, get_number, key, put_number, repair_trailer, spec, with_extension};
 use filterblock::layout::TRAILER_LEN_BYTES;
 use filterblock::{
-    Added, Error, Field, FilterBlock, FilterBuilder, HashKind, HashSeed, KeyHasher, LockedBlock, PartitionedBuilder,
+    Added, Error, Field, FilterBlock, FilterBuilder, HashKind, HashSeed, KeyHasher, ParsedBlock, PartitionedBuilder,
     Secret, Verify,
 };
 
@@ -35,7 +35,7 @@ fn a_block_with_its_secret_finds_every_key_and_keeps_its_fpr() {
     for (kind, bytes) in KEYED.into_iter().flat_map(|kind| [(kind, block(kind, 1)), (kind, partitioned(kind, 1))]) {
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             let block =
-                LockedBlock::open(bytes.as_slice(), verify).and_then(|block| block.unlock(Some(&secret(1)))).unwrap();
+                ParsedBlock::open(bytes.as_slice(), verify).and_then(|block| block.bind_any(Some(&secret(1)))).unwrap();
             assert_eq!((block.hasher().identity().kind, block.hasher().seed()), (kind, SEED));
             for i in 0..1_000 {
                 let hash = block.hasher().of(&key(i));
@@ -59,31 +59,32 @@ fn an_error_without_the_secret_names_the_hash_function() {
                 error.to_string().contains(&kind.to_string()) && error.is_secret_mismatch() && !error.is_damage(),
                 "{error}"
             );
-            let error = LockedBlock::open(bytes.as_slice(), verify)
-                .and_then(|block| block.unlock(Some(&secret(2))))
+            let error = ParsedBlock::open(bytes.as_slice(), verify)
+                .and_then(|block| block.bind_any(Some(&secret(2))))
                 .unwrap_err();
             let given = hasher(kind, 2).identity().fingerprint.unwrap();
             assert!(matches!(error, Error::Secret { hash, given: Some(found), .. } if (hash, found) == (kind, given)));
             assert!(error.to_string().contains(&kind.to_string()), "{error}");
         }
-        let locked = || LockedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
+        let locked = || ParsedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
         let other = KEYED[usize::from(kind == KEYED[0])];
-        let error = locked().unlock_with(&hasher(other, 1)).unwrap_err();
+        let error = locked().bind_to(&hasher(other, 1)).unwrap_err();
         assert!(
             matches!(&error, Error::Unexpected { field: Field::HashId, found, expected } if (found, expected) == (&kind.to_string(), &other.to_string())),
             "{error}"
         );
-        let error = locked().unlock_with(&SEED.into()).unwrap_err();
+        let error = locked().bind_to(&SEED.into()).unwrap_err();
         assert!(matches!(&error, Error::Unexpected { expected, .. } if expected == "xxh3"), "{error}");
         let other_seed = KeyHasher::new(kind, HashSeed(1), Some(&secret(1))).unwrap();
-        let error = locked().unlock_with(&other_seed).unwrap_err();
+        let error = locked().bind_to(&other_seed).unwrap_err();
         assert!(matches!(error, Error::Unexpected { field: Field::Seed, .. }), "{error}");
         assert!(error.is_unexpected() && error.is_secret_mismatch() && !error.is_damage(), "{error}");
-        locked().unlock_with(&hasher(kind, 1)).unwrap();
+        locked().bind_to(&hasher(kind, 1)).unwrap();
     }
     // A caller that gives a secret relies on its protection, so an unused secret is an error.
     let plain = support::block("bloom:10", 10);
-    let error = LockedBlock::open(&plain, Verify::AtOpen).and_then(|block| block.unlock(Some(&secret(1)))).unwrap_err();
+    let error =
+        ParsedBlock::open(&plain, Verify::AtOpen).and_then(|block| block.bind_any(Some(&secret(1)))).unwrap_err();
     assert!(matches!(error, Error::Invalid { what: "secret", .. }), "{error}");
 }
 
@@ -91,9 +92,9 @@ fn an_error_without_the_secret_names_the_hash_function() {
 fn a_locked_block_returns_everything_but_answers() {
     for kind in KEYED {
         let bytes = block(kind, 1);
-        let locked = LockedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
-        let open = LockedBlock::open(bytes.as_slice(), Verify::AtOpen)
-            .and_then(|block| block.unlock(Some(&secret(1))))
+        let locked = ParsedBlock::open(bytes.as_slice(), Verify::AtOpen).unwrap();
+        let open = ParsedBlock::open(bytes.as_slice(), Verify::AtOpen)
+            .and_then(|block| block.bind_any(Some(&secret(1))))
             .unwrap();
         assert_eq!(locked.metadata().hash, hasher(kind, 1).identity());
         assert_eq!((locked.metadata(), locked.metadata().table_id), (open.metadata(), TABLE));
@@ -103,7 +104,7 @@ fn a_locked_block_returns_everything_but_answers() {
         // The debug text shows the trailer, but neither the secret nor the bytes.
         let printed = format!("{locked:?} {open:?}");
         assert!(
-            printed.contains("LockedBlock { trailer: ") && printed.contains("FilterBlock { trailer: "),
+            printed.contains("ParsedBlock { trailer: ") && printed.contains("FilterBlock { trailer: "),
             "{printed}"
         );
         assert!(!printed.contains("secret: [") && printed.len() < 3_000, "{printed}");
@@ -117,7 +118,7 @@ fn a_locked_block_returns_its_extractor_and_damage() {
     (0..300).for_each(|i| builder.add(&key(i)));
     let mut bytes = builder.finish().unwrap();
     bytes[7] ^= 1;
-    let locked = LockedBlock::open(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
+    let locked = ParsedBlock::open(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
     assert_eq!((locked.metadata().added, locked.metadata().extractor), (Added::Both, Some("first-4-bytes")));
     assert!(matches!(locked.verify_pages(), Err(Error::ChecksumMismatch { field: Field::Page, offset: 0, .. })));
 }
@@ -133,19 +134,21 @@ fn a_partition_under_another_secret_or_function_is_detected() {
             let mut mixed = bytes.clone();
             mixed[..400].copy_from_slice(&other[..400]);
             let first_len =
-                (0..1_000).find(|&len| LockedBlock::open_partition(&other[..len], 0, Verify::AtOpen).is_ok());
+                (0..1_000).find(|&len| ParsedBlock::open_partition(&other[..len], 0, Verify::AtOpen).is_ok());
             let first_len = first_len.unwrap();
             mixed[..first_len].copy_from_slice(&other[..first_len]);
-            let error =
-                LockedBlock::open(&mixed, Verify::AtOpen).and_then(|block| block.unlock(Some(&secret(1)))).unwrap_err();
+            let error = ParsedBlock::open(&mixed, Verify::AtOpen)
+                .and_then(|block| block.bind_any(Some(&secret(1))))
+                .unwrap_err();
             assert!(matches!(error, Error::Corrupt { field: Field::PartitionIndex | Field::Partition, .. }), "{error}");
             // A partition opened alone needs its own secret.
             let part = &bytes[..first_len];
             assert!(matches!(
-                LockedBlock::open_partition(part, 0, Verify::AtOpen).and_then(|block| block.unlock(None)),
+                ParsedBlock::open_partition(part, 0, Verify::AtOpen).and_then(|block| block.bind_any(None)),
                 Err(Error::Secret { given: None, .. })
             ));
-            let part = LockedBlock::open_partition(part, 0, Verify::AtOpen).unwrap().unlock(Some(&secret(1))).unwrap();
+            let part =
+                ParsedBlock::open_partition(part, 0, Verify::AtOpen).unwrap().bind_any(Some(&secret(1))).unwrap();
             assert!((0..300).all(|i| part.may_contain(&key(i))));
         }
     }
@@ -153,7 +156,7 @@ fn a_partition_under_another_secret_or_function_is_detected() {
 
 #[test]
 fn a_fingerprint_is_valid_only_with_a_secret() {
-    let open = |block: &[u8]| LockedBlock::open(block.to_vec(), Verify::AtOpen).map(drop);
+    let open = |block: &[u8]| ParsedBlock::open(block.to_vec(), Verify::AtOpen).map(drop);
     let plain = support::block("bloom:10", 10);
     let record = [&[1u8, 8][..], &[7; 8]].concat();
     assert!(open(&with_extension(plain.clone(), 1, &[])).is_ok());
@@ -191,10 +194,12 @@ fn every_flipped_bit_of_a_fingerprint_is_detected() {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         let error =
-            LockedBlock::open(&changed, Verify::AtOpen).and_then(|block| block.unlock(Some(&secret(1)))).unwrap_err();
+            ParsedBlock::open(&changed, Verify::AtOpen).and_then(|block| block.bind_any(Some(&secret(1)))).unwrap_err();
         assert!(matches!(error, Error::ChecksumMismatch { .. }), "{error}");
         // An attacker can repair the checksum.
         repair_trailer(&mut changed);
-        assert!(LockedBlock::open(&changed, Verify::AtOpen).and_then(|block| block.unlock(Some(&secret(1)))).is_err());
+        assert!(
+            ParsedBlock::open(&changed, Verify::AtOpen).and_then(|block| block.bind_any(Some(&secret(1)))).is_err()
+        );
     }
 }

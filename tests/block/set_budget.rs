@@ -2,8 +2,8 @@
 
 use crate::support::{SEED, TABLE, block_of, hash, partitioned};
 use filterblock::{
-    AlignedBytes, Answer, Error, Expected, FilterBlock, FilterSet, FilterSlot, IfMapped, KeyHasher, SharedBytes,
-    TableFilter, Verify,
+    AlignedBytes, Answer, Error, Expected, FilterBlock, FilterSet, FilterSlot, KeyHasher, SharedBytes, TableFilter,
+    Verify,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -71,10 +71,10 @@ fn filters_that_are_asked_less_lose_more_columns() {
         set.add_queries(slot, 1_000 << (2 * i));
     }
     let whole = set.len_bytes();
-    assert_eq!(set.shrink_to(whole, IfMapped::InPlace).num_shrunk, 0);
+    assert_eq!(set.shrink_to(whole).num_shrunk, 0);
     for share in [9, 7, 5, 3, 1] {
         let limit = whole * share / 10;
-        let done = set.shrink_to(limit, IfMapped::InPlace);
+        let done = set.shrink_to(limit);
         assert!(done.len_bytes <= limit && done.len_bytes + 1_300 > limit, "{share}: {done:?} {limit}");
         assert_eq!((done.len_bytes, done.num_failed), (set.len_bytes(), 0));
         let found: Vec<_> = slots.iter().map(|&slot| columns(&set, slot)).collect();
@@ -85,9 +85,9 @@ fn filters_that_are_asked_less_lose_more_columns() {
         assert!(found.windows(2).all(may_differ), "{found:?}");
         slots.iter().zip(&ranges).for_each(|(&slot, keys)| assert_finds(&set, slot, keys.clone()));
     }
-    let least = set.shrink_to(0, IfMapped::InPlace);
+    let least = set.shrink_to(0);
     assert!(slots.iter().all(|&slot| columns(&set, slot) == 1) && least.len_bytes > 0);
-    assert_eq!(set.shrink_to(0, IfMapped::InPlace).num_shrunk, 0);
+    assert_eq!(set.shrink_to(0).num_shrunk, 0);
     slots.iter().zip(&ranges).for_each(|(&slot, keys)| assert_finds(&set, slot, keys.clone()));
     // One column denies about half of the absent keys.
     let denied = (70_000..80_000).filter(|&i| set.ask(slots[0], hash(i)) == Answer::No).count();
@@ -117,7 +117,7 @@ fn filters_that_cannot_shrink_stay_as_they_are() {
     ];
     let slots = filters.clone().map(|filter| set.insert(filter));
     let before = set.counts();
-    let done = set.shrink_to(0, IfMapped::InPlace);
+    let done = set.shrink_to(0);
     assert_eq!((done.num_failed, done.num_shrunk), (1, 3), "{done:?}");
     assert_eq!((set.counts().ready, set.counts().other_hasher), (before.ready, before.other_hasher));
     for (i, (&slot, filter)) in slots.iter().zip(&filters).enumerate() {
@@ -137,37 +137,24 @@ fn a_filter_that_fails_leaves_the_budget_to_the_others() {
     let _ = set.insert(opened(damaged, Verify::OnFirstTouch));
     let sound = set.insert(heap("bumped-ribbon:12", 0..10_000));
     let limit = set.len_bytes() * 3 / 4;
-    let done = set.shrink_to(limit, IfMapped::InPlace);
+    let done = set.shrink_to(limit);
     assert!(done.num_shrunk == 1 && done.num_failed == 1 && done.len_bytes <= limit, "{done:?}");
     assert!(columns(&set, sound) < 7);
 }
 
 #[cfg(feature = "mmap")]
 #[test]
-fn mapped_filters_keep_whole_groups_and_their_map() {
+fn copies_on_the_heap_replace_mapped_filters() {
     use filterblock::Mapped;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("filter");
     std::fs::write(&path, block_of("bumped-ribbon:20", 0..10_000, TABLE)).unwrap();
     let mut set = FilterSet::new(&HASHER);
-    let slot = set.insert(opened(Mapped::open(&path).unwrap(), Verify::AtOpen));
-    let lazy = set.insert(opened(Mapped::open(&path).unwrap(), Verify::OnFirstTouch));
-    let start = |set: &FilterSet| set.filter(slot).unwrap().ready().unwrap().as_bytes().as_ptr();
-    let (whole, at) = (set.len_bytes(), start(&set));
-    for wanted in [16, 8, 8] {
-        let done = set.shrink_to(set.len_bytes() - 1, IfMapped::InPlace);
-        // At first, the steps of both filters cost the same, so the smaller index decides for
-        // `slot`. Later, the step of `lazy` costs less, but fails.
-        assert_eq!((columns(&set, slot), columns(&set, lazy)), (wanted, 20));
-        assert_eq!(done.num_failed, usize::from(wanted == 8));
-        assert_eq!(start(&set), at);
-        assert_finds(&set, slot, 0..10_000);
-    }
-    assert!(set.len_bytes() < whole * 3 / 4);
+    let slots =
+        [Verify::AtOpen, Verify::OnFirstTouch].map(|verify| set.insert(opened(Mapped::open(&path).unwrap(), verify)));
     // The copies verify the pages that they need, and together take no more than the limit.
-    let limit = whole / 4;
-    let done = set.shrink_to(limit, IfMapped::Copy);
-    assert!(done.len_bytes <= limit && done.num_failed == 0 && start(&set) != at, "{done:?}");
-    assert_finds(&set, slot, 0..10_000);
-    assert_finds(&set, lazy, 0..10_000);
+    let limit = set.len_bytes() / 4;
+    let done = set.shrink_to(limit);
+    assert!(done.len_bytes <= limit && (done.num_shrunk, done.num_failed) == (2, 0), "{done:?}");
+    slots.iter().for_each(|&slot| assert_finds(&set, slot, 0..10_000));
 }

@@ -1,10 +1,9 @@
 //! Checks at compile time that public types are `Send` and `Sync`.
 
 use filterblock::{
-    AlignedBytes, ByLevel, DamageHandler, Error, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSlot,
-    FilterSpec, FilterView, HashIdentity, KeyHash, KeyHasher, LockedBlock, MemoryBudget, Metadata, Monkey,
-    PartitionIndex, PartitionedBuilder, PrefixExtractor, Secret, SharedBytes, TableFilter, VerifiedFilter,
-    VerifiedTrailer,
+    AlignedBytes, ByLevel, Error, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSlot, FilterSpec, FilterView,
+    HashIdentity, KeyHash, KeyHasher, MemoryBudget, Metadata, Monkey, ParsedBlock, PartitionIndex, PartitionedBuilder,
+    PrefixExtractor, Secret, SharedBytes, TableFilter, VerifiedFilter, VerifiedTrailer,
 };
 
 const fn is_send_and_sync<T: Send + Sync>() {}
@@ -12,9 +11,9 @@ const fn is_send_and_sync<T: Send + Sync>() {}
 #[test]
 fn public_types_are_send_and_sync() {
     const {
-        is_send_and_sync::<(AlignedBytes, SharedBytes, LockedBlock<SharedBytes>, FilterBlock<SharedBytes>)>();
+        is_send_and_sync::<(AlignedBytes, SharedBytes, ParsedBlock<SharedBytes>, FilterBlock<SharedBytes>)>();
         is_send_and_sync::<(FilterView<'_>, TableFilter<SharedBytes>, VerifiedFilter<'_>, VerifiedTrailer)>();
-        is_send_and_sync::<(FilterSet, FilterSlot, PartitionIndex<SharedBytes>, Metadata, Error, DamageHandler)>();
+        is_send_and_sync::<(FilterSet, FilterSlot, PartitionIndex<SharedBytes>, Metadata, Error)>();
         is_send_and_sync::<(FilterBuilder, PartitionedBuilder, FilterSpec, Expected<'_>, PrefixExtractor)>();
         is_send_and_sync::<(KeyHash, KeyHasher, Secret, HashIdentity)>();
         is_send_and_sync::<(ByLevel, MemoryBudget, Monkey)>();

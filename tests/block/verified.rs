@@ -7,7 +7,7 @@ use crate::support::{
 };
 use filterblock::layout::{FIELDS, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, checksum_of};
 use filterblock::{
-    Added, Error, Expected, Field, FilterBlock, FilterBuilder, FilterKind, HashSeed, KeyHash, KeyHasher, LockedBlock,
+    Added, Error, Expected, Field, FilterBlock, FilterBuilder, FilterKind, HashSeed, KeyHash, KeyHasher, ParsedBlock,
     PartitionIndex, Secret, VerifiedFilter, Verify,
 };
 use proptest::prelude::*;
@@ -76,7 +76,7 @@ fn every_added_key_is_found_in_every_kind() {
     let several_layers = ["bumped-ribbon:8", "bumped-ribbon:12.3"].map(|text| (text, 300_000));
     for (text, n) in SPECS.map(|text| (text, 30_000)).into_iter().chain(several_layers) {
         let bytes = block(text, n);
-        let whole = LockedBlock::open(&bytes, Verify::AtOpen).unwrap();
+        let whole = ParsedBlock::open(&bytes, Verify::AtOpen).unwrap();
         assert!(n == 30_000 || whole.parameters().unwrap().contains("layer 1"), "{:?}", whole.parameters());
         let filter = VerifiedFilter::open(&bytes[..], &of_any_table()).unwrap();
         assert!((0..n).all(|i| filter.may_contain(&key(i)) && filter.may_contain_hash(filter.hasher().of(&key(i)))));

@@ -38,7 +38,7 @@ fn ribbon(columns: u32) -> Vec<Row> {
     let row = |found: f64, answers: &[bool]| (found, share(answers));
     let mut rows = vec![row(whole.metadata().bits_per_key(), &answers(&whole, &absent))];
     let mut limit = whole.metadata().block_len_bytes;
-    while let Some(shrunk) = whole.shrunk_to(limit - 1).unwrap().smaller().filter(|_| rows.len() < columns as usize) {
+    while let Some(shrunk) = whole.shrunk_to(limit - 1).unwrap().filter(|_| rows.len() < columns as usize) {
         assert!(answers(&shrunk, &present).iter().all(|&answer| answer));
         limit = shrunk.metadata().block_len_bytes;
         rows.push(row(shrunk.metadata().bits_per_key(), &answers(&shrunk, &absent)));

@@ -67,7 +67,7 @@ fn a_secret_protects_the_codes_of_a_range_filter() {
     };
     let (one, other) = (built(&of(1)), built(&of(2)));
     assert!(one != other && FilterBlock::open_any(one.as_slice(), Verify::AtOpen).is_err());
-    let locked = filterblock::LockedBlock::open(one.as_slice(), Verify::AtOpen).unwrap();
-    let block = locked.unlock(Some(&secret(1))).unwrap();
+    let locked = filterblock::ParsedBlock::open(one.as_slice(), Verify::AtOpen).unwrap();
+    let block = locked.bind_any(Some(&secret(1))).unwrap();
     assert!(keys().iter().all(|key| block.may_contain_range(Included(key), Included(key))));
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::ops::Bound::{Excluded, Included};
 use std::path::PathBuf;
 
-use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHasher, LockedBlock, PartitionedBuilder, Secret, Verify};
+use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHasher, ParsedBlock, PartitionedBuilder, Secret, Verify};
 
 use super::key_sets::mix;
 
@@ -48,7 +48,7 @@ fn hasher(name: &str) -> KeyHasher {
 
 fn open<'a>(name: &str, bytes: &'a [u8], verify: Verify) -> FilterBlock<&'a [u8]> {
     let secret = name.contains("siphash").then(secret);
-    LockedBlock::open(bytes, verify).unwrap().unlock(secret.as_ref()).unwrap()
+    ParsedBlock::open(bytes, verify).unwrap().bind_any(secret.as_ref()).unwrap()
 }
 
 fn path(name: &str) -> PathBuf {
@@ -101,7 +101,7 @@ fn described((name, _, key): (&str, &str, fn(u64) -> Vec<u8>), bytes: &[u8]) -> 
         block.may_contain_range(Included(&from), Excluded(&to))
     });
     let (count, info) = (maybe.count(), block.metadata());
-    let parameters = LockedBlock::open(bytes, Verify::AtOpen).unwrap().parameters().unwrap_or_default();
+    let parameters = ParsedBlock::open(bytes, Verify::AtOpen).unwrap().parameters().unwrap_or_default();
     format!("{name}: {count} of 10000, {} of {} bytes, {} keys; {parameters}", info.kind, bytes.len(), info.num_keys)
 }
 

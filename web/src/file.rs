@@ -12,7 +12,7 @@ use filterblock::foreign::parquet::{ParquetBloom, ParquetColumnChunk, ParquetMet
 use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbTable};
 use filterblock::foreign::{FileKind, ForeignFilterInfo, KeyForm};
 use filterblock::layout::{MAGIC, TRAILER_LEN_BYTES};
-use filterblock::{FilterBlock, HashSeed, KeyHasher, LockedBlock, Verify};
+use filterblock::{FilterBlock, HashSeed, KeyHasher, ParsedBlock, Verify};
 use filterblock_parquet::Footer;
 use filterblock_parquet::index::{IndexReader, ReadAt};
 use serde::Deserialize;
@@ -96,7 +96,7 @@ pub(crate) enum Content {
 /// A filter block that is open for inspection. If it needs no secret, it is also open for queries.
 #[derive(Debug)]
 pub(crate) struct Block {
-    pub(crate) locked: LockedBlock<Rc<[u8]>>,
+    pub(crate) locked: ParsedBlock<Rc<[u8]>>,
     pub(crate) asked: Result<FilterBlock<Rc<[u8]>>, String>,
 }
 
@@ -232,9 +232,9 @@ fn key_form(options: &Options) -> Result<Option<KeyForm>, String> {
 }
 
 fn block(bytes: Rc<[u8]>) -> Result<Content, String> {
-    let open = || LockedBlock::open(Rc::clone(&bytes), Verify::AtOpen).map_err(|error| error.to_string());
+    let open = || ParsedBlock::open(Rc::clone(&bytes), Verify::AtOpen).map_err(|error| error.to_string());
     let locked = open()?;
-    let asked = open()?.unlock(None).map_err(|error| {
+    let asked = open()?.bind_any(None).map_err(|error| {
         // The text after the last "; " is advice that the page cannot take.
         let why = error.to_string();
         let problem = why.rsplit_once("; ").map_or(why.as_str(), |(problem, _)| problem);

@@ -115,7 +115,7 @@ fn positions(kind: Kind, hash: u64, bits: u32, probes: u32) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use filterblock::{FilterBuilder, LockedBlock, Verify};
+    use filterblock::{FilterBuilder, ParsedBlock, Verify};
 
     #[test]
     fn drawn_bits_are_those_of_real_filters() {
@@ -125,7 +125,7 @@ mod tests {
                 let mut builder = FilterBuilder::new(format!("{name}:10").parse().unwrap(), &hasher);
                 let keys: Vec<String> = (0..keys).map(|key| format!("key {key}")).collect();
                 keys.iter().for_each(|key| builder.add(key.as_bytes()));
-                let block = LockedBlock::open(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+                let block = ParsedBlock::open(builder.finish().unwrap(), Verify::AtOpen).unwrap();
                 let (payload, probes) = (block.payload(), block.metadata().probes);
                 let mut drawn = vec![0u8; payload.len()];
                 for key in &keys {

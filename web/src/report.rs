@@ -1,6 +1,6 @@
 //! Makes the reports of `filterblock inspect` and `filterblock verify` about the opened file.
 
-use filterblock::LockedBlock;
+use filterblock::ParsedBlock;
 use filterblock::foreign::leveldb::LevelDbTable;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ fn value(report: &impl Serialize) -> Value {
     serde_json::to_value(report).unwrap_or_else(|error| json!({ "error": error.to_string() }))
 }
 
-fn of_block<D: AsRef<[u8]>>(name: &str, block: &LockedBlock<D>) -> Value {
+fn of_block<D: AsRef<[u8]>>(name: &str, block: &ParsedBlock<D>) -> Value {
     let (info, found) = (block.metadata(), block.statistics());
     let fields = match fields(block, &info) {
         Ok(fields) => value(&fields),

@@ -10,7 +10,7 @@ use super::format::{Ends, Kind};
 use super::secret::SecretArguments;
 use super::{held, text};
 use filterblock::AlignedBytes;
-use filterblock::{Added, FilterBlock, LockedBlock, Verify};
+use filterblock::{Added, FilterBlock, ParsedBlock, Verify};
 use filterblock::{Error, Field};
 
 /// The result of checking a file.
@@ -18,7 +18,7 @@ use filterblock::{Error, Field};
 #[expect(clippy::large_enum_variant, reason = "a command holds one value")]
 pub enum BlockFile {
     /// A sound filter block. Queries need an unlocked block, and unlocking may need a secret.
-    Sound(LockedBlock<AlignedBytes>),
+    Sound(ParsedBlock<AlignedBytes>),
     /// A file or bare filter of another engine.
     Foreign(Foreign),
     /// A damaged or unknown file, with the reason.
@@ -29,13 +29,13 @@ pub enum BlockFile {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a command holds one value")]
 pub enum FilterFile {
-    Native(LockedBlock<AlignedBytes>),
+    Native(ParsedBlock<AlignedBytes>),
     Foreign(Foreign),
 }
 
 impl FilterFile {
     /// Returns the filter block, or an error for a file of another format.
-    pub fn native(self, path: &Path) -> Outcome<LockedBlock<AlignedBytes>> {
+    pub fn native(self, path: &Path) -> Outcome<ParsedBlock<AlignedBytes>> {
         match self {
             Self::Native(block) => Ok(block),
             Self::Foreign(file) => Err(Failure::Message(format!(
@@ -101,7 +101,7 @@ fn check_block(path: &Path, place: &Path, arguments: &FileArguments) -> Outcome<
     arguments.check(path, None, "filter block")?;
     let content =
         AlignedBytes::read(place).map_err(|error| Failure::Message(format!("{}: {}", path.display(), error.root())))?;
-    match LockedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
+    match ParsedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
         Ok(filter) => Ok(BlockFile::Sound(filter)),
         Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => {
             Ok(BlockFile::Damaged(format!(
@@ -132,11 +132,11 @@ pub fn open(path: &Path, arguments: &FileArguments) -> Outcome<FilterFile> {
 /// Reads the secret, if one is given, and unlocks the filter for queries.
 pub fn unlock(
     path: &Path,
-    filter: LockedBlock<AlignedBytes>,
+    filter: ParsedBlock<AlignedBytes>,
     secret: &SecretArguments,
 ) -> Outcome<FilterBlock<AlignedBytes>> {
     let key = secret.read()?;
-    filter.unlock(key.as_ref()).map_err(|error| secret.explain(error.in_file(path)))
+    filter.bind_any(key.as_ref()).map_err(|error| secret.explain(error.in_file(path)))
 }
 
 /// Returns an error if --type is given. Call it for a filter block.

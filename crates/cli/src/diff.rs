@@ -11,7 +11,7 @@ use super::foreign::FileArguments;
 use super::output;
 use super::text::{self, percent, significant, thousands};
 use filterblock::AlignedBytes;
-use filterblock::LockedBlock;
+use filterblock::ParsedBlock;
 use filterblock::variants::{Comparison, Difference, Estimate, compare_blocks, differences};
 
 const EXAMPLES: &str = "\
@@ -111,7 +111,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(if report.is_equal { Exit::Success } else { Exit::Negative })
 }
 
-fn open(path: &Path) -> Outcome<LockedBlock<AlignedBytes>> {
+fn open(path: &Path) -> Outcome<ParsedBlock<AlignedBytes>> {
     let block = block_file::open(path, &FileArguments::default())?.native(path)?;
     if block.metadata().num_partitions > 0 {
         let why = "this filter is in partitions, which diff cannot compare; build it without partitions";

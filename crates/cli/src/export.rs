@@ -14,7 +14,7 @@ use super::new_file::NewFile;
 use super::refused_value::whole;
 use super::{output, text};
 use filterblock::AlignedBytes;
-use filterblock::LockedBlock;
+use filterblock::ParsedBlock;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -154,7 +154,7 @@ fn choose<'a>(arguments: &Arguments, filters: &'a [FilterReport]) -> Outcome<&'a
     }
 }
 
-fn export_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Outcome {
+fn export_block(arguments: &Arguments, block: &ParsedBlock<AlignedBytes>) -> Outcome {
     let path = &arguments.file;
     let info = block.metadata();
     let hash = info.hash;

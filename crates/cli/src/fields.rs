@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::text::{self, count};
 use filterblock::HashIdentity;
 use filterblock::layout::{FIELDS, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
-use filterblock::{Added, LockedBlock, Metadata};
+use filterblock::{Added, Metadata, ParsedBlock};
 use filterblock::{Error, Field};
 
 /// A field of the trailer.
@@ -22,7 +22,7 @@ pub struct FieldReport {
 
 /// Returns every field of the trailer, in the order of the file. Returns an error if a field lies
 /// outside the block or is unknown.
-pub fn fields<D: AsRef<[u8]>>(block: &LockedBlock<D>, info: &Metadata<'_>) -> Result<Vec<FieldReport>, Error> {
+pub fn fields<D: AsRef<[u8]>>(block: &ParsedBlock<D>, info: &Metadata<'_>) -> Result<Vec<FieldReport>, Error> {
     let bytes = block.as_bytes();
     let start = bytes.len().saturating_sub(TRAILER_LEN_BYTES);
     let mut fields = Vec::new();
@@ -44,7 +44,7 @@ fn integer(raw: &[u8]) -> u64 {
 fn explain<D: AsRef<[u8]>>(
     field: Field,
     raw: &[u8],
-    block: &LockedBlock<D>,
+    block: &ParsedBlock<D>,
     info: &Metadata<'_>,
 ) -> Result<String, Error> {
     let value = integer(raw.get(..8).unwrap_or(raw));
@@ -70,7 +70,7 @@ fn explain<D: AsRef<[u8]>>(
             let records = [
                 block.metadata().hash.fingerprint.map(|_| "; the fingerprint of the secret".to_owned()),
                 block.metadata().extractor.map(|name| format!("; prefix extractor {name}")),
-                block.has_layers().then(|| "; parameters of the filter".to_owned()),
+                block.has_record().then(|| "; parameters of the filter".to_owned()),
                 (info.ranges_len_bytes > 0)
                     .then(|| "; length and checksum of the range filter in front of the payload".to_owned()),
             ];

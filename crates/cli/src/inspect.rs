@@ -19,7 +19,7 @@ use super::what_if::{Present, WhatIf};
 use super::{block_file, html, index, output};
 use filterblock::AlignedBytes;
 use filterblock::Error;
-use filterblock::LockedBlock;
+use filterblock::ParsedBlock;
 use filterblock_parquet::index::IndexReader;
 
 const EXAMPLES: &str = "\
@@ -192,7 +192,7 @@ fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<Wh
     Ok(found)
 }
 
-fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>, page: Option<NewFile>) -> Outcome {
+fn inspect_block(arguments: &Arguments, block: &ParsedBlock<AlignedBytes>, page: Option<NewFile>) -> Outcome {
     let in_file = |error: Error| error.in_file(&arguments.file);
     let (info, found) = (block.metadata(), block.statistics());
     let (hash, expected_fpr) = (info.hash, block.expected_fpr());

@@ -10,7 +10,7 @@ use super::foreign::FileArguments;
 use super::new_file::NewFile;
 use super::{output, text};
 use filterblock::variants::{Error, differences, merge_blocks};
-use filterblock::{FilterKind, LockedBlock, Verify};
+use filterblock::{FilterKind, ParsedBlock, Verify};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let open = |path: &PathBuf| block_file::open(path, &FileArguments::default())?.native(path);
     let blocks = arguments.files.iter().map(open).collect::<Outcome<Vec<_>>>()?;
     let merged = merge_blocks(&blocks).map_err(|error| explain(error, arguments, &blocks))?;
-    let block = LockedBlock::open(&merged, Verify::AtOpen)?;
+    let block = ParsedBlock::open(&merged, Verify::AtOpen)?;
     let (info, found) = (block.metadata(), block.statistics());
     let sum = blocks.iter().fold(0u64, |sum, block| sum.saturating_add(block.metadata().num_keys));
     let report = Report {
@@ -123,9 +123,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
 
 /// Adds the names of two files to an error about blocks that differ. Adds the name of the first
 /// file with keys to an error about a block that cannot be merged.
-fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[LockedBlock<D>]) -> Failure {
+fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[ParsedBlock<D>]) -> Failure {
     let Error::Unlike { what, left, right } = &error else {
-        let has_keys = |block: &LockedBlock<D>| block.metadata().kind != FilterKind::Empty;
+        let has_keys = |block: &ParsedBlock<D>| block.metadata().kind != FilterKind::Empty;
         let refused = blocks.iter().zip(&arguments.files).find(|(block, _)| has_keys(block));
         return match refused {
             Some((_, path)) if matches!(error, Error::Invalid { .. }) => {
@@ -136,7 +136,7 @@ fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[Locked
     };
     // The error does not say which two blocks differ, so the message names the first two files
     // with this difference.
-    let named = |block: &LockedBlock<D>, other: &LockedBlock<D>| {
+    let named = |block: &ParsedBlock<D>, other: &ParsedBlock<D>| {
         differences(block, other)
             .iter()
             .any(|found| found.what == *what && found.left == *left && found.right == *right)

@@ -12,7 +12,7 @@ use super::secret::{HashArguments, SecretArguments};
 use super::text;
 use filterblock::FilterSpec;
 use filterblock::HashSeed;
-use filterblock::{FilterBuilder, LockedBlock, Verify};
+use filterblock::{FilterBuilder, ParsedBlock, Verify};
 
 /// The options that describe the block and its file.
 #[derive(Debug, clap::Args)]
@@ -72,7 +72,7 @@ impl BlockArguments {
         let mut builder = FilterBuilder::new(self.filter, hasher);
         let keys_read = add_keys(&mut builder)?;
         let block = builder.finish()?;
-        let opened = LockedBlock::open(&block, Verify::AtOpen)?;
+        let opened = ParsedBlock::open(&block, Verify::AtOpen)?;
         let info = opened.metadata();
         let report = Report {
             file: self.output.display().to_string(),

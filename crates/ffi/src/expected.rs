@@ -3,7 +3,7 @@
 
 use std::ffi::c_char;
 
-use filterblock::{Expected, FilterBlock, LockedBlock, SharedBytes, Verify, layout};
+use filterblock::{Expected, FilterBlock, ParsedBlock, SharedBytes, Verify, layout};
 
 use crate::error::Failure;
 use crate::hasher::Hasher;
@@ -127,7 +127,7 @@ impl ExpectedInfo {
             // SAFETY: the caller upholds the contract of this function.
             return Ok(FilterBlock::open(data, &unsafe { self.read() }?, verify)?);
         }
-        let block = LockedBlock::open(data, verify).map_err(|error| error.moved_by(self.offset))?;
+        let block = ParsedBlock::open(data, verify).map_err(|error| error.moved_by(self.offset))?;
         // The caller accepts any SST, so this function expects the block's own table id. Unless the
         // caller expects a checksum, the function also expects the block's own checksum. Without a
         // checksum, the library does not open a block that has no table id.
@@ -139,6 +139,6 @@ impl ExpectedInfo {
             (own.flags, own.checksum) = (own.flags | FILTERBLOCK_EXPECT_CHECKSUM, checksum);
         }
         // SAFETY: the caller upholds the contract of this function.
-        Ok(block.unlock_expecting(&unsafe { own.read() }?)?)
+        Ok(block.bind(&unsafe { own.read() }?)?)
     }
 }

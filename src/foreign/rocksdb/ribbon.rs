@@ -8,9 +8,9 @@ mod build;
 
 use super::kind::{RIBBON, RocksDbFilterKind};
 use crate::codec::u32_from;
+use crate::filters::{RibbonLayout, RibbonRow};
 use crate::foreign::ForeignFilterInfo;
 use crate::hash::reduce;
-use crate::kinds::{RibbonLayout, RibbonRow};
 use crate::simd::{Isa, kernels, prefetch};
 
 pub(super) use build::RibbonSizes;

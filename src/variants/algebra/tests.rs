@@ -75,7 +75,7 @@ fn the_number_of_keys_follows_from_the_fill_ratio() {
     {
         let shape = BlockShape { bits: 10_000, probes: 7, choice: 10_000 };
         let found = compare(shape, std::iter::once([ones; 3])).left;
-        let by_formula = crate::kinds::math::estimated_keys(ones, 10_000, 7);
+        let by_formula = crate::filters::math::estimated_keys(ones, 10_000, 7);
         assert!((by_formula - estimate).abs() < 0.051, "{keys}: {by_formula}");
         // The margin covers the exact logarithm and the bias correction.
         assert!((found.raw - estimate).abs() < 0.3, "{keys}: {found:?}");

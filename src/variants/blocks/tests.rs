@@ -14,8 +14,8 @@ fn build(spec: &str, keys: std::ops::Range<u64>, seed: u64) -> Vec<u8> {
     builder.finish().unwrap()
 }
 
-fn open(bytes: &[u8]) -> LockedBlock<&[u8]> {
-    LockedBlock::open(bytes, Verify::AtOpen).unwrap()
+fn open(bytes: &[u8]) -> ParsedBlock<&[u8]> {
+    ParsedBlock::open(bytes, Verify::AtOpen).unwrap()
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_block_with_a_new_payload_has_its_length_and_no_table_id() {
     let merged = merge_blocks(&[open(&first), open(&first)]).unwrap();
     assert_eq!((open(&first).metadata().table_id, open(&merged).metadata().table_id), ([7; 16], [0; 16]));
     let first = open(&first);
-    let longer = first.with_payload(first.shape().unwrap(), 9, vec![1; 256]).unwrap();
+    let longer = first.with_payload(9, vec![1; 256]).unwrap();
     let longer = FilterBlock::open_any(longer, Verify::AtOpen).unwrap();
     let info = longer.metadata();
     assert_eq!((info.num_keys, info.payload_len_bytes), (9, 256));
@@ -111,7 +111,7 @@ fn blocks_under_different_secrets_do_not_merge() {
     }
     let other = keyed(HashKind::SipHash13, 1, 1_000..2_000);
     let merged = merge_blocks(&[open(&first), open(&other)]).unwrap();
-    let merged = open(&merged).unlock(Some(&secret(1))).unwrap();
+    let merged = open(&merged).bind_any(Some(&secret(1))).unwrap();
     assert!((0..2_000u64).all(|i| merged.may_contain(&u64_bytes(i))));
 }
 
@@ -132,7 +132,7 @@ fn a_partition_merges_only_with_partitions_of_its_number() {
     let partition = |number, from: usize| {
         let ends = (from + 1..bytes.len()).filter(|&end| end - from < bytes.len() / 2);
         let mut opened =
-            ends.filter_map(|end| LockedBlock::open_partition(&bytes[from..end], number, Verify::AtOpen).ok());
+            ends.filter_map(|end| ParsedBlock::open_partition(&bytes[from..end], number, Verify::AtOpen).ok());
         opened.next().unwrap()
     };
     let first = || partition(0, 0);
@@ -145,8 +145,9 @@ fn a_partition_merges_only_with_partitions_of_its_number() {
     }
     let merged = merge_blocks(&[first(), first()]).unwrap();
     assert!(FilterBlock::open_any(merged.as_slice(), Verify::AtOpen).is_err());
-    let merged =
-        LockedBlock::open_partition(merged.as_slice(), 0, Verify::AtOpen).and_then(|block| block.unlock(None)).unwrap();
+    let merged = ParsedBlock::open_partition(merged.as_slice(), 0, Verify::AtOpen)
+        .and_then(|block| block.bind_any(None))
+        .unwrap();
     assert!((0..40).all(|i| merged.may_contain(&key(i))));
 }
 
@@ -154,7 +155,7 @@ fn a_partition_merges_only_with_partitions_of_its_number() {
 fn unverified_blocks_are_verified_before_a_merge() {
     let mut bytes = build("blocked-bloom:10", 0..20_000, 1);
     bytes[5_000] ^= 1;
-    let unchecked = LockedBlock::open(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
+    let unchecked = ParsedBlock::open(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
     assert!(merge_blocks(std::slice::from_ref(&unchecked)).unwrap_err().is_damage());
     assert!(compare_blocks(&unchecked, &unchecked).unwrap_err().is_damage());
 }

@@ -17,11 +17,12 @@
 //!   cell of the first table has `q` bits. An absent key is denied with probability `1 - 3 / 2^q`.
 
 use super::{WHAT, Widths, hashed, no_solution};
-use crate::bits::{NoMemory, PackedArray, try_collect, try_push, try_zeros};
+use crate::bits::{NoMemory, try_collect, try_push, try_zeros};
+use crate::filters::bloom::mixed;
 use crate::hash::{HashSeed, KeyHash, reduce};
-use crate::kinds::bloom::mixed;
 use crate::variants::Membership;
 use crate::variants::error::{Error, Result};
+use crate::variants::packed::PackedArray;
 
 /// The number of cells of a key, one in each third of the table.
 const CELLS: usize = 3;
@@ -32,7 +33,7 @@ const CELLS_PER_1000: u64 = 1_230;
 /// The number of extra cells. Without them, peeling often fails for small sets.
 const SPARE_CELLS: u64 = 32;
 /// The difference between the salts of consecutive attempts. It is odd, so all salts differ. It is
-/// output 41 of the generator that [`crate::kinds::bloom`] names, made odd.
+/// output 41 of the generator that [`crate::filters::bloom`] names, made odd.
 const TRY: u64 = 0x2aaa_d448_59ed_3411;
 /// The maximum number of attempts. Each attempt has 0.01 cells per key more than the previous one.
 const TRIES: u64 = 64;

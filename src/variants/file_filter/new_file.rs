@@ -9,9 +9,9 @@ use tempfile::NamedTempFile;
 use super::buffered::Buffered;
 use super::layout::{self, Header, State};
 use super::lock::{Locked, is_at, try_lock_filter};
-use crate::replace::{Version, dir_of, keep_owner, replace, sync_dir};
 use crate::variants::Bloom;
 use crate::variants::error::{Error, Result};
+use crate::variants::replace::{Version, dir_of, keep_owner, replace, sync_dir};
 
 /// A complete and durable file under a random name, locked on Unix. Dropping this handle removes
 /// the file.

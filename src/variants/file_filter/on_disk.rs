@@ -9,9 +9,9 @@ use super::layout::{self, Header, Image, Length, PAGE_LEN_BYTES, Page, STATE_OFF
 use super::lock::{Locked, NameLock, is_at};
 use super::new_file::{NewFile, check_absent};
 use crate::block::{check_regular, open_regular_file};
-use crate::replace::dir_of;
 use crate::variants::Bloom;
 use crate::variants::error::{Error, Result};
+use crate::variants::replace::dir_of;
 
 /// The open file, and what this writer knows of its content.
 #[derive(Debug)]

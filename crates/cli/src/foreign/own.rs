@@ -13,7 +13,7 @@ use super::super::secret::SecretArguments;
 use super::super::text::{count, hex};
 use super::report::{FileReport, FilterReport, Holds};
 use filterblock::variants::{FileFilter, Membership};
-use filterblock::{FilterKind, LockedBlock, Verify};
+use filterblock::{FilterKind, ParsedBlock, Verify};
 use filterblock_store::Error;
 use filterblock_store::sstable::{Table, TableCheck, TableReadOptions};
 use filterblock_store::storage::Disk;
@@ -43,7 +43,7 @@ impl Sst {
     }
 
     /// Reads the filter block. Returns `None` if the file has none.
-    fn block(&self) -> filterblock::Result<Option<LockedBlock<Vec<u8>>>> {
+    fn block(&self) -> filterblock::Result<Option<ParsedBlock<Vec<u8>>>> {
         let len_bytes = self.table.filter_len_bytes();
         if len_bytes == 0 {
             return Ok(None);
@@ -52,7 +52,7 @@ impl Sst {
         let mut file = File::open(&self.place)?;
         file.seek(SeekFrom::Start(self.table.filter_offset()))?;
         file.take(len_bytes).read_to_end(&mut bytes)?;
-        LockedBlock::open(bytes, Verify::AtOpen).map(Some)
+        ParsedBlock::open(bytes, Verify::AtOpen).map(Some)
     }
 
     /// Opens the filter with a secret, if its keys were hashed with one.
@@ -61,7 +61,7 @@ impl Sst {
         else {
             return secret.refuse(path);
         };
-        let unlocked = block.unlock(secret.read()?.as_ref()).map_err(|error| secret.explain(error.in_file(path)))?;
+        let unlocked = block.bind_any(secret.read()?.as_ref()).map_err(|error| secret.explain(error.in_file(path)))?;
         let options = TableReadOptions { hasher: Some(unlocked.hasher().clone()), ..TableReadOptions::default() };
         let table = Table::open(&Disk, &self.place, options);
         self.table = Arc::new(table.map_err(|error| Failure::Message(in_file(path, error.root())))?);

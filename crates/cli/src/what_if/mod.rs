@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::failure::Outcome;
 use super::text::{count, percent, significant, thousands};
 use filterblock::HashSeed;
-use filterblock::{FilterBuilder, LockedBlock, SelfCheck, Verify};
+use filterblock::{FilterBuilder, ParsedBlock, SelfCheck, Verify};
 use filterblock::{FilterKind, FilterSpec};
 
 pub use engines::Engine;
@@ -146,7 +146,7 @@ fn size(spec: FilterSpec, keys: u64, blocks: u64) -> Outcome<(u64, f64)> {
     for number in 0..built {
         builder.add(&number.to_le_bytes());
     }
-    let block = LockedBlock::open(builder.finish()?, Verify::AtOpen)?;
+    let block = ParsedBlock::open(builder.finish()?, Verify::AtOpen)?;
     let scale = of_block as f64 / built as f64 * blocks as f64;
     let len_bytes = super::text::whole(block.metadata().block_len_bytes as f64 * scale);
     Ok((len_bytes, block.expected_fpr()))

@@ -20,7 +20,7 @@ use crate::sstable::{Table, TableFilter};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock};
-use filterblock::{FilterSet, FilterSlot, HashSeed, IfMapped, KeyHasher, LevelShape};
+use filterblock::{FilterSet, FilterSlot, HashSeed, KeyHasher, LevelShape};
 
 /// An SST of the store. After a compaction has replaced the SST, its file is removed when the last
 /// reference is dropped, unless the store is closed.
@@ -334,7 +334,7 @@ impl Version {
         if let Some(budget) = filter_budget {
             // A filter that cannot shrink stays as it is, so the filters may take more than the
             // budget.
-            filters.shrink_to(budget, IfMapped::Copy);
+            filters.shrink_to(budget);
             levels.iter_mut().flat_map(|level| &mut level.slots).for_each(|slot| slot.update_expected(&filters));
         }
         Self { levels, hasher: hasher.clone(), filters, filter_budget }

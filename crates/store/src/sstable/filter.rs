@@ -7,7 +7,7 @@ use super::properties::Properties;
 use crate::error::{Error, Result};
 use crate::storage::ReadAt;
 use filterblock::{
-    AlignedBytes, Expected, FilterBlock, KeyHasher, LockedBlock, Mapped, Populate, Reclaimer, SharedBytes, Verify,
+    AlignedBytes, Expected, FilterBlock, KeyHasher, Mapped, ParsedBlock, Populate, Reclaimer, SharedBytes, Verify,
 };
 
 /// The kind of memory that holds the filter of an open SST.
@@ -89,7 +89,7 @@ fn open_present(
         Some(reclaimer) => bytes.freed_by(reclaimer),
         None => bytes,
     };
-    let locked = LockedBlock::open(bytes, how.verify).map_err(|error| error.moved_by(offset))?;
+    let locked = ParsedBlock::open(bytes, how.verify).map_err(|error| error.moved_by(offset))?;
     let own_hasher;
     let hasher = match how.hasher {
         Some(hasher) => hasher,
@@ -106,7 +106,7 @@ fn open_present(
         "" => expected,
         name => expected.with_prefixes(name),
     };
-    Ok(locked.unlock_expecting(&expected)?)
+    Ok(locked.bind(&expected)?)
 }
 
 #[cfg(test)]

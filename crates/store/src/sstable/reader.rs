@@ -18,7 +18,7 @@ use super::properties::Properties;
 use crate::checksum::crc32;
 use crate::error::{Error, Field, Result};
 use crate::storage::{IoMode, ReadAt, Storage};
-use filterblock::{FilterBlock, KeyHasher, PrefixExtractor, Reclaimer, Verify};
+use filterblock::{KeyHasher, PrefixExtractor, Reclaimer, Verify};
 
 /// The options for reading an SST file.
 #[derive(Debug, Clone, Default)]
@@ -210,7 +210,7 @@ impl Table {
     /// Returns whether the SST has a usable range filter.
     #[must_use]
     pub fn has_ranges(&self) -> bool {
-        self.filter.ready().is_some_and(FilterBlock::has_ranges)
+        self.filter.ready().is_some_and(|filter| filter.has_ranges())
     }
 
     /// Returns the reason why the range filter cannot be used. Returns `None` if the range filter

@@ -20,7 +20,7 @@ use crate::checksum::crc32;
 use crate::codec::{Cursor, u32_at};
 use crate::error::{Error, Field, Result};
 use filterblock::HashIdentity;
-use filterblock::{LockedBlock, Verify};
+use filterblock::{ParsedBlock, Verify};
 
 /// The smallest limit of the search for the end of a block after a gap, in bytes. The actual limit
 /// adds twice the length of the block's first entry, or twice the length of the content of a
@@ -146,7 +146,7 @@ impl Peek {
         let Some(footer) = footer_of(bytes) else { return Self::default() };
         let sound = bytes.last_chunk().and_then(|footer| Footer::decode(footer, bytes.len() as u64).ok());
         let properties = checksummed(bytes, footer.properties, footer.properties_checksum);
-        let filter = part(bytes, footer.filter).and_then(|filter| LockedBlock::open(filter, Verify::AtOpen).ok());
+        let filter = part(bytes, footer.filter).and_then(|filter| ParsedBlock::open(filter, Verify::AtOpen).ok());
         Self {
             table_id: sound.map(|footer| footer.table_id),
             properties: properties.and_then(|content| Properties::decode(content, footer.properties.offset).ok()),

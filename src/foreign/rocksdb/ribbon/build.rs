@@ -5,8 +5,8 @@
 //! differently could change a size slightly. Readers take the size from the filter's bytes.
 
 use super::{BLOCK_SLOTS, MAX_COLUMNS, Rows, WORD_LEN_BYTES, trailer};
+use crate::filters::{RibbonLayout, solve_ribbon};
 use crate::foreign::rocksdb::kind::TRAILER_LEN_BYTES;
-use crate::kinds::{RibbonLayout, solve_ribbon};
 
 /// The maximum number of keys of a ribbon filter. For more keys, RocksDB writes a Bloom filter.
 const MAX_KEYS: u64 = 950_000_000;

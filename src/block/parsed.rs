@@ -1,0 +1,276 @@
+//! Reads and checks a block without its hasher. The block cannot answer queries yet: with another
+//! hash function, seed or secret than the writer's, a filter would deny present keys.
+
+use std::fmt;
+
+use super::layout::{Added, checksum_of};
+use super::part::{Part, Verify};
+use super::partition::Partitions;
+use super::ranges::RangeFilter;
+use super::trailer::{Located, Trailer};
+use crate::error::{Error, Field, Result};
+use crate::filters::Header;
+
+/// A checked filter block without its hasher. It gives access to metadata, pages and bytes, but
+/// answers no queries: [`bind`](ParsedBlock::bind) it first.
+// A store has thousands of blocks, and most of them are not in the processor's cache. The first
+// cache line of this struct holds everything that most queries for a hash need, except the bytes
+// and the pointer to them.
+#[repr(C, align(64))]
+pub struct ParsedBlock<D> {
+    pub(super) filter: Part,
+    pub(super) rare: Option<Box<Rare>>,
+    pub(super) data: D,
+    pub(super) trailer: Box<Trailer<'static>>,
+    pub(super) ranges: Option<Box<RangeFilter>>,
+    /// The offset of the block in the host's file, in bytes.
+    pub(super) offset: u64,
+}
+
+const _: () = assert!(size_of::<Part>() + size_of::<Option<Box<Rare>>>() <= 64);
+
+/// State that few blocks need. It is boxed, so that a query of a common block only checks one
+/// pointer.
+#[derive(Debug)]
+pub(super) struct Rare {
+    pub(super) partitions: Option<Partitions>,
+    /// Whether the block holds only prefixes. Such a block never denies a whole key.
+    is_of_prefixes_only: bool,
+    /// Whether the block is a range filter. A range filter stores no hashes, so it never denies a
+    /// hash. It answers for a key as for the range of this key alone.
+    pub(super) is_of_ranges_only: bool,
+    /// Whether the block is a partition without its index. Such a block does not know which keys
+    /// belong to it, so it never denies a key.
+    pub(super) is_partition: bool,
+}
+
+impl Rare {
+    /// Returns whether the block must answer "maybe" for every whole key.
+    pub(super) fn never_denies_keys(&self) -> bool {
+        self.is_of_prefixes_only || self.is_partition
+    }
+
+    /// Returns whether the block must answer "maybe" for the hash of every whole key.
+    pub(super) fn never_denies_hashes(&self) -> bool {
+        self.never_denies_keys() || self.is_of_ranges_only
+    }
+}
+
+/// Omits the bytes, which may be gigabytes.
+impl<D> fmt::Debug for ParsedBlock<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ParsedBlock").field("trailer", &self.trailer).finish_non_exhaustive()
+    }
+}
+
+impl<D: AsRef<[u8]>> ParsedBlock<D> {
+    /// Reads and checks a block. With [`Verify::AtOpen`], the check includes the pages.
+    ///
+    /// # Errors
+    /// Returns the errors of [`FilterBlock::open_any`](super::FilterBlock::open_any), except for a missing secret.
+    pub fn open(data: D, verify: Verify) -> Result<Self> {
+        Self::open_at(data, 0, verify)
+    }
+
+    /// Reads and checks partition `number` of a partitioned filter from the partition's own bytes.
+    /// Numbers start at 0. This function is for tools that inspect files.
+    ///
+    /// The partition never denies a key or prefix, because only the index knows which keys belong
+    /// to it. To query a partition, use
+    /// [`PartitionIndex::open_partition`](super::PartitionIndex::open_partition).
+    ///
+    /// # Errors
+    /// Returns the errors of [`ParsedBlock::open`], and [`Error::Corrupt`] if the bytes are another
+    /// partition or no partition.
+    pub fn open_partition(data: D, number: u32, verify: Verify) -> Result<Self> {
+        let partition_number =
+            number.checked_add(1).ok_or(Error::Corrupt { field: Field::PartitionNumber, offset: 0 })?;
+        Self::open_at(data, partition_number, verify)
+    }
+
+    /// Reads a block whose trailer has this partition number. Another number is an error: a
+    /// partition denies the keys of other partitions, so it must not open as a whole filter.
+    fn open_at(data: D, partition_number: u32, verify: Verify) -> Result<Self> {
+        let bytes = data.as_ref();
+        let found = Located::read(bytes)?;
+        found.check_page_checksums()?;
+        // The index is always verified whole, because it decides which partition answers.
+        let is_index = found.trailer.header.is_none();
+        let filter = Part::new(bytes, 0, &found, if is_index { Verify::AtOpen } else { verify })?;
+        if found.trailer.partition_number != partition_number {
+            return Err(found.corrupt(Field::PartitionNumber));
+        }
+        let partitions = is_index.then(|| Partitions::read(bytes, &filter, &found.trailer, verify)).transpose()?;
+        let ranges = RangeFilter::open(bytes, &found, verify).map(Box::new);
+        let added = found.trailer.added;
+        let (is_of_prefixes_only, is_of_ranges_only) = (added == Added::Prefixes, added == Added::Ranges);
+        let is_partition = partition_number != 0;
+        let is_rare = partitions.is_some() || is_of_prefixes_only || is_of_ranges_only || is_partition;
+        let rare = is_rare.then(|| Box::new(Rare { partitions, is_of_prefixes_only, is_of_ranges_only, is_partition }));
+        let trailer = Box::new(found.trailer.into_owned());
+        Ok(Self { filter, rare, data, trailer, ranges, offset: 0 })
+    }
+
+    /// Returns the checksum in the trailer, which identifies the block.
+    pub(super) fn checksum(&self) -> u32 {
+        // A block with a trailer has a checksum, so the default is never used.
+        checksum_of(self.as_bytes()).unwrap_or_default()
+    }
+
+    pub(super) fn partitions(&self) -> Option<&Partitions> {
+        self.rare.as_ref()?.partitions.as_ref()
+    }
+
+    /// Returns the parameters of the filter as one line of text. Returns `None` for a partition
+    /// index, which has no parameters.
+    #[must_use]
+    pub fn parameters(&self) -> Option<String> {
+        self.header().map(|_| self.filter.params.to_string())
+    }
+
+    /// Returns whether the extension holds parameters of the filter: the record of a ribbon or of a
+    /// range filter.
+    #[must_use]
+    pub fn has_record(&self) -> bool {
+        self.header().is_some_and(|header| !header.record.is_empty())
+    }
+
+    /// Returns the header of the filter, or `None` for a partition index.
+    pub(crate) fn header(&self) -> Option<&Header<'static>> {
+        self.trailer.header.as_ref()
+    }
+
+    /// Returns the bytes of the filter itself, without page checksums, extension and trailer. For a
+    /// filter in partitions, returns the bytes of the partition index.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        self.filter.payload(self.as_bytes())
+    }
+
+    /// Returns the partition number in the trailer: 0 for a whole filter or a partition index, and
+    /// `i + 1` for partition `i`, counted from 0.
+    #[cfg(feature = "variants")]
+    pub(crate) fn partition_number(&self) -> u32 {
+        self.trailer.partition_number
+    }
+
+    /// Returns a block with another payload and number of keys, and without table id and range
+    /// filter. All other fields are those of this block.
+    #[cfg(feature = "variants")]
+    pub(crate) fn with_payload(&self, num_keys: u64, mut payload: Vec<u8>) -> Result<Vec<u8>> {
+        let payload_len_bytes = payload.len() as u64;
+        if let Some(header) = self.header() {
+            crate::filters::Params::new(header, num_keys, payload_len_bytes)?;
+        }
+        let trailer =
+            Trailer { table_id: [0; 16], num_keys, payload_len_bytes, ranges: None, ..Trailer::clone(&self.trailer) };
+        trailer.append_to(&mut payload).map_err(crate::bits::NoMemory::of("a filter block"))?;
+        Ok(payload)
+    }
+
+    /// Returns the expected false-positive rate: the share of absent keys for which the filter
+    /// answers "maybe". For a filter of prefixes only, it is the share of absent prefixes. For a
+    /// range filter, it is the share of ranges without a key: see
+    /// [`ParsedBlock::expected_range_fpr`].
+    #[must_use]
+    pub fn expected_fpr(&self) -> f64 {
+        match self.partitions() {
+            None => self.filter.params.expected_fpr(self.trailer.num_keys, self.trailer.payload_len_bytes),
+            Some(partitions) => partitions.expected_fpr(),
+        }
+    }
+
+    /// Returns the number of pages that queries found damaged so far. It stays 0 if all pages were
+    /// verified at open.
+    #[must_use]
+    pub fn damaged_pages(&self) -> u64 {
+        let bad = |part: &Part| part.states.as_ref().map_or(0, |states| states.num_bad());
+        let own = self.partitions().map_or_else(|| bad(&self.filter), |all| all.parts().map(bad).sum());
+        own + self.part_beside().map_or(0, bad)
+    }
+
+    /// Compares all pages with their checksums, including the pages of a range filter beside the
+    /// filter. Does not read the pages that hold only columns that were dropped in place.
+    ///
+    /// # Errors
+    /// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum. If the
+    /// other pages are valid, returns the error of a range filter that cannot be used.
+    pub fn verify_pages(&self) -> Result<()> {
+        let (bytes, trailer) = (self.as_bytes(), &self.trailer);
+        let own = self.filter.check_pages(bytes, &trailer.table_id, trailer.partition_number);
+        let all = own.and_then(|()| self.partitions().map_or(Ok(()), |parts| parts.verify_pages(bytes, trailer)));
+        all.map_err(|error| error.moved_by(self.offset))?;
+        if let Some(error) = self.ranges_error() {
+            return Err(error.duplicate().moved_by(self.offset));
+        }
+        let beside = self.part_beside().map(|part| part.check_pages(bytes, &trailer.table_id, 0));
+        beside.unwrap_or(Ok(())).map_err(|error| error.moved_by(self.offset))
+    }
+
+    /// Returns the bytes that were opened: the whole block. They include the range filter, if there
+    /// is one, and columns that were dropped in place.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.data.as_ref()
+    }
+
+    /// Returns whether the block has a usable range filter. It has none if it is a partition
+    /// without its index.
+    #[must_use]
+    pub fn has_ranges(&self) -> bool {
+        let is_usable = |ranges: &RangeFilter| !matches!(ranges, RangeFilter::Unusable(_));
+        self.trailer.partition_number == 0 && self.ranges.as_deref().is_some_and(is_usable)
+    }
+
+    /// Returns the expected false-positive rate for ranges: the share of ranges without a key for
+    /// which the answer is "maybe". It is an upper bound for ranges of at most the length for which
+    /// the filter was built. For a filter without a range length, it is an upper bound for scans
+    /// that span at most 16 cells of the filter. Returns `None` if there is no usable range filter.
+    #[must_use]
+    pub fn expected_range_fpr(&self) -> Option<f64> {
+        if !self.has_ranges() {
+            return None;
+        }
+        let of_part = |part: &Part| part.params.expected_fpr(0, 0);
+        Some(self.part_beside().map_or_else(|| self.expected_fpr(), of_part))
+    }
+
+    /// Returns the reason why the range filter beside the block's filter cannot be used. The
+    /// block's filter is usable nevertheless. Returns `None` if the range filter is usable, or if
+    /// the bytes of the block hold none.
+    #[must_use]
+    pub fn ranges_error(&self) -> Option<&Error> {
+        match self.ranges.as_deref()? {
+            RangeFilter::Unusable(error) => Some(error),
+            RangeFilter::Own | RangeFilter::Beside(_) => None,
+        }
+    }
+
+    /// Returns the usable range filter beside the block's filter. Returns `None` if there is none.
+    pub(super) fn part_beside(&self) -> Option<&Part> {
+        match self.ranges.as_deref()? {
+            RangeFilter::Beside(part) => Some(part),
+            RangeFilter::Own | RangeFilter::Unusable(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{FilterBuilder, PartitionedBuilder};
+    use crate::hash::{HashSeed, KeyHasher};
+
+    #[test]
+    fn parameters_exist_for_a_filter_but_not_for_an_index() {
+        let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(1));
+        builder.add(b"key");
+        let filter = builder.finish().unwrap();
+        let filter = ParsedBlock::open(filter.as_slice(), Verify::AtOpen).unwrap();
+        assert!(filter.parameters().unwrap().contains("bits tested"));
+        let mut builder = PartitionedBuilder::new("bloom:10".parse().unwrap(), KeyHasher::xxh3(HashSeed(1)), 4);
+        builder.add(b"key").unwrap();
+        let index = builder.finish().unwrap();
+        assert_eq!(ParsedBlock::open(index.as_slice(), Verify::AtOpen).unwrap().parameters(), None);
+    }
+}
