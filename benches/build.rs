@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use filterblock::{FilterBuilder, FilterSpec, HashSeed, KeyHash, KeyHasher, Secret, SelfCheck};
+use filterblock::{FilterOptions, FilterSpec, HashSeed, KeyHash, KeyHasher, Secret};
 
 fn spec(text: &str) -> FilterSpec {
     text.parse().expect("the specifications of this file are valid")
@@ -21,8 +21,11 @@ fn build(c: &mut Criterion) {
         let hashes = hashes(n);
         group.throughput(Throughput::Elements(n));
         for text in ["bloom:10", "blocked-bloom:10"] {
-            for (name, check) in [("checked", SelfCheck::On), ("unchecked", SelfCheck::Off)] {
-                let mut full = FilterBuilder::new(spec(text), HashSeed(1)).with_self_check(check);
+            for (name, check) in [("checked", true), ("unchecked", false)] {
+                let mut full = FilterOptions::new(spec(text))
+                    .self_check(check)
+                    .builder(HashSeed(1))
+                    .expect("the settings are valid");
                 hashes.iter().for_each(|&hash| full.add_hash(hash));
                 group.bench_function(BenchmarkId::new(format!("{text}/{name}"), n), |b| {
                     b.iter_batched(|| full.clone(), |full| black_box(full.finish()), BatchSize::LargeInput);

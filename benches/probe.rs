@@ -9,7 +9,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use filterblock::{
-    AlignedBytes, Error, Expected, FilterBlock, FilterBuilder, FilterSpec, HashSeed, KeyHash, KeyHasher, SelfCheck,
+    AlignedBytes, Error, Expected, FilterBlock, FilterOptions, FilterSpec, HashSeed, KeyHash, KeyHasher,
     VerifiedFilter, Verify, instruction_set,
 };
 
@@ -23,10 +23,10 @@ fn hashes(keys: std::ops::Range<u64>) -> Vec<KeyHash> {
 
 fn block(text: &str, n: u64, verify: Verify) -> FilterBlock<Vec<u8>> {
     let spec: FilterSpec = text.parse().expect("the specifications of this file are valid");
-    let mut builder = FilterBuilder::new(spec, HashSeed(1)).with_self_check(SelfCheck::Off);
+    let mut builder = FilterOptions::new(spec).self_check(false).builder(HashSeed(1)).expect("the settings are valid");
     hashes(0..n).into_iter().for_each(|hash| builder.add_hash(hash));
     let bytes = builder.finish().expect("the filter fits in memory");
-    FilterBlock::open_any(bytes, verify).expect("a new block is sound")
+    FilterBlock::open_any(bytes.bytes, verify).expect("a new block is sound")
 }
 
 fn probe(c: &mut Criterion) {
@@ -161,11 +161,13 @@ fn foreign(c: &mut Criterion) {
     let filter = parquet::ParquetBloom::parse(&bytes).expect("a new filter is sound");
     measure("parquet-sbbf", &|key| filter.may_contain(key), &|keys, answers| filter.may_contain_batch(keys, answers));
     for text in ["blocked-bloom:10", "bumped-ribbon:fpr=0.01"] {
-        let mut builder = FilterBuilder::new(text.parse().expect("the specification is valid"), HashSeed(1));
-        present.iter().for_each(|key| builder.add(key));
-        let block = FilterBlock::open_any(builder.finish().expect("the filter fits in memory"), Verify::AtOpen)
+        let mut builder = FilterOptions::new(text.parse().expect("the specification is valid"))
+            .builder(HashSeed(1))
+            .expect("the settings are valid");
+        present.iter().for_each(|key| builder.add(builder.hasher().key(key)));
+        let block = FilterBlock::open_any(builder.finish().expect("the filter fits in memory").bytes, Verify::AtOpen)
             .expect("the block is sound");
-        measure(text, &|key| block.may_contain(key), &|keys, answers| {
+        measure(text, &|key| block.may_contain(block.hasher().key(key)), &|keys, answers| {
             let hashes: Vec<KeyHash> = keys.iter().map(|key| KeyHash::of(key, HashSeed(1))).collect();
             block.may_contain_batch(&hashes, answers);
         });

@@ -3,8 +3,8 @@
 //! The filters save most reads for absent keys. A damaged or wrong filter costs reads and loses no
 //! key; the engine counts such filters. Run: `cargo run --release --example embed_in_an_sst`
 
-use filterblock::{AlignedBytes, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSlot};
-use filterblock::{HashSeed, KeyHasher, TableFilter, Verify, layout::checksum_of};
+use filterblock::{AlignedBytes, FilterBlock, FilterHandle, FilterOptions, FilterSet, FilterSlot};
+use filterblock::{HashSeed, KeyHasher, TableFilter, Verify};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::{collections::BTreeMap, fs, fs::File, path::Path, sync::Arc};
 
@@ -17,17 +17,16 @@ fn table_id(number: u64) -> [u8; 16] {
 
 /// Writes `| sorted entries | filter block | footer |` and returns the filter block.
 fn write_sst(path: &Path, number: u64, entries: &BTreeMap<String, String>, hasher: &KeyHasher) -> Result<Vec<u8>> {
-    let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, hasher).with_table_id(table_id(number));
+    let mut builder = FilterOptions::new("blocked-bloom:10".parse()?).table_id(table_id(number)).builder(hasher)?;
     let mut sst = Vec::new(); // a real engine also checksums the entries and the footer
     for (key, value) in entries {
         writeln!(sst, "{key}\t{value}")?;
-        builder.add(key.as_bytes());
+        builder.add(hasher.key(key.as_bytes()));
     }
     let filter = builder.finish()?;
-    let checksum = checksum_of(&filter).ok_or("the filter block is too short for a checksum")?;
-    let footer = [entries.len() as u64, sst.len() as u64, filter.len() as u64, checksum.into()];
-    fs::write(path, [&sst, &*filter, footer.map(u64::to_le_bytes).as_flattened()].concat())?;
-    Ok(filter)
+    let footer = FilterHandle::of(&filter, sst.len() as u64, entries.len() as u64).encode();
+    fs::write(path, [sst.as_slice(), &filter.bytes, &footer].concat())?;
+    Ok(filter.bytes)
 }
 
 fn read_at(mut file: &File, offset: SeekFrom, len: u64) -> filterblock::Result<AlignedBytes> {
@@ -46,12 +45,11 @@ impl Reader {
         let (mut ssts, mut filters) = (Vec::new(), FilterSet::new(hasher));
         for number in (1..=3).rev() {
             let file = File::open(dir.join(format!("{number}.sst")))?;
-            let mut footer = [[0; 8]; 4];
-            footer.as_flattened_mut().copy_from_slice(read_at(&file, SeekFrom::End(-32), 32)?.as_ref());
-            let [num_entries, offset, len, checksum] = footer.map(u64::from_le_bytes);
-            let expected = Expected::of_table(table_id(number), hasher).with_num_entries(num_entries);
-            let expected = expected.with_checksum(u32::try_from(checksum)?).at_offset(offset);
-            let bytes = read_at(&file, SeekFrom::Start(offset), len);
+            let footer =
+                read_at(&file, SeekFrom::End(-(FilterHandle::LEN_BYTES as i64)), FilterHandle::LEN_BYTES as u64)?;
+            let handle = FilterHandle::decode(footer.as_ref())?;
+            let (offset, expected) = (handle.offset, handle.expected(hasher));
+            let bytes = read_at(&file, SeekFrom::Start(offset), handle.len_bytes);
             let opened = bytes.and_then(|bytes| FilterBlock::open(bytes.into(), &expected, Verify::AtOpen));
             let filter = TableFilter::from(opened); // after an error, it never saves a read
             if let Some(reason) = filter.reason() {
@@ -64,8 +62,8 @@ impl Reader {
 
     /// Returns the value of a key, and the number of SSTs that were read.
     fn get(&self, key: &str) -> Result<(Option<String>, u64)> {
-        let (hash, mut reads) = (self.filters.hasher().of(key.as_bytes()), 0); // hashed once for all SSTs
-        for (file, data_len, _) in self.ssts.iter().filter(|sst| self.filters.ask(sst.2, hash).may_contain()) {
+        let (asked, mut reads) = (self.filters.hasher().key(key.as_bytes()), 0); // hashed once for all SSTs
+        for (file, data_len, _) in self.ssts.iter().filter(|sst| self.filters.ask(sst.2, asked).must_read()) {
             reads += 1;
             let data = read_at(file, SeekFrom::Start(0), *data_len)?;
             let mut lines = std::str::from_utf8(data.as_ref())?.lines();
@@ -106,7 +104,7 @@ pub fn run(out: &mut impl Write) -> Result<()> {
     report("another seed", HashSeed(2))?;
     let flipped = filter.iter().enumerate().map(|(i, byte)| byte ^ u8::from(i == 500)).collect();
     for (mistake, wrong) in [("a flipped bit", flipped), ("a stale filter", stale), ("the filter of SST 3", foreign)] {
-        let (mut sst, start) = (sst.clone(), sst.len() - 32 - filter.len());
+        let (mut sst, start) = (sst.clone(), sst.len() - FilterHandle::LEN_BYTES - filter.len());
         sst.splice(start..start + filter.len(), wrong);
         fs::write(path(2), sst)?;
         report(mistake, HashSeed(1))?;

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use filterblock::{FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, Result, SelfCheck, Verify};
+use filterblock::{FilterBlock, FilterKind, FilterOptions, FilterSpec, HashSeed, KeyHash, Result, Verify};
 
 const SPECS: [&str; 16] = [
     "bumped-ribbon:8",
@@ -70,9 +70,9 @@ impl SplitMix {
 /// Builds a filter of `keys` and asks for all of them. Returns the kind of the specification and
 /// the counts.
 fn ask(spec: FilterSpec, keys: &[KeyHash]) -> Result<(FilterKind, Count)> {
-    let mut builder = FilterBuilder::new(spec, HashSeed(0)).with_self_check(SelfCheck::Off);
+    let mut builder = FilterOptions::new(spec).self_check(false).builder(HashSeed(0))?;
     keys.iter().for_each(|&key| builder.add_hash(key));
-    let block = FilterBlock::open_any(builder.finish()?, Verify::AtOpen)?;
+    let block = FilterBlock::open_any(builder.finish()?.bytes, Verify::AtOpen)?;
     let (singly, batched) = keys.split_at(keys.len() / 2);
     let mut denied = singly.iter().filter(|&&key| !block.may_contain_hash(key)).count();
     let mut answers = [false; BATCH];

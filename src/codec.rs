@@ -98,7 +98,6 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// Returns [`Corrupt`] if fewer than 8 bytes are left.
-    #[cfg(any(feature = "foreign", feature = "variants"))]
     pub fn take_u64<F>(&mut self, field: F) -> Result<u64, Corrupt<F>> {
         self.take(8, field).map(LittleEndian::read_u64)
     }

@@ -422,6 +422,7 @@ fields! {
     Partition = "partition",
     CompactFilter = "filter in compact form",
     Ranges = "range filter",
+    Handle = "filter handle",
 }
 
 /// Checks that each error of a table has the given message, that the message says what to do next,

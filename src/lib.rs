@@ -2,28 +2,28 @@
 //! a get of an absent key usually needs no disk read.
 //!
 //! ```
-//! use filterblock::{Answer, Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, TableFilter, Verify, layout};
+//! use filterblock::{Answer, FilterBlock, FilterHandle, FilterOptions, HashSeed, KeyHasher, TableFilter, Verify};
 //!
 //! let hasher = KeyHasher::xxh3(HashSeed(42)); // one for the whole store
 //! let table_id = *b"table 0000000012"; // one for each SST
 //!
-//! // The writer of an SST stores the block, its checksum and the number of entries.
-//! let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, &hasher).with_table_id(table_id);
-//! builder.add(b"apple");
-//! builder.add(b"pear");
-//! let block = builder.finish()?;
-//! let checksum = layout::checksum_of(&block).expect("a block is longer than its trailer");
+//! // The writer of an SST stores the block, and a handle in the footer.
+//! let mut builder = FilterOptions::new("blocked-bloom:10".parse()?).table_id(table_id).builder(&hasher)?;
+//! builder.add(hasher.key(b"apple"));
+//! builder.add(hasher.key(b"pear"));
+//! let built = builder.finish()?;
+//! let footer = FilterHandle::of(&built, 0, 2).encode(); // offset of the block, number of entries
 //!
-//! // The reader says what it expects. After an error, the SST is read without its filter.
-//! let expected = Expected::of_table(table_id, &hasher).with_num_entries(2).with_checksum(checksum);
-//! let filter = TableFilter::from(FilterBlock::open(block, &expected, Verify::AtOpen));
-//! assert!(filter.may_contain(b"apple"));
-//! if filter.ask_hash(hasher.of(b"plum")) == Answer::No { /* skip the SST */ }
+//! // The reader opens the block that the handle describes. After an error, the SST is read without it.
+//! let expected = FilterHandle::decode(&footer)?.expected(&hasher);
+//! let filter = TableFilter::from(FilterBlock::open(built.bytes, &expected, Verify::AtOpen));
+//! assert_eq!(filter.ask(hasher.key(b"apple")), Answer::Maybe);
+//! if filter.ask(hasher.key(b"plum")) == Answer::No { /* skip the SST */ }
 //! # Ok::<(), filterblock::Error>(())
 //! ```
 //!
 //! **An error never becomes "absent"**. If a block is damaged, has a newer version, or is not the
-//! block that [`Expected`] describes, [`TableFilter`] answers that the key may be in the SST.
+//! block that the [`FilterHandle`] describes, [`TableFilter`] answers that the key may be in the SST.
 //!
 //! # Read path
 //!
@@ -39,15 +39,17 @@
 //!
 //! | To | Use |
 //! |---|---|
-//! | build a filter | [`FilterBuilder`], [`PartitionedBuilder`] |
-//! | choose a kind and a size | [`FilterSpec`], [`FilterKind`], [`FilterPolicy`], [`planning`], [`BlockPlan`] |
-//! | open a block | [`FilterBlock::open`], [`Expected`], [`Verify`], [`TableFilter`] |
-//! | ask many filters | [`FilterSet`] |
+//! | build a filter | [`FilterOptions`], [`FilterBuilder`] |
+//! | choose a kind and a size | [`FilterSpec`], [`FilterKind`], [`policy`], [`planning`] |
+//! | store and open a block | [`FilterHandle`], [`FilterBlock::open`], [`Expected`], [`Verify`] |
+//! | ask many filters | [`FilterSet`], [`TableFilter`] |
 //! | take prefixes from keys | [`PrefixExtractor`] |
-//! | hash keys | [`KeyHasher`], [`HashSeed`], [`Secret`] |
-//! | hold the bytes | [`AlignedBytes`], `Mapped` (feature `mmap`), [`SharedBytes`], [`Reclaimer`] |
-//! | inspect a block | [`FilterBlock::open_any`], [`ParsedBlock`], [`Metadata`], [`Statistics`], [`layout`] |
+//! | hash keys | [`KeyHasher`], [`Key`], [`Secret`] |
+//! | hold the bytes | [`AlignedBytes`], `Mapped` (feature `mmap`), [`SharedBytes`] |
+//! | inspect a block | [`ParsedBlock`], [`Metadata`], [`Statistics`], [`layout`] |
+//! | ask bytes that the host has verified | [`VerifiedFilter`], [`VerifiedTrailer`] |
 //! | store many tiny filters | [`compact`] |
+//! | split a filter by key range | [`partitions`] |
 //! | read and write the filters of LevelDB, RocksDB and Parquet | `foreign` (feature `foreign`) |
 //! | keep filters that change, in memory | `variants` (feature `variants`) |
 //!
@@ -56,18 +58,19 @@
 //! # Embedding
 //!
 //! The page [`embedding`] is the how-to for the author of an engine:
+//! [the whole path](embedding#the-whole-path),
 //! [when to build](embedding#build-at-flush-and-at-compaction),
 //! [what to store](embedding#store-what-the-block-cannot-know),
 //! [how to open](embedding#open-state-what-you-expect),
 //! [how to ask](embedding#ask-hash-once),
-//! [partitions](embedding#partitions),
-//! [verified bytes](embedding#verified-bytes),
 //! [prefixes](embedding#prefixes),
 //! [ranges](embedding#ranges),
 //! [memory](embedding#memory),
 //! [shrinking](embedding#shrink-fewer-columns-in-less-memory),
 //! [verification and damage](embedding#verify-at-open-or-on-first-touch),
 //! [what to count](embedding#count),
+//! [partitions](embedding#partitions),
+//! [verified bytes](embedding#verified-bytes),
 //! [upgrades](embedding#upgrade),
 //! [chosen keys](embedding#if-attackers-can-choose-keys),
 //! [what never to do](embedding#never-do) and
@@ -84,8 +87,8 @@ mod filters;
 pub mod foreign;
 mod hash;
 mod hash_kind;
-pub mod planning;
-mod policy;
+mod plans;
+pub mod policy;
 mod simd;
 mod spec;
 mod sync;
@@ -93,20 +96,66 @@ mod sync;
 pub mod variants;
 
 pub use block::{
-    Added, AlignedBytes, Answer, BlockPlan, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSetCounts,
-    FilterSetShrunk, FilterSlot, Goal, Metadata, ParsedBlock, Partition, PartitionEntry, PartitionIndex,
-    PartitionedBuilder, Reclaimer, SelfCheck, SharedBytes, Statistics, TableFilter, VerifiedFilter, VerifiedTrailer,
-    Verify, compact, layout, open_regular_file,
+    Added, AlignedBytes, Answer, Built, Expected, FilterBlock, FilterBuilder, FilterHandle, FilterOptions, FilterSet,
+    FilterSetCounts, FilterSetShrunk, FilterSlot, Metadata, ParsedBlock, SharedBytes, Statistics, TableFilter,
+    VerifiedFilter, VerifiedTrailer, Verify, WholeKeys, compact, layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};
+#[doc(hidden)]
+pub use block::{Reclaimer, open_regular_file};
 pub use error::{Error, Field, Result};
 pub use extractor::PrefixExtractor;
-pub use filters::{FilterKind, FilterView};
-pub use hash::{HashIdentity, HashSeed, KeyHash, KeyHasher, Secret};
-pub use hash_kind::{Fingerprint, HashKind};
-pub use policy::{AboveBottom, ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
+pub use filters::FilterKind;
+#[doc(hidden)]
+pub use hash::HashIdentity;
+pub use hash::{HashSeed, Key, KeyHash, KeyHasher, Secret};
+#[doc(hidden)]
+pub use hash_kind::Fingerprint;
+pub use hash_kind::HashKind;
 pub use spec::FilterSpec;
+
+pub mod partitions {
+    //! Filters that are split by key range, so that a host can keep the index in memory and load one
+    //! partition on demand. No engine in this project's tree writes such filters.
+
+    pub use crate::block::{Partition, PartitionEntry, PartitionIndex, PartitionedBuilder};
+}
+
+pub mod planning {
+    //! Plans the size, the false-positive rate (FPR) and the query cost of a filter before the filter
+    //! is built.
+    //!
+    //! This module has the textbook formulas for a standard Bloom filter of `m` bits with `n` keys and
+    //! `k` probes. [`Plan`] covers the filters that this crate builds, and [`VariantPlan`] covers the
+    //! classical variants.
+    //!
+    //! ```text
+    //! share of bits that stay 0   p = (1 - 1/m)^(kn)  ~  e^(-kn/m)
+    //! FPR                         c = (1 - p)^k,  lowest for k = (m/n) ln 2 and p = 1/2:  c = 2^-k = 0.6185^(m/n)
+    //! bits for an FPR             m = -kn / ln(1 - c^(1/k)),  least for k = log2(1/c):  m = 1.4427 n log2(1/c)
+    //! ```
+    //! (Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970; Broder and
+    //! Mitzenmacher, "Network applications of Bloom filters: a survey", 2004; Mitzenmacher, "Compressed
+    //! Bloom filters", 2002.)
+    //!
+    //! Both formulas for `p` lead to an FPR that treats the bits of a query as independent. This FPR is
+    //! too low by a relative `O(k²/m)` (Bose et al., 2008). For a megabit, the error is negligible. For
+    //! a cache line, it is 1 % at 10 bits per key. For built filters, use [`Plan::expected_fpr`].
+    //!
+    //! ```
+    //! use filterblock::planning;
+    //!
+    //! // A hundred thousand keys at 1 %: 1.199 bytes per key, 7 probes.
+    //! let shortest = planning::shortest(100_000, 0.01)?;
+    //! assert_eq!((shortest.bits, shortest.probes), (959_296, 7));
+    //! assert!((planning::simplified_fpr(100_000, shortest.bits, 7) - 0.01).abs() < 1e-7);
+    //! # Ok::<(), filterblock::Error>(())
+    //! ```
+
+    pub use crate::block::{BlockPlan, Goal};
+    pub use crate::plans::*;
+}
 
 /// Returns the name of the instruction set that queries use in this process: `"avx512"`, `"avx2"`,
 /// `"neon"` or `"portable"`.

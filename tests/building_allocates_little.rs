@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use allocation::{LIVE, PEAK};
-use filterblock::{FilterBuilder, HashSeed, KeyHash};
+use filterblock::{FilterOptions, HashSeed, KeyHash};
 use support::{SplitMix, spec};
 
 /// The lock that lets only one test run at a time, because the counters cover all threads.
@@ -41,12 +41,12 @@ fn build(spec_text: &str, n: usize, threads: usize, is_told: bool) -> Cost {
     let before = LIVE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
     let mut builder =
-        FilterBuilder::new(spec(spec_text), HashSeed(1)).with_threads(NonZeroUsize::new(threads).unwrap());
+        FilterOptions::new(spec(spec_text)).threads(NonZeroUsize::new(threads).unwrap()).builder(HashSeed(1)).unwrap();
     if is_told {
         builder.reserve(n);
     }
     (0..n).for_each(|_| builder.add_hash(KeyHash::from_raw(random.next())));
-    let block = builder.finish().unwrap();
+    let block = builder.finish().unwrap().bytes;
     Cost { block: block.len(), peak: PEAK.load(Ordering::Relaxed) - before }
 }
 

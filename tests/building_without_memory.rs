@@ -7,12 +7,13 @@ mod allocation;
 #[path = "block/support.rs"]
 mod support;
 
+use filterblock::WholeKeys;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
 use allocation::{refuse, refuse_none, refuse_small_too};
 use filterblock::{
-    Error, FilterBlock, FilterBuilder, HashSeed, KeyHash, PartitionedBuilder, Result, SelfCheck, Verify,
+    Error, FilterBlock, FilterBuilder, FilterOptions, HashSeed, KeyHash, Result, Verify, partitions::PartitionedBuilder,
 };
 use support::{SplitMix, hash, spec};
 
@@ -36,7 +37,7 @@ const SPECS: [&str; 11] = [
 fn builder(spec_text: &str, n: u64, threads: usize) -> FilterBuilder {
     let mut random = SplitMix(n);
     let mut builder =
-        FilterBuilder::new(spec(spec_text), HashSeed(1)).with_threads(NonZeroUsize::new(threads).unwrap());
+        FilterOptions::new(spec(spec_text)).threads(NonZeroUsize::new(threads).unwrap()).builder(HashSeed(1)).unwrap();
     (0..n).for_each(|_| builder.add_hash(KeyHash::from_raw(random.next())));
     builder
 }
@@ -84,7 +85,7 @@ fn says_keys_are_missing(error: &Error) -> bool {
 fn refuse_each_of_finish(spec_text: &str, n: u64, threads: usize) {
     refuse_each(&format!("{spec_text}, {n} keys, {threads} threads"), is_no_memory, || {
         let builder = builder(spec_text, n, threads);
-        Box::new(|| builder.finish())
+        Box::new(|| Ok(builder.finish()?.bytes))
     });
 }
 
@@ -111,9 +112,9 @@ fn builds_of_crowded_hashes_return_an_error_without_memory() {
     let _turn = TURN.lock();
     for spec_text in ["ribbon:8", "bumped-ribbon:8", "binary-fuse:8"] {
         refuse_each(spec_text, is_no_memory, || {
-            let mut builder = FilterBuilder::new(spec(spec_text), HashSeed(1));
+            let mut builder = FilterOptions::new(spec(spec_text)).builder(HashSeed(1)).unwrap();
             (0..2_000).for_each(|i| builder.add_hash(KeyHash::from_raw(i)));
-            Box::new(|| builder.finish())
+            Box::new(|| Ok(builder.finish()?.bytes))
         });
     }
 }
@@ -123,7 +124,7 @@ fn compact_builds_return_an_error_without_memory() {
     let _turn = TURN.lock();
     for spec in ["bloom:10", "blocked-bloom:10"] {
         refuse_each(spec, is_no_memory, || {
-            let builder = builder(spec, 5_000, 1).with_self_check(SelfCheck::Off);
+            let builder = builder(spec, 5_000, 1);
             Box::new(|| builder.finish_compact())
         });
     }
@@ -137,9 +138,10 @@ fn partitioned_builds_return_an_error_without_memory() {
     refuse_each("partitions", is_error, || {
         let keys = keys.clone();
         Box::new(move || {
-            let mut builder = PartitionedBuilder::new(spec("bloom:10"), HashSeed(1), 1_000);
-            keys.iter().try_for_each(|key| builder.add(key))?;
-            builder.finish()
+            let mut builder =
+                PartitionedBuilder::new(&FilterOptions::new(spec("bloom:10")), HashSeed(1), 1_000).unwrap();
+            keys.iter().try_for_each(|key| builder.add(builder.hasher().key(key)))?;
+            Ok(builder.finish()?.bytes)
         })
     });
 }
@@ -150,11 +152,13 @@ fn partitioned_builders_never_lose_a_key_without_an_error() {
     for partition_keys in [1, 2, 3] {
         for failing in 0..5 {
             for number in 0.. {
-                let mut builder = PartitionedBuilder::new(spec("bloom:10"), HashSeed(1), partition_keys);
-                (0..failing).for_each(|i| builder.add(&support::key(i)).unwrap());
+                let mut builder =
+                    PartitionedBuilder::new(&FilterOptions::new(spec("bloom:10")), HashSeed(1), partition_keys)
+                        .unwrap();
+                (0..failing).for_each(|i| builder.add(builder.hasher().key(&support::key(i))).unwrap());
                 let key = support::key(failing);
                 refuse_small_too(number);
-                let added = builder.add(&key);
+                let added = builder.add(builder.hasher().key(&key));
                 let counted = refuse_none();
                 let what = format!("{partition_keys} keys per partition, key {failing}, allocation {number}");
                 if counted <= number {
@@ -163,14 +167,19 @@ fn partitioned_builders_never_lose_a_key_without_an_error() {
                 }
                 if added.is_ok() {
                     // The call did not need the refused allocation.
-                    let made = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
-                    assert!((0..=failing).all(|i| made.may_contain(&support::key(i))), "{what}");
+                    let made = FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
+                    assert!((0..=failing).all(|i| made.may_contain(made.hasher().key(&support::key(i)))), "{what}");
                     continue;
                 }
                 assert!(added.as_ref().is_err_and(is_no_memory), "{what}: {added:?}");
                 // Adding the same key again, or the next key, must fail, because a key is lost.
                 for i in [failing, failing + 1] {
-                    assert!(builder.add(&support::key(i)).is_err_and(|error| says_keys_are_missing(&error)), "{what}");
+                    assert!(
+                        builder
+                            .add(builder.hasher().key(&support::key(i)))
+                            .is_err_and(|error| says_keys_are_missing(&error)),
+                        "{what}"
+                    );
                 }
                 assert!(builder.finish().is_err_and(|error| says_keys_are_missing(&error)), "{what}");
             }
@@ -181,22 +190,23 @@ fn partitioned_builders_never_lose_a_key_without_an_error() {
 #[test]
 fn partitioned_builders_never_lose_a_prefix_without_an_error() {
     let _turn = TURN.lock();
-    for whole_keys_too in [false, true] {
+    for whole_keys in [WholeKeys::Not, WholeKeys::Too] {
         let mut lost = 0;
         for failing in 1..9 {
             for number in 0.. {
-                let builder = PartitionedBuilder::new(spec("bloom:10"), HashSeed(1), 4);
-                let mut builder = builder.with_prefixes("all", whole_keys_too).unwrap();
+                let options = FilterOptions::new(spec("bloom:10")).prefixes_by_host("all", whole_keys);
+                let mut builder = PartitionedBuilder::new(&options, HashSeed(1), 4).unwrap();
+                let hasher = builder.hasher().clone();
                 let key = support::key(1);
-                builder.add(&key).unwrap();
-                (0..failing).for_each(|len| builder.add_prefix(&key[..len]).unwrap());
+                builder.add(hasher.key(&key)).unwrap();
+                (0..failing).for_each(|len| builder.add_prefix(hasher.key(&key[..len])).unwrap());
                 refuse_small_too(number);
-                let added = builder.add_prefix(&key[..failing]);
+                let added = builder.add_prefix(hasher.key(&key[..failing]));
                 let counted = refuse_none();
                 let what = format!("prefix {failing}, allocation {number}");
                 if added.is_ok() {
-                    let made = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
-                    assert!((0..=failing).all(|len| made.may_contain_prefix("all", &key[..len])), "{what}");
+                    let made = FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
+                    assert!((0..=failing).all(|len| made.may_contain_prefix("all", hasher.key(&key[..len]))), "{what}");
                     if counted <= number {
                         break;
                     }
@@ -205,10 +215,13 @@ fn partitioned_builders_never_lose_a_prefix_without_an_error() {
                 lost += 1;
                 assert!(added.is_err_and(|error| is_no_memory(&error)), "{what}");
                 assert!(
-                    builder.add_prefix(&key[..failing]).is_err_and(|error| says_keys_are_missing(&error)),
+                    builder.add_prefix(hasher.key(&key[..failing])).is_err_and(|error| says_keys_are_missing(&error)),
                     "{what}"
                 );
-                assert!(builder.add(&support::key(2)).is_err_and(|error| says_keys_are_missing(&error)), "{what}");
+                assert!(
+                    builder.add(hasher.key(&support::key(2))).is_err_and(|error| says_keys_are_missing(&error)),
+                    "{what}"
+                );
                 assert!(builder.finish().is_err_and(|error| says_keys_are_missing(&error)), "{what}");
             }
         }
@@ -221,7 +234,7 @@ fn builders_never_lose_a_key_without_an_error() {
     let _turn = TURN.lock();
     // In each round, one of the first eight large allocations of the vector of hashes fails.
     for number in 0..8 {
-        let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(1));
+        let mut builder = FilterOptions::new(spec("bloom:10")).builder(HashSeed(1)).unwrap();
         refuse(number, false);
         (0..10_000).for_each(|i| builder.add_hash(KeyHash::from_raw(hash(i).raw())));
         let counted = refuse_none();
@@ -230,10 +243,10 @@ fn builders_never_lose_a_key_without_an_error() {
         assert!(made.err().is_none_or(|error| is_no_memory(&error)));
     }
     // A failed reservation of memory is not an error. Keys can be added after it.
-    let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(1));
+    let mut builder = FilterOptions::new(spec("bloom:10")).builder(HashSeed(1)).unwrap();
     builder.reserve(usize::MAX);
     builder.reserve(isize::MAX as usize / 8);
-    builder.add(b"key");
+    builder.add(builder.hasher().key(b"key"));
     assert!(builder.finish().is_ok());
 }
 
@@ -425,6 +438,6 @@ fn builds_succeed_if_threads_cannot_be_started() {
         return;
     }
     assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "a thread with a stack of 2^50 bytes must not start");
-    let one = builder("bumped-ribbon:8", 300_000, 1).finish().unwrap();
-    assert!(one == builder("bumped-ribbon:8", 300_000, 4).finish().unwrap());
+    let one = builder("bumped-ribbon:8", 300_000, 1).finish().unwrap().bytes;
+    assert!(one == builder("bumped-ribbon:8", 300_000, 4).finish().unwrap().bytes);
 }

@@ -2,7 +2,9 @@
 //! a hostile or defective writer. Without repaired checksums, they are damaged blocks.
 
 use filterblock::layout::{FIELDS, MAGIC, TRAILER_LEN_BYTES};
-use filterblock::{FilterBlock, FilterBuilder, FilterKind, ParsedBlock, PartitionedBuilder, Verify};
+use filterblock::{
+    FilterBlock, FilterKind, FilterOptions, ParsedBlock, Verify, WholeKeys, partitions::PartitionedBuilder,
+};
 
 use crate::Input;
 
@@ -31,12 +33,15 @@ pub fn patch_block(data: &[u8]) {
     }
     crate::query_block(&block);
     if let (false, Ok(filter)) = (repaired, FilterBlock::open_any(block.as_slice(), Verify::OnFirstTouch)) {
-        assert!((0..num_keys).all(|i| filter.may_contain(&key(i))), "a damaged block denies a key");
+        assert!(
+            (0..num_keys).all(|i| filter.may_contain(filter.hasher().key(&key(i)))),
+            "a damaged block denies a key"
+        );
     }
     if let Ok(partition) =
         ParsedBlock::open_partition(block.as_slice(), 0, Verify::OnFirstTouch).and_then(|block| block.bind_any(None))
     {
-        let _ = (partition.may_contain(b"key"), partition.verify_pages());
+        let _ = (partition.may_contain(partition.hasher().key(b"key")), partition.verify_pages());
     }
 }
 
@@ -49,15 +54,20 @@ pub(crate) fn sound_block(input: &mut Input<'_>) -> (Vec<u8>, usize) {
     let block = match form % 4 {
         0 => {
             let partition_keys = usize::from(input.byte()).max(num_keys / 16);
-            let mut builder = PartitionedBuilder::new(spec, SEED, partition_keys).with_table_id(TABLE);
-            (0..num_keys).for_each(|i| builder.add(&key(i)).unwrap());
-            builder.finish().unwrap()
+            let mut builder =
+                PartitionedBuilder::new(&FilterOptions::new(spec).table_id(TABLE), SEED, partition_keys).unwrap();
+            (0..num_keys).for_each(|i| builder.add(builder.hasher().key(&key(i))).unwrap());
+            builder.finish().unwrap().bytes
         }
         1 => {
-            let builder = FilterBuilder::new(spec, SEED).with_table_id(TABLE);
-            let mut builder = builder.with_prefixes("first-4-bytes", input.byte().is_multiple_of(2)).unwrap();
-            (0..num_keys).for_each(|i| builder.add(&key(i)));
-            builder.finish().unwrap()
+            let whole_keys = if input.byte().is_multiple_of(2) { WholeKeys::Too } else { WholeKeys::Not };
+            let options = FilterOptions::new(spec).table_id(TABLE).prefixes_by_host("first-4-bytes", whole_keys);
+            let mut builder = options.builder(SEED).unwrap();
+            for key in (0..num_keys).map(key) {
+                builder.add(builder.hasher().key(&key));
+                builder.add_prefix(builder.hasher().key(&key));
+            }
+            builder.finish().unwrap().bytes
         }
         _ => block_support::block_of(&spec.to_string(), 0..num_keys, TABLE),
     };

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
-use filterblock::{FilterBlock, FilterBuilder, FilterSpec, HashSeed, KeyHasher, PartitionedBuilder, Verify};
+use filterblock::{
+    FilterBlock, FilterOptions, FilterSpec, HashSeed, KeyHasher, Verify, partitions::PartitionedBuilder,
+};
 
 use crate::Input;
 use crate::hosts::{is_empty, is_reversed};
@@ -82,16 +84,16 @@ fn strings(input: &mut Input<'_>, most: usize) -> Vec<Vec<u8>> {
 fn build(spec: FilterSpec, form: u8, partition_keys: usize, keys: &BTreeSet<Vec<u8>>) -> Vec<u8> {
     let hasher = KeyHasher::xxh3(HashSeed(form.into()));
     if form % 3 == 2 {
-        let mut builder = PartitionedBuilder::new(spec, hasher, partition_keys);
-        keys.iter().for_each(|key| builder.add(key).unwrap());
-        return builder.finish().unwrap();
+        let mut builder = PartitionedBuilder::new(&FilterOptions::new(spec), hasher, partition_keys).unwrap();
+        keys.iter().for_each(|key| builder.add(builder.hasher().key(key)).unwrap());
+        return builder.finish().unwrap().bytes;
     }
     let mut builder = match form % 3 {
-        0 => FilterBuilder::new(spec, hasher),
-        _ => FilterBuilder::new("bloom:8".parse().unwrap(), hasher).with_ranges(spec).unwrap(),
+        0 => FilterOptions::new(spec).builder(hasher).unwrap(),
+        _ => FilterOptions::new("bloom:8".parse().unwrap()).ranges(spec).builder(hasher).unwrap(),
     };
-    keys.iter().for_each(|key| builder.add(key));
-    builder.finish().unwrap()
+    keys.iter().for_each(|key| builder.add(builder.hasher().key(key)));
+    builder.finish().unwrap().bytes
 }
 
 fn for_each_range(bounds: &[Vec<u8>], mut visit: impl FnMut(Bound<&[u8]>, Bound<&[u8]>)) {

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use filterblock::{Error, FilterBlock, FilterBuilder, HashSeed, Verify};
+use filterblock::{Error, FilterBlock, FilterOptions, HashSeed, Verify};
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
@@ -92,9 +92,9 @@ fn seeds_of_open_block() {
         ("split-block-10-60", "split-block:10", 60),
         ("split-block-512-12-60", "split-block-512:12", 60),
     ] {
-        let mut builder = FilterBuilder::new(spec.parse().unwrap(), HashSeed(1));
-        (0..num_keys).for_each(|i| builder.add(&i.to_le_bytes()));
-        write("open_block", &format!("{name}.fb"), &[&builder.finish().unwrap()]);
+        let mut builder = FilterOptions::new(spec.parse().unwrap()).builder(HashSeed(1)).unwrap();
+        (0..num_keys).for_each(|i| builder.add(builder.hasher().key(&i.to_le_bytes())));
+        write("open_block", &format!("{name}.fb"), &[&builder.finish().unwrap().bytes]);
     }
 }
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use filterblock::variants::{Comparison, compare_blocks, merge_blocks};
 use filterblock::{
-    AlignedBytes, Expected, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHasher, ParsedBlock,
-    Mapped, Secret, SharedBytes, Verify, layout,
+    Added, AlignedBytes, Expected, FilterBlock, FilterKind, FilterOptions, FilterSpec, HashSeed, KeyHasher, Mapped,
+    ParsedBlock, Secret, SharedBytes, Verify, layout,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -144,21 +144,23 @@ impl Filter {
         let threads = NonZeroUsize::new(threads).ok_or_else(|| PyValueError::new_err("threads must be at least 1"))?;
         let spec = spec.as_ref().map_or(Ok("blocked-bloom:10"), Text::get_short)?;
         let spec: FilterSpec = spec.parse().map_err(of_block)?;
-        let mut builder = FilterBuilder::new(spec, &hasher).with_threads(threads);
+        let mut options = FilterOptions::new(spec).threads(threads);
         if let Some(TableId(table_id)) = table_id {
-            builder = builder.with_table_id(table_id);
+            options = options.table_id(table_id);
         }
         if let Some(ranges) = &ranges {
-            builder = builder.with_ranges(ranges.get_short()?.parse().map_err(of_block)?).map_err(of_block)?;
+            options = options.ranges(ranges.get_short()?.parse().map_err(of_block)?);
         }
+        let mut builder = options.builder(&hasher).map_err(of_block)?;
         let is_in_order = ranges.is_some() || spec.kind() == FilterKind::Grafite;
         let keys = Keys::of(keys, width, if is_in_order { Accepts::InOrder } else { Accepts::All })?;
         builder.reserve(keys.len(py)?.unwrap_or(0));
         keys.for_each(py, |key| {
-            builder.add(key);
+            builder.add(builder.hasher().key(key));
             if builder.is_short_of_memory() { Err(NoMemory) } else { Ok(()) }
         })?;
-        let bytes: SharedBytes = py.detach(|| AlignedBytes::copy_of(&builder.finish()?)).map_err(of_block)?.into();
+        let bytes: SharedBytes =
+            py.detach(|| AlignedBytes::copy_of(&builder.finish()?.bytes)).map_err(of_block)?.into();
         let block = ParsedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.bind_to(&hasher));
         Ok(Self { block: Box::new(block.map_err(of_block)?), bytes, path: None })
     }
@@ -244,7 +246,7 @@ impl Filter {
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        key::with(key, self.accepts(), |key| self.block.may_contain(key))
+        key::with(key, self.accepts(), |key| self.block.may_contain(self.block.hasher().key(key)))
     }
 
     /// Ask for many keys at once. Returns a NumPy array of bool in the order of the keys.
@@ -260,13 +262,12 @@ impl Filter {
         width: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let keys = Keys::of(keys, width, self.accepts())?;
-        match self.block.view() {
-            Some(_) => keys::ask(py, &keys, self.block.hasher(), |hashes, answers| {
-                self.block.may_contain_batch(hashes, answers);
-            }),
-            // Filters in partitions and range filters need the bytes of the key.
-            None => keys::ask_each(py, &keys, |key| self.block.may_contain(key)),
+        let (hasher, metadata) = (self.block.hasher(), self.block.metadata());
+        // Filters in partitions and range filters need the bytes of the key.
+        if metadata.num_partitions > 0 || metadata.added == Added::Ranges {
+            return keys::ask_each(py, &keys, |key| self.block.may_contain(hasher.key(key)));
         }
+        keys::ask(py, &keys, hasher, |hashes, answers| self.block.may_contain_batch(hashes, answers))
     }
 
     /// Return whether the filter may have a key from `low` to `high`, both included. None means no

@@ -17,12 +17,12 @@ const ALIGNMENT_BYTES: usize = 64;
 /// The copy does not change when the file that held the block changes.
 ///
 /// ```
-/// use filterblock::{AlignedBytes, Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
+/// use filterblock::{AlignedBytes, Expected, FilterBlock, FilterOptions, HashSeed, KeyHasher, Verify};
 ///
 /// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(7)));
-/// let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, &hasher).with_table_id(table_id);
-/// builder.add(b"apple");
-/// let bytes = AlignedBytes::copy_of(&builder.finish()?)?;
+/// let mut builder = FilterOptions::new("blocked-bloom:10".parse()?).table_id(table_id).builder(&hasher)?;
+/// builder.add(hasher.key(b"apple"));
+/// let bytes = AlignedBytes::copy_of(&builder.finish()?.bytes)?;
 /// assert!(bytes.as_ref().as_ptr().addr() % 64 == 0);
 /// let block = FilterBlock::open(bytes, &Expected::of_table(table_id, &hasher), Verify::AtOpen)?;
 /// # Ok::<(), filterblock::Error>(())

@@ -37,11 +37,11 @@ const HEADER_KIND: u8 = 32;
 /// [`check`] returns an error.
 ///
 /// ```
-/// use filterblock::{Answer, FilterBuilder, HashSeed, KeyHasher, compact};
+/// use filterblock::{Answer, FilterOptions, HashSeed, KeyHasher, compact};
 ///
 /// let hasher = KeyHasher::xxh3(HashSeed(42));
-/// let mut builder = FilterBuilder::new("bloom:fpr=0.01".parse()?, &hasher);
-/// builder.add(b"apple");
+/// let mut builder = FilterOptions::new("bloom:fpr=0.01".parse()?).builder(&hasher)?;
+/// builder.add(hasher.key(b"apple"));
 /// let mut bytes = builder.finish_compact()?;
 /// let ask = |bytes: &[u8], key: &[u8]| compact::ask(bytes, &hasher, hasher.of(key));
 /// assert_eq!(ask(&bytes, b"apple"), Answer::Maybe);

@@ -22,18 +22,18 @@ use crate::hash::KeyHasher;
 /// Without [`with_prefixes`](Self::with_prefixes), the block must hold whole keys.
 ///
 /// ```
-/// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify, layout};
+/// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify, layout, FilterOptions, WholeKeys};
 ///
 /// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(1)));
-/// let mut builder = FilterBuilder::new("bloom:10".parse()?, &hasher).with_table_id(table_id);
-/// builder.add(b"apple");
-/// let bytes = builder.finish()?;
+/// let mut builder = FilterOptions::new("bloom:10".parse()?).table_id(table_id).builder(&hasher)?;
+/// builder.add(hasher.key(b"apple"));
+/// let bytes = builder.finish()?.bytes;
 /// // The host stores the checksum beside the block's offset and length.
 /// let checksum = layout::checksum_of(&bytes).unwrap();
 ///
 /// let open = |expected: Expected| FilterBlock::open(&bytes, &expected, Verify::AtOpen);
 /// let expected = Expected::of_table(table_id, &hasher).with_num_entries(1).with_checksum(checksum);
-/// assert!(open(expected)?.may_contain(b"apple"));
+/// assert!(open(expected)?.may_contain(hasher.key(b"apple")));
 /// assert!(open(Expected::of_table(*b"table 0000000013", &hasher)).is_err());
 /// assert!(open(expected.with_num_entries(0)).is_err());
 /// assert!(open(expected.with_checksum(checksum ^ 1)).is_err());
@@ -55,7 +55,7 @@ impl<'a> Expected<'a> {
     /// and secret of `hasher`.
     ///
     /// `table_id` is the id that the writer passed to
-    /// [`FilterBuilder::with_table_id`](super::FilterBuilder::with_table_id). A block without a
+    /// [`FilterOptions::table_id`](super::FilterOptions::table_id). A block without a
     /// table id has an id of zeros, so an expected id of zeros names no SST. Opening then returns
     /// [`Error::Invalid`], unless [`with_checksum`](Self::with_checksum) identifies the block.
     #[must_use]

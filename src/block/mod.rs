@@ -9,12 +9,17 @@
 //! ```
 
 mod aligned;
+mod builder;
+#[cfg(test)]
+mod builder_tests;
 pub mod compact;
 mod expected;
+mod handle;
 pub mod layout;
 #[cfg(feature = "mmap")]
 mod mapped;
 mod metadata;
+mod options;
 mod pages;
 mod parsed;
 mod part;
@@ -28,7 +33,6 @@ mod range_writer;
 mod ranges;
 mod reader;
 mod regular_file;
-mod self_check;
 mod set;
 mod set_budget;
 mod shared_bytes;
@@ -36,14 +40,16 @@ mod shrink;
 mod table_filter;
 mod trailer;
 mod verified;
-mod writer;
 
 pub use aligned::AlignedBytes;
+pub use builder::{Built, FilterBuilder};
 pub use expected::Expected;
+pub use handle::FilterHandle;
 pub use layout::Added;
 #[cfg(feature = "mmap")]
 pub use mapped::{Mapped, Populate};
 pub use metadata::{Metadata, Statistics};
+pub use options::{FilterOptions, WholeKeys};
 pub use parsed::ParsedBlock;
 pub use part::Verify;
 pub use partition_index::{Partition, PartitionEntry, PartitionIndex};
@@ -53,10 +59,8 @@ pub use reader::FilterBlock;
 #[cfg(feature = "variants")]
 pub(crate) use regular_file::check_regular;
 pub use regular_file::open_regular_file;
-pub use self_check::SelfCheck;
 pub use set::{FilterSet, FilterSetCounts, FilterSlot};
 pub use set_budget::FilterSetShrunk;
 pub use shared_bytes::{Reclaimer, SharedBytes};
 pub use table_filter::{Answer, TableFilter};
 pub use verified::{VerifiedFilter, VerifiedTrailer};
-pub use writer::FilterBuilder;

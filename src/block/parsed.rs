@@ -258,19 +258,21 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::{FilterBuilder, PartitionedBuilder};
+    use crate::block::{FilterOptions, PartitionedBuilder};
     use crate::hash::{HashSeed, KeyHasher};
 
     #[test]
     fn parameters_exist_for_a_filter_but_not_for_an_index() {
-        let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(1));
-        builder.add(b"key");
-        let filter = builder.finish().unwrap();
+        let mut builder = FilterOptions::new("bloom:10".parse().unwrap()).builder(HashSeed(1)).unwrap();
+        builder.add(builder.hasher().key(b"key"));
+        let filter = builder.finish().unwrap().bytes;
         let filter = ParsedBlock::open(filter.as_slice(), Verify::AtOpen).unwrap();
         assert!(filter.parameters().unwrap().contains("bits tested"));
-        let mut builder = PartitionedBuilder::new("bloom:10".parse().unwrap(), KeyHasher::xxh3(HashSeed(1)), 4);
-        builder.add(b"key").unwrap();
-        let index = builder.finish().unwrap();
+        let mut builder =
+            PartitionedBuilder::new(&FilterOptions::new("bloom:10".parse().unwrap()), KeyHasher::xxh3(HashSeed(1)), 4)
+                .unwrap();
+        builder.add(builder.hasher().key(b"key")).unwrap();
+        let index = builder.finish().unwrap().bytes;
         assert_eq!(ParsedBlock::open(index.as_slice(), Verify::AtOpen).unwrap().parameters(), None);
     }
 }

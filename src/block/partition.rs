@@ -227,7 +227,7 @@ fn count_entries(mut index: Cursor<'_>) -> Result<usize> {
 mod tests {
     use super::*;
     use crate::block::layout::checksum_of;
-    use crate::block::{Added, FilterBlock, PartitionedBuilder, SelfCheck};
+    use crate::block::{Added, FilterBlock, FilterOptions, PartitionedBuilder};
     use crate::codec;
     use crate::filters::{FilterKind, Header};
     use crate::hash::{HashSeed, KeyHasher};
@@ -235,10 +235,14 @@ mod tests {
     #[test]
     fn an_index_used_as_a_partition_is_refused() {
         let hasher = KeyHasher::xxh3(HashSeed(1));
-        let mut builder =
-            PartitionedBuilder::new("bloom:10".parse().unwrap(), hasher.clone(), 4).with_self_check(SelfCheck::On);
-        (b'0'..=b'9').for_each(|key| builder.add(&[key]).unwrap());
-        let inner = builder.finish().unwrap();
+        let mut builder = PartitionedBuilder::new(
+            &FilterOptions::new("bloom:10".parse().unwrap()).self_check(true),
+            hasher.clone(),
+            4,
+        )
+        .unwrap();
+        (b'0'..=b'9').for_each(|key| builder.add(builder.hasher().key(&[key])).unwrap());
+        let inner = builder.finish().unwrap().bytes;
         assert!(FilterBlock::open_any(inner.as_slice(), Verify::AtOpen).is_ok());
         let outer = trailer(10);
         let error = FilterBlock::open_any(indexed(&[inner], outer), Verify::AtOpen).unwrap_err();

@@ -14,7 +14,7 @@ use crate::bits::{NoMemory, try_collect, try_push};
 use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::filters::is_empty_range;
-use crate::hash::{KeyHash, KeyHasher};
+use crate::hash::{Key, KeyHash, KeyHasher};
 
 /// The number of index entries from one [`Restart`] to the next. A restart takes 16 bytes of
 /// memory, and 16 entries take at least 96 bytes of the index.
@@ -36,14 +36,16 @@ const INDEX: &str = "a partition index";
 /// query of the wrong partition never denies a present key.
 ///
 /// ```
-/// use filterblock::{Expected, HashSeed, KeyHasher, PartitionIndex, PartitionedBuilder, Verify, layout};
+/// use filterblock::partitions::{PartitionIndex, PartitionedBuilder};
+/// use filterblock::{Expected, FilterOptions, HashSeed, KeyHasher, Verify, layout};
 ///
 /// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(42)));
-/// let mut builder = PartitionedBuilder::new("blocked-bloom:10".parse()?, &hasher, 2).with_table_id(table_id);
+/// let options = FilterOptions::new("blocked-bloom:10".parse()?).table_id(table_id);
+/// let mut builder = PartitionedBuilder::new(&options, &hasher, 2)?;
 /// for key in [b"apple", b"grape", b"lemon", b"mango", b"peach"] {
-///     builder.add(key)?;
+///     builder.add(hasher.key(key))?;
 /// }
-/// let file = builder.finish()?;
+/// let file = builder.finish()?.bytes;
 ///
 /// // Read the trailer, then the index, and keep the index.
 /// let index_len = layout::stated_len_bytes(&file[file.len() - layout::TRAILER_LEN_BYTES..]).unwrap() as usize;
@@ -56,9 +58,9 @@ const INDEX: &str = "a partition index";
 /// let range = index.get(number).unwrap().byte_range;
 /// let bytes = &file[range.start as usize..range.end as usize];
 /// let partition = index.open_partition(number, bytes, Verify::AtOpen)?;
-/// assert!(partition.may_contain(b"mango"));
+/// assert!(partition.may_contain(hasher.key(b"mango")));
 /// // The partition answers "maybe" for keys of other partitions.
-/// assert!(!partition.covers(b"apple") && partition.may_contain(b"apple"));
+/// assert!(!partition.covers(b"apple") && partition.may_contain(hasher.key(b"apple")));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 pub struct PartitionIndex<D> {
@@ -389,43 +391,26 @@ impl<D: AsRef<[u8]>> Partition<D> {
     /// Returns `false` if the key was certainly not added. Returns `true` if the key may have been
     /// added or belongs to another partition, or if the filter holds only prefixes.
     #[must_use]
-    pub fn may_contain(&self, key: &[u8]) -> bool {
-        self.may_contain_hashed_key(key, self.block.hasher.of(key))
-    }
-
-    /// Answers like [`Partition::may_contain`] for a key whose hash is known.
-    ///
-    /// The hash must be the hash of `key` by [`PartitionIndex::hasher`] or an equal hasher. Debug
-    /// builds panic otherwise, unless [`KeyHash::from_raw`] made the hash.
-    #[must_use]
-    pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
-        self.block.hasher.debug_check_of(key, hash);
+    pub fn may_contain(&self, key: Key<'_>) -> bool {
+        self.block.hasher.debug_check(key.hash());
+        let bytes = key.bytes();
         if self.block.trailer.added == Added::Ranges {
-            return self.may_contain_range(Bound::Included(key), Bound::Included(key));
+            return self.may_contain_range(Bound::Included(bytes), Bound::Included(bytes));
         }
-        !self.block.trailer.added.whole_keys() || !self.covers(key) || self.asks(hash)
+        !self.block.trailer.added.whole_keys() || !self.covers(bytes) || self.asks(key.hash())
     }
 
     /// Returns `false` if certainly no added key has this prefix. `extractor` is the name of the
-    /// extractor that took `prefix` from the front of a key. Hashes `prefix` with the index's
-    /// hasher.
+    /// extractor that took `prefix` from the front of a key.
     ///
     /// Returns `true` if an added key may have the prefix, or if keys of other partitions may begin
     /// with `prefix`. Also returns `true` if the filter has no prefixes, or prefixes of another
     /// extractor. [`PartitionIndex::find`] returns the only partition that can deny a prefix.
     #[must_use]
-    pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
-        self.may_contain_hashed_prefix(extractor, prefix, self.block.hasher.of(prefix))
-    }
-
-    /// Answers like [`Partition::may_contain_prefix`] for a prefix whose hash is known.
-    ///
-    /// The hash must be the hash of `prefix` by [`PartitionIndex::hasher`] or an equal hasher.
-    /// Debug builds panic otherwise, unless [`KeyHash::from_raw`] made the hash.
-    #[must_use]
-    pub fn may_contain_hashed_prefix(&self, extractor: &str, prefix: &[u8], hash: KeyHash) -> bool {
-        self.block.hasher.debug_check_of(prefix, hash);
-        !self.block.knows_prefixes_of(extractor) || !self.covers_prefix(prefix) || self.asks(hash)
+    pub fn may_contain_prefix(&self, extractor: &str, prefix: Key<'_>) -> bool {
+        self.block.hasher.debug_check(prefix.hash());
+        let is_known = self.block.knows_prefixes_of(extractor) && self.covers_prefix(prefix.bytes());
+        !is_known || self.asks(prefix.hash())
     }
 
     fn asks(&self, hash: KeyHash) -> bool {

@@ -4,7 +4,7 @@
 use super::layout::block_len_bytes;
 use crate::error::{Error, Result};
 use crate::filters::{Budgets, FilterKind};
-use crate::planning::{MAX_KEYS, Plan, TOO_MANY_KEYS, Variant, VariantPlan};
+use crate::plans::{MAX_KEYS, Plan, TOO_MANY_KEYS, Variant, VariantPlan};
 use crate::spec::FilterSpec;
 
 /// The goal of a planned filter.
@@ -27,7 +27,7 @@ pub enum Goal {
 /// Other records, such as that of a secret, are not included.
 ///
 /// ```
-/// use filterblock::{BlockPlan, FilterKind, Goal};
+/// use filterblock::{FilterKind, planning::{BlockPlan, Goal}};
 ///
 /// let smallest = BlockPlan::new(FilterKind::BumpedRibbon, 1_000_000, Goal::FalsePositiveRate(0.01))?;
 /// assert_eq!(smallest.len_bytes(), 843_746);

@@ -17,11 +17,6 @@ impl PrefixTaker {
         Self { extractor, last: [None, None] }
     }
 
-    /// Returns a taker that has the same extractor and has not taken a prefix yet.
-    pub(super) fn without_keys(&self) -> Self {
-        Self::new(self.extractor.clone())
-    }
-
     /// Calls `add` with each prefix of `key` that is not skipped.
     pub(super) fn take(&mut self, key: &[u8], mut add: impl FnMut(&[u8])) {
         for (last, prefix) in self.last.iter_mut().zip(self.extractor.prefixes(key)) {
@@ -42,13 +37,14 @@ impl PrefixTaker {
 
 #[cfg(test)]
 mod tests {
-    use crate::{FilterBuilder, HashSeed};
+    use crate::{FilterOptions, HashSeed, WholeKeys};
 
     /// Returns the number of hashes that a builder holds for these keys and their prefixes.
     fn hashes(extractor: &str, keys: &[&[u8]]) -> usize {
-        let filter = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(1));
-        let mut filter = filter.with_extractor(&extractor.parse().unwrap(), true).unwrap();
-        keys.iter().for_each(|key| filter.add(key));
+        let options = FilterOptions::new("bloom:10".parse().unwrap());
+        let options = options.prefixes(&extractor.parse().unwrap(), WholeKeys::Too);
+        let mut filter = options.builder(HashSeed(1)).unwrap();
+        keys.iter().for_each(|key| filter.add(filter.hasher().key(key)));
         filter.len()
     }
 

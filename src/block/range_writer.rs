@@ -2,10 +2,9 @@
 
 use std::ops::Bound;
 
+use super::builder::{Built, FilterBuilder};
 use super::layout::{Added, LOAD_LEN_BYTES};
-use super::self_check::SelfCheck;
 use super::trailer::{ALIGN_BYTES, RangesRecord, Trailer};
-use super::writer::FilterBuilder;
 use crate::error::{Error, Result};
 use crate::filters::{FilterKind, Header, Params, RangeHash, RangeKernel, RangeKeys, build_range};
 use crate::spec::{self, FilterSpec};
@@ -13,45 +12,46 @@ use crate::spec::{self, FilterSpec};
 impl FilterBuilder {
     /// Encodes a range filter of `keys`. If the builder also has a filter of hashes, the block of
     /// that filter follows the range filter.
-    pub(super) fn finish_with_ranges(self, keys: RangeKeys) -> Result<Vec<u8>> {
-        let Some(spec) = self.ranges_beside() else { return Ok(self.range_block(self.spec(), keys)?.0) };
-        let (mut bytes, checksum) = self.range_block(spec, keys)?;
+    pub(super) fn finish_with_ranges(self, keys: RangeKeys) -> Result<Built> {
+        let Some(spec) = self.options().ranges else { return self.range_block(self.options().spec, keys) };
+        let Built { mut bytes, checksum, .. } = self.range_block(spec, keys)?;
         let record = RangesRecord { len_bytes: bytes.len() as u64, checksum };
-        let points = self.finish_hashes(&[], Some(record))?;
+        let points = self.finish_hashes(Some(record))?;
         let start = bytes.len().next_multiple_of(ALIGN_BYTES);
-        bytes.try_reserve_exact(start - bytes.len() + points.len()).map_err(|_| spec::no_memory(spec))?;
+        bytes.try_reserve_exact(start - bytes.len() + points.bytes.len()).map_err(|_| spec::no_memory(spec))?;
         bytes.resize(start, 0);
-        bytes.extend_from_slice(&points);
-        Ok(bytes)
+        bytes.extend_from_slice(&points.bytes);
+        Ok(Built { bytes, ..points })
     }
 
-    /// Encodes the block of a range filter, and returns it with its checksum. With [`SelfCheck::On`], asks it for every key.
-    fn range_block(&self, spec: FilterSpec, keys: RangeKeys) -> Result<(Vec<u8>, u32)> {
+    /// Encodes the block of a range filter. With the self-check, asks it for every key.
+    fn range_block(&self, spec: FilterSpec, keys: RangeKeys) -> Result<Built> {
         let no_memory = |_| spec::no_memory(spec);
         if self.is_short_of_memory() {
             return Err(spec::no_memory(spec));
         }
         let keys = keys.into_sorted().map_err(no_memory)?;
-        spec.check_keys(keys.len())?;
+        let num_keys = keys.len();
+        spec.check_keys(num_keys)?;
         let hash = RangeHash::of(self.hasher());
-        let (header, mut payload) = if keys.len() == 0 {
+        let (header, mut bytes) = if num_keys == 0 {
             (Header::plain(FilterKind::Empty, 0), Vec::new())
         } else {
             build_range(spec.budget(), &keys, &hash).map_err(no_memory)?
         };
-        let (num_keys, len) = (keys.len(), payload.len());
+        let len = bytes.len();
         // Readers would reject a block that fails this check.
         let params = Params::new(&header, num_keys, len as u64)?;
-        if self.self_check() == SelfCheck::On {
-            payload.try_reserve_exact(LOAD_LEN_BYTES).map_err(|_| spec::no_memory(spec))?;
-            payload.resize(len + LOAD_LEN_BYTES, 0);
-            check(&params, &hash, &payload, len, &keys)?;
-            payload.truncate(len);
+        if self.options().self_check {
+            bytes.try_reserve_exact(LOAD_LEN_BYTES).map_err(|_| spec::no_memory(spec))?;
+            bytes.resize(len + LOAD_LEN_BYTES, 0);
+            check(&params, &hash, &bytes, len, &keys)?;
+            bytes.truncate(len);
         }
         let trailer = self.trailer(num_keys, len as u64, Some(header));
         let trailer = Trailer { added: Added::Ranges, extractor: None, ..trailer };
-        let checksum = trailer.append_to(&mut payload).map_err(no_memory)?;
-        Ok((payload, checksum))
+        let checksum = trailer.append_to(&mut bytes).map_err(no_memory)?;
+        Ok(self.built(bytes, checksum, num_keys))
     }
 }
 

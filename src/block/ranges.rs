@@ -63,28 +63,28 @@ pub(super) fn beside<'a>(bytes: &'a [u8], outer: &Trailer<'_>, record: RangesRec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::FilterBuilder;
     use crate::block::layout::checksum_of;
+    use crate::block::{FilterBuilder, FilterOptions};
     use crate::hash::HashSeed;
 
     const TABLE: [u8; 16] = *b"table 0000000012";
 
     fn builder(spec: &str, table: [u8; 16], seed: u64) -> FilterBuilder {
-        FilterBuilder::new(spec.parse().unwrap(), HashSeed(seed)).with_table_id(table)
+        FilterOptions::new(spec.parse().unwrap()).table_id(table).builder(HashSeed(seed)).unwrap()
     }
 
     /// Returns the outcome of reading `inner` as the range filter beside a filter of `TABLE`.
     fn read(inner: &[u8]) -> Result<()> {
-        let outer = builder("bloom:10", TABLE, 1).trailer(1, 0, None);
+        let outer = builder("bloom:10", TABLE, 1);
         let record = RangesRecord { len_bytes: inner.len() as u64, checksum: checksum_of(inner).unwrap() };
         let mut bytes = inner.to_vec();
         bytes.resize(inner.len().next_multiple_of(64), 0);
-        beside(&bytes, &outer, record).map(|_| ())
+        beside(&bytes, &outer.trailer(1, 0, None), record).map(|_| ())
     }
 
     fn finished(mut builder: FilterBuilder) -> Vec<u8> {
-        builder.add(b"key");
-        builder.finish().unwrap()
+        builder.add(builder.hasher().key(b"key"));
+        builder.finish().unwrap().bytes
     }
 
     #[test]

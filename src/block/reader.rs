@@ -10,7 +10,7 @@ use super::part::{Bounds, Part, RangeQuery, Verify};
 use super::ranges::RangeFilter;
 use crate::error::Result;
 use crate::filters::{FilterView, is_empty_range};
-use crate::hash::{KeyHash, KeyHasher, Secret};
+use crate::hash::{Key, KeyHash, KeyHasher, Secret};
 
 /// A filter block that is read in place from any bytes: a slice, a vector or a memory map.
 ///
@@ -22,16 +22,16 @@ use crate::hash::{KeyHash, KeyHasher, Secret};
 /// the kernel has evicted the page. [`AlignedBytes`](super::AlignedBytes) keep a private copy.
 ///
 /// ```
-/// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
+/// use filterblock::{Expected, FilterBlock, FilterOptions, HashSeed, KeyHasher, Verify};
 ///
 /// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(42)));
-/// let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, &hasher).with_table_id(table_id);
-/// builder.add(b"apple");
-/// builder.add(b"pear");
-/// let bytes = builder.finish()?;
+/// let mut builder = FilterOptions::new("blocked-bloom:10".parse()?).table_id(table_id).builder(&hasher)?;
+/// builder.add(hasher.key(b"apple"));
+/// builder.add(hasher.key(b"pear"));
+/// let bytes = builder.finish()?.bytes;
 ///
 /// let block = FilterBlock::open(bytes, &Expected::of_table(table_id, &hasher), Verify::AtOpen)?;
-/// assert!(block.may_contain(b"apple"));
+/// assert!(block.may_contain(hasher.key(b"apple")));
 /// assert!(block.may_contain_hash(hasher.of(b"pear")));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
@@ -94,13 +94,33 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// Returns `false` if the key was certainly not added, and `true` if it may have been.
     ///
-    /// `key` is a whole key, which the function hashes with the block's hasher. A range filter is
-    /// asked for the range of this key alone. If the block holds only prefixes, or is a partition
-    /// without its index, the function returns `true`.
+    /// A range filter is asked for the range of this key alone. If the filter has partitions, the key
+    /// chooses the partition, so `key` has the form of the added keys, without any suffix that the
+    /// host appends. If the block holds only prefixes, or is a partition without its index, the
+    /// function returns `true`.
+    ///
+    /// The key must come from [`FilterBlock::hasher`] or an equal hasher. Debug builds panic
+    /// otherwise.
     #[must_use]
     #[inline]
-    pub fn may_contain(&self, key: &[u8]) -> bool {
-        self.may_contain_hashed_key(key, self.hasher.of(key))
+    pub fn may_contain(&self, key: Key<'_>) -> bool {
+        self.hasher.debug_check(key.hash());
+        match &self.rare {
+            None => self.filter.may_contain(self.data.as_ref(), key.hash()),
+            Some(rare) => self.rare_may_contain(rare, key),
+        }
+    }
+
+    #[inline(never)]
+    fn rare_may_contain(&self, rare: &Rare, key: Key<'_>) -> bool {
+        if rare.is_of_ranges_only {
+            return self.may_contain_range(Bound::Included(key.bytes()), Bound::Included(key.bytes()));
+        }
+        rare.never_denies_keys()
+            || match &rare.partitions {
+                None => self.filter.may_contain(self.data.as_ref(), key.hash()),
+                Some(partitions) => partitions.may_contain(self.data.as_ref(), key.bytes(), key.hash()),
+            }
     }
 
     /// Returns `false` if the whole key with this hash was certainly not added, and `true` if it
@@ -110,7 +130,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// otherwise, unless [`KeyHash::from_raw`] made the hash. If the block holds only prefixes, is
     /// a range filter, or is a partition without its index, the function returns `true`. If the
     /// filter has partitions, the function asks them one by one until one answers "maybe".
-    /// [`FilterBlock::may_contain_hashed_key`] asks only one.
+    /// [`FilterBlock::may_contain`] asks only one.
     // Always inlined, so that a common query makes only one call, to the code for the processor's
     // instruction set.
     #[must_use]
@@ -131,44 +151,28 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Answers like [`FilterBlock::may_contain`] for a whole key whose hash is known. If the filter
-    /// has partitions, `key` chooses the partition.
-    ///
-    /// The hash must be the hash of `key` by [`FilterBlock::hasher`] or an equal hasher. Debug
-    /// builds panic otherwise, unless [`KeyHash::from_raw`] made the hash. `key` has the form of
-    /// the added keys, without any suffix that the host appends: a longer key may choose another
-    /// partition. If the block holds only prefixes, or is a partition without its index, the
-    /// function returns `true`.
-    #[must_use]
-    #[inline]
-    pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
-        self.hasher.debug_check_of(key, hash);
-        let Some(rare) = &self.rare else { return self.filter.may_contain(self.data.as_ref(), hash) };
-        if rare.is_of_ranges_only {
-            return self.may_contain_range(Bound::Included(key), Bound::Included(key));
-        }
-        rare.never_denies_keys()
-            || match &rare.partitions {
-                None => self.filter.may_contain(self.data.as_ref(), hash),
-                Some(partitions) => partitions.may_contain(self.data.as_ref(), key, hash),
-            }
-    }
-
     /// Returns `false` if certainly no added key has this prefix. `extractor` is the name of the
-    /// extractor that took `prefix` from a key. Hashes `prefix` with the block's hasher.
+    /// extractor that took `prefix` from a key.
     ///
     /// Returns `true` if a key may have the prefix, or if the block is a partition without its
     /// index. Also returns `true` if the block holds no prefixes, or prefixes of another extractor.
     /// If the filter has partitions, the function asks at most one of them. If keys of several
     /// partitions may begin with the prefix, it asks none and returns `true`.
+    ///
+    /// The prefix must come from [`FilterBlock::hasher`] or an equal hasher. Debug builds panic
+    /// otherwise.
     #[must_use]
-    pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
-        let hash = self.hasher.of(prefix);
-        match self.partitions() {
-            None => self.may_contain_hashed_prefix(extractor, hash),
-            Some(partitions) => {
-                !self.knows_prefixes_of(extractor) || partitions.may_contain_prefix(self.data.as_ref(), prefix, hash)
-            }
+    pub fn may_contain_prefix(&self, extractor: &str, prefix: Key<'_>) -> bool {
+        self.hasher.debug_check(prefix.hash());
+        let (data, hash) = (self.data.as_ref(), prefix.hash());
+        match &self.rare {
+            _ if !self.knows_prefixes_of(extractor) => true,
+            None => self.filter.may_contain(data, hash),
+            Some(rare) if rare.is_partition => true,
+            Some(rare) => match &rare.partitions {
+                None => self.filter.may_contain(data, hash),
+                Some(partitions) => partitions.may_contain_prefix(data, prefix.bytes(), hash),
+            },
         }
     }
 
@@ -186,24 +190,6 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     pub(super) fn knows_prefixes_of(&self, extractor: &str) -> bool {
         self.trailer.extractor.as_deref() == Some(extractor)
-    }
-
-    /// Answers like [`FilterBlock::may_contain_prefix`] for a prefix with this hash. If the filter
-    /// has partitions, the function asks them one by one until one answers "maybe".
-    ///
-    /// The hash must come from [`FilterBlock::hasher`] or an equal hasher. Debug builds panic
-    /// otherwise, unless [`KeyHash::from_raw`] made the hash.
-    #[must_use]
-    pub fn may_contain_hashed_prefix(&self, extractor: &str, hash: KeyHash) -> bool {
-        self.hasher.debug_check(hash);
-        if !self.knows_prefixes_of(extractor) {
-            return true;
-        }
-        match &self.rare {
-            None => self.filter.may_contain(self.data.as_ref(), hash),
-            Some(rare) if rare.is_partition => true,
-            Some(rare) => self.any_may_contain(rare, hash),
-        }
     }
 
     /// Sets `answers[i]` to the result of [`FilterBlock::may_contain_hash`] for `hashes[i]`. If the
@@ -236,7 +222,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// Hashes must come from [`FilterBlock::hasher`] or an equal hasher: a view cannot check them.
     #[must_use]
-    pub fn view(&self) -> Option<FilterView<'_>> {
+    pub(crate) fn view(&self) -> Option<FilterView<'_>> {
         (self.rare.is_none() && self.filter.states.is_none()).then(|| self.filter.view(self.data.as_ref()))
     }
 
@@ -257,14 +243,14 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// ```
     /// use std::ops::Bound::{Excluded, Included, Unbounded};
-    /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
+    /// use filterblock::{Expected, FilterBlock, FilterOptions, HashSeed, KeyHasher, Verify};
     ///
     /// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(42)));
-    /// let mut builder = FilterBuilder::new("grafite:fpr=0.01".parse()?, &hasher).with_table_id(table_id);
+    /// let mut builder = FilterOptions::new("grafite:fpr=0.01".parse()?).table_id(table_id).builder(&hasher)?;
     /// for key in [b"user0100", b"user0200", b"user0300"] {
-    ///     builder.add(key);
+    ///     builder.add(hasher.key(key));
     /// }
-    /// let block = FilterBlock::open(builder.finish()?, &Expected::of_table(table_id, &hasher), Verify::AtOpen)?;
+    /// let block = FilterBlock::open(builder.finish()?.bytes, &Expected::of_table(table_id, &hasher), Verify::AtOpen)?;
     /// assert!(block.may_contain_range(Included(b"user0150"), Included(b"user0200")));
     /// assert!(!block.may_contain_range(Included(b"user0400"), Unbounded));
     /// assert!(!block.may_contain_range(Excluded(b"user0300"), Excluded(b"user0400")));

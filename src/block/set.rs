@@ -8,9 +8,8 @@ use super::part::Part;
 use super::query_counts::QueryCounts;
 use super::shared_bytes::SharedBytes;
 use super::table_filter::{Answer, TableFilter};
-use crate::error::Error;
 use crate::filters::{FilterView, Kernel, Params};
-use crate::hash::{KeyHash, KeyHasher};
+use crate::hash::{Key, KeyHash, KeyHasher};
 
 /// The filters of many SSTs under one hasher. One call asks many filters for one key, one filter
 /// for many keys, or many pairs of a filter and a key.
@@ -32,37 +31,36 @@ use crate::hash::{KeyHash, KeyHasher};
 /// ```
 /// use std::sync::Arc;
 /// use filterblock::{
-///     Answer, Expected, FilterBlock, FilterBuilder, FilterSet, HashSeed, KeyHasher, SharedBytes, TableFilter, Verify,
+///     Answer, Expected, FilterBlock, FilterOptions, FilterSet, HashSeed, KeyHasher, SharedBytes, TableFilter, Verify,
 /// };
 ///
 /// let hasher = KeyHasher::xxh3(HashSeed(1));
 /// let mut set = FilterSet::new(&hasher);
 /// let mut slots = Vec::new();
 /// for (table_id, key) in [(*b"table 0000000012", b"apple"), (*b"table 0000000013", b"peach")] {
-///     let mut builder = FilterBuilder::new("blocked-bloom:16".parse()?, &hasher).with_table_id(table_id);
-///     builder.add(key);
-///     let bytes = SharedBytes::from(builder.finish()?);
+///     let mut builder = FilterOptions::new("blocked-bloom:16".parse()?).table_id(table_id).builder(&hasher)?;
+///     builder.add(hasher.key(key));
+///     let bytes = SharedBytes::from(builder.finish()?.bytes);
 ///     let opened = FilterBlock::open(bytes, &Expected::of_table(table_id, &hasher), Verify::AtOpen);
 ///     slots.push(set.insert(Arc::new(TableFilter::from(opened))));
 /// }
 /// slots.push(set.insert(Arc::new(TableFilter::Absent)));
 ///
 /// // One key, all SSTs: the host need not read an SST that answers `No`.
-/// let hash = hasher.of(b"apple");
-/// let mut answers = [Answer::Unfiltered; 3];
-/// set.ask_all(hash, &slots, &mut answers);
+/// let key = hasher.key(b"apple");
+/// let answers: Vec<Answer> = slots.iter().map(|&slot| set.ask(slot, key)).collect();
 /// assert_eq!(answers, [Answer::Maybe, Answer::No, Answer::Unfiltered]);
 /// assert_eq!(set.counts().unfiltered_answers, 1);
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct FilterSet<E = Error> {
+pub struct FilterSet {
     /// A number that is unique among the sets of the process.
     number: u64,
     hasher: KeyHasher,
     lines: Vec<Line>,
     /// The filters of the slots, for queries that a line cannot answer.
-    pub(super) filters: Vec<Entry<E>>,
+    pub(super) filters: Vec<Entry>,
     pub(super) queries: QueryCounts,
     unfiltered: Unfiltered,
 }
@@ -78,6 +76,7 @@ pub struct FilterSlot {
 impl FilterSlot {
     /// Returns the slot as two integers, for callers in other languages. The integers have no
     /// meaning apart from [`from_raw`](Self::from_raw). Two zeros are not a slot of any set.
+    #[doc(hidden)]
     #[must_use]
     pub const fn to_raw(self) -> [u64; 2] {
         [self.set, self.index as u64]
@@ -86,6 +85,7 @@ impl FilterSlot {
     /// Returns the slot from the two integers that [`to_raw`](Self::to_raw) returned. If other
     /// integers are given, every set answers [`Answer::Unfiltered`], unless the integers happen to
     /// be a slot of the set.
+    #[doc(hidden)]
     #[must_use]
     pub fn from_raw([set, index]: [u64; 2]) -> Self {
         // An index that does not fit in `usize` becomes `usize::MAX`. No set has so many slots.
@@ -112,8 +112,8 @@ const _: () = assert!(size_of::<Line>() == 64);
 const ASK_ENTRY: usize = usize::MAX;
 
 #[derive(Debug)]
-pub(super) struct Entry<E> {
-    pub(super) filter: Arc<TableFilter<SharedBytes, E>>,
+pub(super) struct Entry {
+    pub(super) filter: Arc<TableFilter<SharedBytes>>,
     has_other_hasher: bool,
 }
 
@@ -138,7 +138,7 @@ pub struct FilterSetCounts {
     pub unfiltered_answers: u64,
 }
 
-impl<E> FilterSet<E> {
+impl FilterSet {
     /// Creates an empty set for filters whose keys were hashed with `hasher`.
     #[must_use]
     pub fn new(hasher: &KeyHasher) -> Self {
@@ -154,7 +154,7 @@ impl<E> FilterSet<E> {
     ///
     /// A filter under another hasher than the set's would deny present keys. The set accepts such a
     /// filter, never asks it, and counts it in [`FilterSetCounts::other_hasher`].
-    pub fn insert(&mut self, filter: Arc<TableFilter<SharedBytes, E>>) -> FilterSlot {
+    pub fn insert(&mut self, filter: Arc<TableFilter<SharedBytes>>) -> FilterSlot {
         let (line, entry) = self.line_and_entry(filter);
         self.lines.push(line);
         self.filters.push(entry);
@@ -162,7 +162,7 @@ impl<E> FilterSet<E> {
         FilterSlot { set: self.number, index: self.lines.len() - 1 }
     }
 
-    fn line_and_entry(&self, filter: Arc<TableFilter<SharedBytes, E>>) -> (Line, Entry<E>) {
+    fn line_and_entry(&self, filter: Arc<TableFilter<SharedBytes>>) -> (Line, Entry) {
         let identity = self.hasher.identity();
         let has_other_hasher = filter.ready().is_some_and(|block| block.hasher().identity() != identity);
         let line =
@@ -171,7 +171,7 @@ impl<E> FilterSet<E> {
     }
 
     /// Replaces the filter at `index` with another filter of the same keys.
-    pub(super) fn set(&mut self, index: usize, filter: Arc<TableFilter<SharedBytes, E>>) {
+    pub(super) fn set(&mut self, index: usize, filter: Arc<TableFilter<SharedBytes>>) {
         let (new_line, new_entry) = self.line_and_entry(filter);
         if let (Some(line), Some(entry)) = (self.lines.get_mut(index), self.filters.get_mut(index)) {
             (*line, *entry) = (new_line, new_entry);
@@ -198,11 +198,11 @@ impl<E> FilterSet<E> {
 
     /// Returns the filter at `slot`, or `None` for a slot of another set.
     #[must_use]
-    pub fn filter(&self, slot: FilterSlot) -> Option<&Arc<TableFilter<SharedBytes, E>>> {
+    pub fn filter(&self, slot: FilterSlot) -> Option<&Arc<TableFilter<SharedBytes>>> {
         Some(&self.entry(slot)?.filter)
     }
 
-    fn entry(&self, slot: FilterSlot) -> Option<&Entry<E>> {
+    fn entry(&self, slot: FilterSlot) -> Option<&Entry> {
         self.filters.get(self.index(slot)?)
     }
 
@@ -226,23 +226,29 @@ impl<E> FilterSet<E> {
         self.lines.get(slot.index).filter(|line| line.payload_len != ASK_ENTRY)
     }
 
-    /// Asks one filter for a whole key. Hashes the key with the set's hasher. Use
-    /// [`FilterSet::ask_hashed_key`] to ask many filters with one hash.
+    /// Asks one filter for a whole key. If the filter has partitions, the key chooses the partition.
+    ///
+    /// The key must come from [`FilterSet::hasher`] or an equal hasher. Debug builds panic otherwise.
     #[must_use]
     #[inline]
-    pub fn ask_key(&self, slot: FilterSlot, key: &[u8]) -> Answer {
-        self.ask_hashed_key(slot, key, self.hasher.of(key))
+    pub fn ask(&self, slot: FilterSlot, key: Key<'_>) -> Answer {
+        self.hasher.debug_check(key.hash());
+        self.count(slot, 1);
+        match self.line(slot) {
+            Some(line) => line.may_contain(key.hash()).into(),
+            None => self.ask_entry(slot, Some(key), key.hash()),
+        }
     }
 
-    /// Asks one filter for a whole key by its hash. If the filter has partitions, the set asks them
-    /// one by one until one answers "maybe". A range filter answers [`Answer::Unfiltered`], because
-    /// it stores no hashes.
+    /// Asks one filter for a whole key by its hash alone. If the filter has partitions, the set asks
+    /// them one by one until one answers "maybe". A range filter answers [`Answer::Unfiltered`],
+    /// because it stores no hashes.
     ///
     /// The hash must come from [`FilterSet::hasher`] or an equal hasher. Debug builds panic
     /// otherwise, unless [`KeyHash::from_raw`] made the hash.
     #[must_use]
     #[inline(always)]
-    pub fn ask(&self, slot: FilterSlot, hash: KeyHash) -> Answer {
+    pub fn ask_hash(&self, slot: FilterSlot, hash: KeyHash) -> Answer {
         self.hasher.debug_check(hash);
         self.count(slot, 1);
         match self.line(slot) {
@@ -251,34 +257,16 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Asks one filter for a whole key whose hash is known. If the filter has partitions, the key
-    /// chooses the partition.
-    ///
-    /// The hash must be the hash of `key` by [`FilterSet::hasher`] or an equal hasher. Debug builds
-    /// panic otherwise, unless [`KeyHash::from_raw`] made the hash.
-    #[must_use]
-    #[inline]
-    pub fn ask_hashed_key(&self, slot: FilterSlot, key: &[u8], hash: KeyHash) -> Answer {
-        self.hasher.debug_check_of(key, hash);
-        self.count(slot, 1);
-        match self.line(slot) {
-            Some(line) => line.may_contain(hash).into(),
-            None => self.ask_entry(slot, Some(key), hash),
-        }
-    }
-
     /// Asks a filter through its [`TableFilter`], and counts [`Answer::Unfiltered`]. This function
     /// is not inlined: inlining would take registers from the loops over lines.
     #[cold]
     #[inline(never)]
-    fn ask_entry(&self, slot: FilterSlot, key: Option<&[u8]>, hash: KeyHash) -> Answer {
+    fn ask_entry(&self, slot: FilterSlot, key: Option<Key<'_>>, hash: KeyHash) -> Answer {
         let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
-        let answer = match (entry.map(|entry| entry.filter.as_ref()), key) {
-            (Some(TableFilter::Ready(block)), Some(key)) if !block.never_denies_keys() => {
-                block.may_contain_hashed_key(key, hash).into()
-            }
-            (Some(filter), None) => filter.ask_hash(hash),
-            (Some(_) | None, _) => Answer::Unfiltered,
+        let answer = match (entry, key) {
+            (Some(entry), Some(key)) => entry.filter.ask(key),
+            (Some(entry), None) => entry.filter.ask_hash(hash),
+            (None, _) => Answer::Unfiltered,
         };
         if answer == Answer::Unfiltered {
             self.unfiltered.count();
@@ -286,10 +274,11 @@ impl<E> FilterSet<E> {
         answer
     }
 
-    /// Asks one filter for a prefix that `extractor` took. Hashes the prefix with the set's hasher.
-    /// A filter without prefixes of this extractor answers [`Answer::Unfiltered`].
+    /// Asks one filter for a prefix that `extractor` took. A filter without prefixes of this extractor
+    /// answers [`Answer::Unfiltered`]. The prefix must come from [`FilterSet::hasher`] or an equal
+    /// hasher.
     #[must_use]
-    pub fn ask_prefix(&self, slot: FilterSlot, extractor: &str, prefix: &[u8]) -> Answer {
+    pub fn ask_prefix(&self, slot: FilterSlot, extractor: &str, prefix: Key<'_>) -> Answer {
         let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
         match entry.and_then(|entry| entry.filter.ready()).filter(|block| block.knows_prefixes_of(extractor)) {
             Some(block) => block.may_contain_prefix(extractor, prefix).into(),
@@ -311,14 +300,6 @@ impl<E> FilterSet<E> {
             self.unfiltered.count();
         }
         answer
-    }
-
-    /// Asks many filters for one key: `answers[i]` belongs to `slots[i]`. If the slices differ in
-    /// length, the answers beyond the shorter slice do not change.
-    pub fn ask_all(&self, hash: KeyHash, slots: &[FilterSlot], answers: &mut [Answer]) {
-        for (answer, &slot) in answers.iter_mut().zip(slots) {
-            *answer = self.ask(slot, hash);
-        }
     }
 
     /// Asks one filter for many keys: `may_contain[i]` is `false` if the key of `hashes[i]` is
@@ -362,7 +343,7 @@ impl<E> FilterSet<E> {
         for (queries, answers) in queries.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
             queries.iter().for_each(|&(slot, hash)| self.prefetch(slot, hash));
             for (answer, &(slot, hash)) in answers.iter_mut().zip(queries) {
-                *answer = self.ask(slot, hash);
+                *answer = self.ask_hash(slot, hash);
             }
         }
     }

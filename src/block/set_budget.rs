@@ -24,7 +24,7 @@ pub struct FilterSetShrunk {
     pub num_failed: usize,
 }
 
-impl<E> FilterSet<E> {
+impl FilterSet {
     /// Makes the set estimate how many whole keys each filter is asked for: see
     /// [`FilterSet::queries`].
     #[must_use]

@@ -1,11 +1,12 @@
 //! Holds the filter of one SST in any state: ready, degraded or absent. Only a ready filter can
 //! answer that a key is not in the SST.
 
+use std::error::Error;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use super::reader::FilterBlock;
-use crate::error::Error;
-use crate::hash::KeyHash;
+use crate::hash::{Key, KeyHash};
 
 /// A filter's answer to one of three questions: may its SST hold this key, a key with this prefix,
 /// or a key in this range?
@@ -24,7 +25,7 @@ impl Answer {
     /// Returns whether the host must read the SST. The result is `false` only for [`Answer::No`].
     #[must_use]
     #[inline]
-    pub fn may_contain(self) -> bool {
+    pub fn must_read(self) -> bool {
         self != Self::No
     }
 }
@@ -41,8 +42,7 @@ impl From<bool> for Answer {
 /// ever answers [`Answer::No`].
 ///
 /// A host makes a `TableFilter` from the result of [`FilterBlock::open`]. If opening failed, the
-/// host logs the [`reason`](Self::reason) once and reads the SST without a filter. `E` is the
-/// host's own error type, if [`Error`] does not suffice.
+/// host logs the [`reason`](Self::reason) once and reads the SST without a filter.
 ///
 /// ```
 /// use filterblock::{Answer, Expected, FilterBlock, HashSeed, KeyHasher, TableFilter, Verify};
@@ -52,63 +52,47 @@ impl From<bool> for Answer {
 /// let damaged = [0; 100];
 /// let filter = TableFilter::from(FilterBlock::open(&damaged, &expected, Verify::AtOpen));
 /// assert!(matches!(filter, TableFilter::Degraded(_)));
-/// assert_eq!(filter.ask(b"apple"), Answer::Unfiltered);
-/// assert!(filter.may_contain(b"apple"));
+/// assert_eq!(filter.ask(hasher.key(b"apple")), Answer::Unfiltered);
 /// ```
 #[derive(Debug)]
-pub enum TableFilter<D, E = Error> {
+pub enum TableFilter<D> {
     /// The SST has a filter, and the filter meets the host's expectations.
     Ready(FilterBlock<D>),
     /// The SST has a filter that cannot be used, for this reason. Every answer is
     /// [`Answer::Unfiltered`].
-    Degraded(E),
+    Degraded(Arc<dyn Error + Send + Sync>),
     /// The host wrote the SST without a filter. Every answer is [`Answer::Unfiltered`].
     Absent,
 }
 
-impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
-    /// Asks the filter whether the SST may hold a whole key. Hashes the key with the filter's own
-    /// hasher. Returns [`Answer::Unfiltered`] if there is no usable filter, or if the filter holds
-    /// only prefixes or is a partition without its index.
+impl<D: AsRef<[u8]>> TableFilter<D> {
+    /// Asks the filter whether the SST may hold a whole key. Returns [`Answer::Unfiltered`] if there
+    /// is no usable filter, or if the filter holds only prefixes or is a partition without its
+    /// index. The key must come from the filter's hasher or an equal hasher: see
+    /// [`FilterBlock::may_contain`].
     #[must_use]
     #[inline]
-    pub fn ask(&self, key: &[u8]) -> Answer {
+    pub fn ask(&self, key: Key<'_>) -> Answer {
         match self {
             Self::Ready(filter) if !filter.never_denies_keys() => filter.may_contain(key).into(),
             Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
         }
     }
 
-    /// Answers like [`TableFilter::ask`] for a key with this hash. Also returns
-    /// [`Answer::Unfiltered`] for a range filter, because it stores no hashes. The hash must come
-    /// from the filter's hasher or an equal hasher: see [`FilterBlock::may_contain_hash`].
-    #[must_use]
-    #[inline]
-    pub fn ask_hash(&self, hash: KeyHash) -> Answer {
+    /// Answers like [`ask`](Self::ask) for a key with this hash. A range filter stores no hashes.
+    pub(super) fn ask_hash(&self, hash: KeyHash) -> Answer {
         match self {
             Self::Ready(filter) if !filter.never_denies_hashes() => filter.may_contain_hash(hash).into(),
             Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
         }
     }
 
-    /// Asks the filter whether the SST may hold a key between two bounds: see
-    /// [`FilterBlock::may_contain_range`]. Returns [`Answer::Unfiltered`] if there is no usable
-    /// range filter.
-    #[must_use]
-    #[inline]
-    pub fn ask_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Answer {
+    /// Asks a usable range filter whether the SST may hold a key between two bounds.
+    pub(super) fn ask_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Answer {
         match self {
             Self::Ready(filter) if filter.has_ranges() => filter.may_contain_range(lower, upper).into(),
             Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
         }
-    }
-
-    /// Returns `false` if the key is certainly not in the SST, and `true` if it may be. If there is
-    /// no usable filter, the function returns `true`.
-    #[must_use]
-    #[inline]
-    pub fn may_contain(&self, key: &[u8]) -> bool {
-        self.ask(key).may_contain()
     }
 
     /// Returns the filter if it is usable, and `None` if it is degraded or absent.
@@ -122,22 +106,26 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
 
     /// Returns the reason why the filter cannot be used, or `None` if it is usable or absent.
     #[must_use]
-    pub fn reason(&self) -> Option<&E> {
+    pub fn reason(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
         match self {
-            Self::Degraded(reason) => Some(reason),
+            Self::Degraded(reason) => Some(reason.as_ref()),
             Self::Ready(_) | Self::Absent => None,
         }
     }
 }
 
-impl<D, E> From<Result<FilterBlock<D>, E>> for TableFilter<D, E> {
+impl<D, E: Error + Send + Sync + 'static> From<Result<FilterBlock<D>, E>> for TableFilter<D> {
     fn from(opened: Result<FilterBlock<D>, E>) -> Self {
-        opened.map_or_else(Self::Degraded, Self::Ready)
+        opened.map(Some).into()
     }
 }
 
-impl<D, E> From<Result<Option<FilterBlock<D>>, E>> for TableFilter<D, E> {
+impl<D, E: Error + Send + Sync + 'static> From<Result<Option<FilterBlock<D>>, E>> for TableFilter<D> {
     fn from(opened: Result<Option<FilterBlock<D>>, E>) -> Self {
-        opened.map_or_else(Self::Degraded, |filter| filter.map_or(Self::Absent, Self::Ready))
+        match opened {
+            Ok(Some(filter)) => Self::Ready(filter),
+            Ok(None) => Self::Absent,
+            Err(reason) => Self::Degraded(Arc::new(reason)),
+        }
     }
 }

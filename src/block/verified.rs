@@ -7,10 +7,11 @@ use std::ops::Bound;
 use super::expected::Expected;
 use super::layout::Added;
 use super::ranges;
+use super::table_filter::Answer;
 use super::trailer::{Located, Trailer};
 use crate::error::{Error, Field, Result};
-use crate::filters::{FilterView, InlineParams, Kernel, Params, is_empty_range};
-use crate::hash::{KeyHash, KeyHasher};
+use crate::filters::{InlineParams, Kernel, Params, is_empty_range};
+use crate::hash::{Key, KeyHash, KeyHasher};
 
 /// A filter block in bytes of any alignment whose pages the host has verified. It is for hosts that
 /// pass raw bytes to every query.
@@ -26,16 +27,16 @@ use crate::hash::{KeyHash, KeyHasher};
 /// [`PartitionIndex`](super::PartitionIndex).
 ///
 /// ```
-/// use filterblock::{Error, Expected, FilterBuilder, HashSeed, KeyHasher, VerifiedFilter};
+/// use filterblock::{Error, Expected, FilterOptions, HashSeed, KeyHasher, VerifiedFilter};
 ///
 /// let hasher = KeyHasher::xxh3(HashSeed(42));
-/// let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, &hasher);
-/// builder.add(b"apple");
-/// let bytes = builder.finish()?;
+/// let mut builder = FilterOptions::new("blocked-bloom:10".parse()?).builder(&hasher)?;
+/// builder.add(hasher.key(b"apple"));
+/// let bytes = builder.finish()?.bytes;
 ///
 /// // A callback of the host gets bytes and a key. It cannot return errors, so it answers "maybe".
 /// let key_may_match = |key: &[u8], filter: &[u8]| {
-///     VerifiedFilter::open(filter, &Expected::of_any_table(&hasher)).map_or(true, |filter| filter.may_contain(key))
+///     VerifiedFilter::open(filter, &Expected::of_any_table(&hasher)).map_or(true, |filter| filter.may_contain(hasher.key(key)))
 /// };
 /// assert!(key_may_match(b"apple", &bytes) && !key_may_match(b"pear", &bytes));
 /// assert!(key_may_match(b"pear", &bytes[1..]));
@@ -96,13 +97,17 @@ impl<'a> VerifiedFilter<'a> {
     /// Returns `false` if the key was certainly not added, and `true` if it may have been. A range
     /// filter is asked for the range of this key alone. If the filter holds only prefixes, the
     /// function returns `true`.
+    ///
+    /// The key must come from [`VerifiedFilter::hasher`] or an equal hasher. Debug builds panic
+    /// otherwise.
     #[must_use]
     #[inline]
-    pub fn may_contain(&self, key: &[u8]) -> bool {
+    pub fn may_contain(&self, key: Key<'_>) -> bool {
+        self.hasher.debug_check(key.hash());
         if self.added == Added::Ranges {
-            return self.may_contain_range(Bound::Included(key), Bound::Included(key));
+            return self.may_contain_range(Bound::Included(key.bytes()), Bound::Included(key.bytes()));
         }
-        self.may_contain_hash(self.hasher.of(key))
+        !self.added.whole_keys() || self.filter.may_contain(key.hash())
     }
 
     /// Returns `false` if certainly no added key lies between the bounds, and `true` if one may:
@@ -130,19 +135,12 @@ impl<'a> VerifiedFilter<'a> {
 
     /// Returns `false` if certainly no added key has this prefix. `extractor` is the name of the
     /// extractor that took the prefix from a key. Returns `true` if a key may have the prefix, or
-    /// if the filter has no prefixes or prefixes of another extractor.
+    /// if the filter has no prefixes or prefixes of another extractor. The prefix must come from
+    /// [`VerifiedFilter::hasher`] or an equal hasher.
     #[must_use]
-    pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
-        self.may_contain_hashed_prefix(extractor, self.hasher.of(prefix))
-    }
-
-    /// Answers like [`VerifiedFilter::may_contain_prefix`] for a prefix with this hash. The hash
-    /// must come from [`VerifiedFilter::hasher`] or an equal hasher. Debug builds panic otherwise,
-    /// unless [`KeyHash::from_raw`] made the hash.
-    #[must_use]
-    pub fn may_contain_hashed_prefix(&self, extractor: &str, hash: KeyHash) -> bool {
-        self.hasher.debug_check(hash);
-        self.extractor.as_deref() != Some(extractor) || self.filter.may_contain(hash)
+    pub fn may_contain_prefix(&self, extractor: &str, prefix: Key<'_>) -> bool {
+        self.hasher.debug_check(prefix.hash());
+        self.extractor.as_deref() != Some(extractor) || self.filter.may_contain(prefix.hash())
     }
 
     /// Returns the hasher of the expectations. Hash keys with this hasher or an equal hasher.
@@ -190,18 +188,18 @@ fn partition_index() -> Error {
 /// **Like [`VerifiedFilter`], it does not verify pages.**
 ///
 /// ```
-/// use filterblock::{Error, Expected, FilterBuilder, HashSeed, KeyHasher, VerifiedTrailer};
+/// use filterblock::{Answer, Error, Expected, FilterOptions, HashSeed, KeyHasher, VerifiedTrailer};
 ///
 /// let hasher = KeyHasher::xxh3(HashSeed(42));
-/// let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, &hasher);
-/// builder.add(b"apple");
-/// let bytes = builder.finish()?;
+/// let mut builder = FilterOptions::new("blocked-bloom:10".parse()?).builder(&hasher)?;
+/// builder.add(hasher.key(b"apple"));
+/// let bytes = builder.finish()?.bytes;
 ///
 /// let trailer = VerifiedTrailer::read(&bytes, &Expected::of_any_table(&hasher))?;
 /// // In a later query:
-/// let filter = trailer.filter_in(&bytes).expect("the bytes end in this trailer");
-/// assert!(filter.may_contain_hash(hasher.of(b"apple")) && !filter.may_contain_hash(hasher.of(b"pear")));
-/// assert!(trailer.filter_in(&bytes[1..]).is_none()); // other bytes: read their trailer
+/// assert_eq!(trailer.ask_hash(&bytes, hasher.of(b"apple")), Answer::Maybe);
+/// assert_eq!(trailer.ask_hash(&bytes, hasher.of(b"pear")), Answer::No);
+/// assert_eq!(trailer.ask_hash(&bytes[1..], hasher.of(b"pear")), Answer::Unfiltered); // other bytes: read their trailer
 /// # Ok::<(), Error>(())
 /// ```
 ///
@@ -241,18 +239,20 @@ impl VerifiedTrailer {
         Ok(Self { tail, block_len, payload_start: found.payload_start, payload_len: found.payload_len, params, kernel })
     }
 
-    /// Returns the filter in `bytes`. Returns `None` unless `bytes` have the same length, extension
-    /// and trailer as the bytes from which this trailer was read.
+    /// Asks the filter in `bytes` for the key with this hash. Returns [`Answer::Unfiltered`] unless
+    /// `bytes` have the same length, extension and trailer as the bytes from which this trailer was
+    /// read: read the trailer of these bytes.
     ///
-    /// Hashes for the filter must come from the hasher of the expectations or an equal hasher: a
-    /// view cannot check them.
+    /// The hash must come from the hasher of the expectations or an equal hasher.
     #[must_use]
     #[inline]
-    pub fn filter_in<'a>(&'a self, bytes: &'a [u8]) -> Option<FilterView<'a>> {
+    pub fn ask_hash(&self, bytes: &[u8], hash: KeyHash) -> Answer {
         // All checks of `read` depend only on extension, trailer and length. All of these are the
         // same here, so the checks need no repetition.
         let is_same = bytes.len() == self.block_len && bytes.ends_with(&self.tail);
-        let padded = bytes.get(self.payload_start..).filter(|_| is_same)?;
-        Some(FilterView::new(&self.params, self.kernel, padded, self.payload_len))
+        match bytes.get(self.payload_start..).filter(|_| is_same) {
+            Some(padded) => self.kernel.may_contain(&self.params, padded, self.payload_len, hash).into(),
+            None => Answer::Unfiltered,
+        }
     }
 }

@@ -40,6 +40,7 @@ impl NativeFilters {
     /// [`NativeFilters::check`] has verified the bytes of all filter blocks of the table.
     pub(super) fn may_contain(&self, bytes: &[u8], entry: &[u8]) -> bool {
         let Some(hasher) = &self.hasher else { return true };
-        VerifiedFilter::open(bytes, &Expected::of_any_table(hasher)).map_or(true, |filter| filter.may_contain(entry))
+        VerifiedFilter::open(bytes, &Expected::of_any_table(hasher))
+            .map_or(true, |filter| filter.may_contain(hasher.key(entry)))
     }
 }

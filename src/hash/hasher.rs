@@ -8,7 +8,7 @@ use siphasher::sip::SipHasher13;
 use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
 
 use super::secret::Secret;
-use super::{HashSeed, KeyHash};
+use super::{HashSeed, Key, KeyHash};
 use crate::codec::u64_bytes;
 use crate::error::{Error, Field, Result};
 use crate::hash_kind::{Fingerprint, HashKind};
@@ -39,17 +39,17 @@ impl FromStr for HashKind {
 /// nothing secret.
 ///
 /// ```
-/// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Secret, Verify};
+/// use filterblock::{Expected, FilterBlock, FilterOptions, HashSeed, KeyHasher, Secret, Verify};
 ///
 /// let secret = Secret::new(&[7; 16])?; // a real secret is 16 random bytes
 /// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::sip13(HashSeed(42), &secret));
-/// let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, &hasher).with_table_id(table_id);
-/// builder.add(b"apple");
-/// let bytes = builder.finish()?;
+/// let mut builder = FilterOptions::new("blocked-bloom:10".parse()?).table_id(table_id).builder(&hasher)?;
+/// builder.add(hasher.key(b"apple"));
+/// let bytes = builder.finish()?.bytes;
 ///
 /// let open = |hasher: &KeyHasher| FilterBlock::open(&bytes, &Expected::of_table(table_id, hasher), Verify::AtOpen);
 /// assert!(open(&KeyHasher::xxh3(HashSeed(42))).is_err()); // refused without the secret
-/// assert!(open(&hasher)?.may_contain(b"apple"));
+/// assert!(open(&hasher)?.may_contain(hasher.key(b"apple")));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 #[derive(Clone)]
@@ -113,7 +113,14 @@ impl KeyHasher {
         }
     }
 
-    /// Hashes a key.
+    /// Hashes a key, for all filters of this hasher. Prefixes are hashed in the same way.
+    #[must_use]
+    #[inline]
+    pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
+        Key { bytes, hash: self.of(bytes) }
+    }
+
+    /// Returns the hash of a key alone: see [`key`](Self::key).
     #[must_use]
     #[inline]
     pub fn of(&self, key: &[u8]) -> KeyHash {
@@ -157,24 +164,6 @@ impl KeyHasher {
     #[inline(always)]
     #[expect(clippy::unused_self, reason = "debug builds use it")]
     pub(crate) fn debug_check(&self, _: KeyHash) {}
-
-    /// Panics like [`debug_check`](Self::debug_check), and also if the hash belongs to another key.
-    /// A hash from [`KeyHash::from_raw`] is accepted.
-    #[cfg(debug_assertions)]
-    pub(crate) fn debug_check_of(&self, key: &[u8], hash: KeyHash) {
-        self.debug_check(hash);
-        let is_of_key = hash.made_by == 0 || hash == self.of(key);
-        assert!(
-            is_of_key,
-            "the hash does not belong to the key {:?}; hash the key again",
-            String::from_utf8_lossy(key)
-        );
-    }
-
-    #[cfg(not(debug_assertions))]
-    #[inline(always)]
-    #[expect(clippy::unused_self, reason = "debug builds use it")]
-    pub(crate) fn debug_check_of(&self, _: &[u8], _: KeyHash) {}
 
     /// Returns the public identity of the hasher. Hashers with the same identity give the same
     /// hashes, unless two secrets have the same fingerprint by chance.

@@ -73,6 +73,30 @@ impl KeyHash {
     }
 }
 
+/// A key with its hash: see [`KeyHasher::key`]. The two travel together, so that no filter is asked for
+/// one key with the hash of another.
+#[derive(Debug, Clone, Copy)]
+pub struct Key<'a> {
+    bytes: &'a [u8],
+    hash: KeyHash,
+}
+
+impl<'a> Key<'a> {
+    /// Returns the bytes of the key.
+    #[must_use]
+    #[inline]
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Returns the hash of the key.
+    #[must_use]
+    #[inline]
+    pub fn hash(self) -> KeyHash {
+        self.hash
+    }
+}
+
 // Comparisons use the hash alone in every build, so that debug builds behave like release builds.
 impl PartialEq for KeyHash {
     #[inline]

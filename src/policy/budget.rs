@@ -36,7 +36,7 @@ const MAX_BITS_PER_KEY: f64 = 20.0;
 ///   new SST gets an always-maybe filter. So the filters stay below about twice the budget.
 ///
 /// ```
-/// use filterblock::{FilterKind, FilterPolicy, LevelShape, MemoryBudget, TableShape};
+/// use filterblock::{FilterKind, policy::{FilterPolicy, LevelShape, MemoryBudget, TableShape}};
 ///
 /// let policy = MemoryBudget::new(FilterKind::BlockedBloom, 1 << 20)?;
 /// let bits = |keys| {

@@ -118,7 +118,7 @@ impl LevelShape {
 /// refuses writes until it is opened again.
 ///
 /// ```
-/// use filterblock::{FilterPolicy, FilterSpec, TableShape};
+/// use filterblock::{FilterSpec, policy::{FilterPolicy, TableShape}};
 ///
 /// let by_level = |table: &TableShape| {
 ///     let spec = if table.bottommost { "bloom:10" } else { "blocked-bloom:12" };
@@ -168,7 +168,7 @@ impl ByLevel {
     /// all other SSTs.
     ///
     /// ```
-    /// use filterblock::{ByLevel, FilterPolicy, TableShape};
+    /// use filterblock::{policy::{ByLevel, FilterPolicy, TableShape}};
     ///
     /// let policy = ByLevel::fast_and_small("blocked-bloom:12".parse()?, "bumped-ribbon:fpr=0.01".parse()?);
     /// assert_eq!(policy.choose(&TableShape::new(1000, 2, true)), Some(policy.bottom));
@@ -207,7 +207,7 @@ impl FilterPolicy for ByLevel {
 /// for all SSTs. If many scans find nothing at all, use range filters for all SSTs.
 ///
 /// ```
-/// use filterblock::{AboveBottom, FilterPolicy, TableShape};
+/// use filterblock::{policy::{AboveBottom, FilterPolicy, TableShape}};
 ///
 /// let policy = AboveBottom("grafite:fpr=0.01".parse()?);
 /// assert_eq!(policy.choose(&TableShape::new(1000, 0, false)), Some(policy.0));

@@ -139,7 +139,7 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
 /// counts no checksums and trailers, and ignores the filters that the store already has.
 ///
 /// ```
-/// use filterblock::{FilterKind, LevelShape, Monkey};
+/// use filterblock::{FilterKind, policy::{LevelShape, Monkey}};
 ///
 /// let policy = Monkey::new(FilterKind::Bloom, 10.0)?;
 /// let full = [0, 1_000, 10_000, 100_000, 1_000_000].map(|keys| LevelShape::new(keys, 1));

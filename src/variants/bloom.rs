@@ -37,7 +37,8 @@ use crate::variants::error::Result;
 /// assert!(seen.insert(b"first"));
 /// assert!(seen.may_contain(b"first"));
 /// let block = seen.freeze()?;
-/// assert!(FilterBlock::open_any(block.as_slice(), Verify::AtOpen)?.may_contain(b"first"));
+/// let block = FilterBlock::open_any(block.as_slice(), Verify::AtOpen)?;
+/// assert!(block.may_contain(block.hasher().key(b"first")));
 /// # Ok::<(), filterblock::variants::Error>(())
 /// ```
 #[derive(Debug)]
@@ -231,7 +232,7 @@ impl Clone for Bloom {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::{FilterBlock, Verify};
+    use crate::block::{FilterBlock, FilterOptions, Verify};
 
     fn key(i: u64) -> [u8; 8] {
         codec::u64_bytes(i)
@@ -265,13 +266,13 @@ mod tests {
 
     #[test]
     fn a_frozen_filter_equals_the_block_of_a_builder() {
-        let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(3));
+        let mut builder = FilterOptions::new("bloom:10".parse().unwrap()).builder(HashSeed(3)).unwrap();
         let bloom = Bloom::with_shape(10_048, 7, HashSeed(3)).unwrap();
         for i in 0..1_000 {
-            builder.add(&key(i));
+            builder.add(builder.hasher().key(&key(i)));
             bloom.insert(&key(i));
         }
-        let built = builder.finish().unwrap();
+        let built = builder.finish().unwrap().bytes;
         assert_eq!(bloom.to_payload().unwrap(), built[..10_048 / 8]);
         assert_eq!(bloom.freeze().unwrap()[..10_048 / 8], built[..10_048 / 8]);
     }

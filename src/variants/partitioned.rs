@@ -19,7 +19,7 @@ use super::packed::PackedArray;
 use super::shape::check_rate_of;
 use crate::filters::{bloom, math};
 use crate::hash::{HashSeed, KeyHash, reduce};
-use crate::planning;
+use crate::plans;
 use crate::variants::error::{Error, Result};
 
 /// The maximum number of slices. A 64-bit hash supports no FPR below 2^-64.
@@ -45,7 +45,7 @@ impl Partitioned {
     /// `capacity / 2^63`. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_fpr(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate_of(capacity, false_positive_rate)?;
-        let (_, slices, mut slice_bits) = planning::slices(capacity, false_positive_rate).ok_or(TOO_LARGE)?;
+        let (_, slices, mut slice_bits) = plans::slices(capacity, false_positive_rate).ok_or(TOO_LARGE)?;
         // The plan leaves out absent keys that have the hash of a present key.
         while full_fpr(capacity, slice_bits, slices) > false_positive_rate {
             slice_bits += slice_bits / 4_096 + 1;
@@ -120,7 +120,7 @@ impl Partitioned {
 
 /// Returns the FPR with `num_keys` keys. It includes absent keys with the hash of a present key.
 fn full_fpr(num_keys: u64, slice_bits: u64, slices: u32) -> f64 {
-    let by_chance = planning::classical_fpr(num_keys, slice_bits, 1).powi(slices.cast_signed());
+    let by_chance = plans::classical_fpr(num_keys, slice_bits, 1).powi(slices.cast_signed());
     math::with_equal_hashes(by_chance, num_keys)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::filters::{bloom, math};
 use crate::hash::KeyHash;
-use crate::planning;
+use crate::plans;
 use crate::variants::error::{Error, Result};
 
 /// The number of cells of a filter, and the number of probes of a key. A cell is a bit or a
@@ -40,7 +40,7 @@ impl Shape {
     /// gives too few for the rate.
     pub(super) fn for_rate(capacity: u64, rate: f64) -> Result<Self> {
         check_rate_of(capacity, rate)?;
-        let all = (1..=math::MAX_BLOOM_PROBES).map(|probes| (planning::bits_for(capacity, rate, probes), probes));
+        let all = (1..=math::MAX_BLOOM_PROBES).map(|probes| (plans::bits_for(capacity, rate, probes), probes));
         let (least, probes) = all.min_by(|a, b| a.0.total_cmp(&b.0)).ok_or(TOO_LARGE)?;
         // No machine has memory for 2^60 bits.
         if least.is_nan() || least >= 60f64.exp2() {

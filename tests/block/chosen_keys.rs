@@ -3,8 +3,8 @@
 
 use crate::support::{SplitMix, spec};
 use filterblock::{
-    FilterBlock, FilterBuilder, FilterKind, HashSeed, KeyHash, KeyHasher, ParsedBlock, PartitionedBuilder, Secret,
-    Verify,
+    FilterBlock, FilterKind, FilterOptions, HashSeed, KeyHash, KeyHasher, ParsedBlock, Secret, Verify,
+    partitions::PartitionedBuilder,
 };
 
 /// The seed of all hashers. The attacker knows it.
@@ -20,9 +20,9 @@ fn honest_keys() -> impl Iterator<Item = Vec<u8>> {
 }
 
 fn build(spec_text: &str, hasher: &KeyHasher, keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBlock<Vec<u8>> {
-    let mut builder = FilterBuilder::new(spec(spec_text), hasher.clone());
-    keys.into_iter().for_each(|key| builder.add(&key));
-    ParsedBlock::open(builder.finish().unwrap(), Verify::AtOpen).unwrap().bind_to(hasher).unwrap()
+    let mut builder = FilterOptions::new(spec(spec_text)).builder(hasher.clone()).unwrap();
+    keys.into_iter().for_each(|key| builder.add(builder.hasher().key(&key)));
+    ParsedBlock::open(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap().bind_to(hasher).unwrap()
 }
 
 /// Returns keys that look like honest keys and were never added. The attacker's own copy of the
@@ -43,7 +43,7 @@ fn keyed_hashers() -> [Vec<KeyHasher>; 2] {
 }
 
 fn share_let_through(block: &FilterBlock<Vec<u8>>, keys: &[Vec<u8>]) -> f64 {
-    keys.iter().filter(|key| block.may_contain(key)).count() as f64 / keys.len() as f64
+    keys.iter().filter(|key| block.may_contain(block.hasher().key(key))).count() as f64 / keys.len() as f64
 }
 
 /// Asserts that filters whose hashers have secrets keep their expected FPR for the chosen keys
@@ -146,11 +146,11 @@ fn keys_with_patterned_hashes_do_not_stop_a_build() {
         let chosen: Vec<KeyHash> = (0..4_000).map(|i| KeyHash::from_raw(hash(i, random.next()))).collect();
         for spec_text in SPECS {
             for honest in [0, 4_000] {
-                let mut builder = FilterBuilder::new(spec(spec_text), SEED);
-                honest_keys().take(honest).for_each(|key| builder.add(&key));
+                let mut builder = FilterOptions::new(spec(spec_text)).builder(SEED).unwrap();
+                honest_keys().take(honest).for_each(|key| builder.add(builder.hasher().key(&key)));
                 chosen.iter().for_each(|&hash| builder.add_hash(hash));
                 let block = builder.finish().unwrap_or_else(|error| panic!("{spec_text}, {name}: {error}"));
-                let block = FilterBlock::open_any(block, Verify::AtOpen).unwrap();
+                let block = FilterBlock::open_any(block.bytes, Verify::AtOpen).unwrap();
                 assert!(chosen.iter().all(|&hash| block.may_contain_hash(hash)), "{spec_text}, {name}");
                 let bits = block.metadata().bits_per_key();
                 println!("{spec_text}, {name}, {honest} others: {bits:.2} bits per key, {}", block.metadata().kind);
@@ -173,12 +173,12 @@ fn a_filter_with_a_fallback_partition_finds_every_key() {
         let mut keys = keys_of(0..3_000);
         keys.extend((0..3_000u64).map(|i| [&[0xff; 8][..], &i.swap_bytes().to_le_bytes()].concat()));
         assert!(keys.is_sorted());
-        let mut builder = PartitionedBuilder::new(spec(spec_text), SEED, 3_000);
-        keys.iter().for_each(|key| builder.add(key).unwrap());
-        let bytes = builder.finish().unwrap();
+        let mut builder = PartitionedBuilder::new(&FilterOptions::new(spec(spec_text)), SEED, 3_000).unwrap();
+        keys.iter().for_each(|key| builder.add(builder.hasher().key(key)).unwrap());
+        let bytes = builder.finish().unwrap().bytes;
         for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
             let block = FilterBlock::open_any(&bytes, verify).unwrap();
-            assert!(keys.iter().all(|key| block.may_contain(key)), "{spec_text}");
+            assert!(keys.iter().all(|key| block.may_contain(block.hasher().key(key))), "{spec_text}");
             let info = block.metadata();
             assert_eq!(
                 (info.kind, info.num_partitions),
@@ -197,7 +197,8 @@ fn a_false_positive_repeats_under_every_hash_function() {
     for hasher in keyed_hashers().iter().map(|hashers| &hashers[0]).chain([&SEED.into()]) {
         let block = build("blocked-bloom:10", hasher, honest_keys());
         // The attacker measures how long each read takes, and so learns which keys passed.
-        let passed: Vec<Vec<u8>> = candidates.iter().filter(|key| block.may_contain(key)).cloned().collect();
+        let passed: Vec<Vec<u8>> =
+            candidates.iter().filter(|key| block.may_contain(block.hasher().key(key))).cloned().collect();
         assert!((100..400).contains(&passed.len()), "{}", passed.len());
         assert!(share_let_through(&block, &passed) == 1.0);
     }

@@ -1,7 +1,7 @@
 //! Tests the compact form of filters.
 
 use crate::support::{SEED, SplitMix, hash, key, spec};
-use filterblock::{Answer, Error, Field, FilterBuilder, HashSeed, KeyHash, KeyHasher, Secret, SelfCheck, compact};
+use filterblock::{Answer, Error, Field, FilterOptions, HashSeed, KeyHash, KeyHasher, Secret, WholeKeys, compact};
 use proptest::prelude::*;
 
 const HASHER: KeyHasher = KeyHasher::xxh3(SEED);
@@ -22,7 +22,7 @@ const FILTERS: [(&str, usize); 7] = [
 ];
 
 fn compact_of(spec_text: &str, n: usize) -> Vec<u8> {
-    let mut builder = FilterBuilder::new(spec(spec_text), SEED).with_self_check(SelfCheck::Off);
+    let mut builder = FilterOptions::new(spec(spec_text)).self_check(false).builder(SEED).unwrap();
     (0..n).for_each(|i| builder.add_hash(hash(i)));
     builder.finish_compact().unwrap()
 }
@@ -32,7 +32,7 @@ fn ask(bytes: &[u8], hash: KeyHash) -> Answer {
 }
 
 fn may_contain(bytes: &[u8], hash: KeyHash) -> bool {
-    ask(bytes, hash).may_contain()
+    ask(bytes, hash).must_read()
 }
 
 /// Returns `covered`, which is a payload and a shape, followed by a valid checksum.
@@ -52,7 +52,7 @@ fn a_filter_of_33_keys_takes_45_bytes() {
     assert_eq!(bytes.len(), 45, "expected 40 bytes for the filter and 5 for the trailer");
     // The FPR stays near 1 %, although 33 keys are few.
     let positives = (0..100).map(|seed| {
-        let mut builder = FilterBuilder::new(spec("bloom:fpr=0.01"), SEED);
+        let mut builder = FilterOptions::new(spec("bloom:fpr=0.01")).builder(SEED).unwrap();
         (0..33).for_each(|i| builder.add_hash(hash(seed * 100_000 + i)));
         let bytes = builder.finish_compact().unwrap();
         (1_000..11_000).filter(|i| may_contain(&bytes, hash(seed * 100_000 + i))).count()
@@ -142,7 +142,7 @@ fn every_changed_zeroed_and_overwritten_part_is_detected() {
                     if damaged != bytes {
                         let what = format!("{spec}, {n} keys, {at}..{end} filled with {fill}");
                         let answers = (0..n).map(|i| ask(&damaged, hash(i)));
-                        assert!(answers.clone().all(Answer::may_contain), "{what}: a key is denied");
+                        assert!(answers.clone().all(Answer::must_read), "{what}: a key is denied");
                         assert!(answers.clone().all(|answer| answer == Answer::Unfiltered), "{what}");
                     }
                 }
@@ -193,8 +193,8 @@ fn another_hasher_answers_unfiltered() {
         KeyHasher::sip13(HashSeed(1), &secret(1)),
     ];
     for writer in &hashers {
-        let mut builder = FilterBuilder::new(spec("bloom:10"), writer);
-        (0..33).for_each(|i| builder.add(&key(i)));
+        let mut builder = FilterOptions::new(spec("bloom:10")).builder(writer).unwrap();
+        (0..33).for_each(|i| builder.add(builder.hasher().key(&key(i))));
         let bytes = builder.finish_compact().unwrap();
         for reader in &hashers {
             let same = reader.identity() == writer.identity();
@@ -259,7 +259,7 @@ fn kinds_without_a_compact_form_are_refused() {
     for text in
         ["split-block:10", "split-block-512:10", "ribbon:8", "bumped-ribbon:8", "bumped-ribbon:12.3", "binary-fuse:8"]
     {
-        let mut builder = FilterBuilder::new(spec(text), SEED);
+        let mut builder = FilterOptions::new(spec(text)).builder(SEED).unwrap();
         (0..1_000).for_each(|i| builder.add_hash(hash(i)));
         let error = builder.finish_compact().unwrap_err();
         assert!(matches!(&error, Error::Invalid { what: "filter", given, .. } if given == text), "{text}: {error}");
@@ -272,7 +272,10 @@ fn filters_of_prefixes_are_refused() {
     // The compact form records neither the extractor nor whether the filter holds whole keys. So a
     // reader could deny a present key or prefix that the filter does not hold.
     for whole_keys_too in [false, true] {
-        let builder = FilterBuilder::new(spec("bloom:10"), SEED).with_prefixes("first-4", whole_keys_too).unwrap();
+        let builder = FilterOptions::new(spec("bloom:10"))
+            .prefixes_by_host("first-4", if whole_keys_too { WholeKeys::Too } else { WholeKeys::Not })
+            .builder(SEED)
+            .unwrap();
         let error = builder.finish_compact().unwrap_err();
         assert!(matches!(&error, Error::Invalid { what: "extractor", given, .. } if given == "first-4"), "{error}");
     }
@@ -280,10 +283,10 @@ fn filters_of_prefixes_are_refused() {
 
 #[test]
 fn a_blocked_bloom_filter_has_one_payload_in_both_forms() {
-    let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), SEED);
+    let mut builder = FilterOptions::new(spec("blocked-bloom:10")).builder(SEED).unwrap();
     (0..1_000).for_each(|i| builder.add_hash(hash(i)));
     let compact = builder.clone().finish_compact().unwrap();
-    let block = builder.finish().unwrap();
+    let block = builder.finish().unwrap().bytes;
     let payload = compact.len() - compact::TRAILER_LEN_BYTES;
     assert_eq!(compact[..payload], block[..payload]);
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use filterblock::{
-    Error, Expected, FilterBlock, FilterBuilder, KeyHasher, PartitionIndex, PartitionedBuilder, PrefixExtractor, Verify,
+    Error, Expected, FilterBlock, FilterBuilder, FilterOptions, KeyHasher, PrefixExtractor, Verify, WholeKeys,
+    partitions::{PartitionIndex, PartitionedBuilder},
 };
 
 use crate::support::{SEED, TABLE};
@@ -28,10 +29,11 @@ fn keys() -> BTreeSet<Vec<u8>> {
 }
 
 fn partitioned(extractor: &PrefixExtractor, keys: &BTreeSet<Vec<u8>>, partition_keys: usize) -> Vec<u8> {
-    let builder = PartitionedBuilder::new("blocked-bloom:16".parse().unwrap(), hasher(), partition_keys);
-    let mut builder = builder.with_table_id(TABLE).with_extractor(extractor, true).unwrap();
-    keys.iter().for_each(|key| builder.add(key).unwrap());
-    builder.finish().unwrap()
+    let options = FilterOptions::new("blocked-bloom:16".parse().unwrap()).table_id(TABLE);
+    let options = options.prefixes(extractor, WholeKeys::Too);
+    let mut builder = PartitionedBuilder::new(&options, hasher(), partition_keys).unwrap();
+    keys.iter().for_each(|key| builder.add(hasher().key(key)).unwrap());
+    builder.finish().unwrap().bytes
 }
 
 /// Returns the prefixes of `keys`, and of one absent key after the keys of each row.
@@ -60,7 +62,7 @@ fn prefixes_of_neighbouring_partitions_are_found() {
                 let range = (Bound::Included(prefix.as_slice()), end.as_ref().map(Vec::as_slice));
                 let Some(asked) = extractor.prefix_of_range(range.0, range.1) else { continue };
                 let is_there = keys.range::<[u8], _>(range).next().is_some();
-                let may_contain = block.may_contain_prefix(name, asked);
+                let may_contain = block.may_contain_prefix(name, block.hasher().key(asked));
                 assert!(may_contain || !is_there, "{name}: {prefix:?} with {partition_keys} keys a partition");
                 num_denied += u32::from(!may_contain);
                 // Opens the only partition that can deny the prefix, and asks it alone.
@@ -68,7 +70,7 @@ fn prefixes_of_neighbouring_partitions_are_found() {
                 let range = index.get(number).unwrap().byte_range;
                 let bytes = &bytes[range.start as usize..range.end as usize];
                 let partition = index.open_partition(number, bytes, Verify::AtOpen).unwrap();
-                assert!(partition.may_contain_prefix(name, asked) || !is_there, "{name}: {prefix:?} alone");
+                assert!(partition.may_contain_prefix(name, hasher.key(asked)) || !is_there, "{name}: {prefix:?} alone");
             }
             // With `fixed:2`, the absent keys have the prefixes of present keys, so no prefix is
             // denied.
@@ -80,27 +82,28 @@ fn prefixes_of_neighbouring_partitions_are_found() {
 #[test]
 fn a_filter_of_another_extractor_never_denies_prefixes() {
     let (hasher, extractor): (_, PrefixExtractor) = (hasher(), "fixed:2".parse().unwrap());
-    let builder = FilterBuilder::new("blocked-bloom:16".parse().unwrap(), &hasher).with_table_id(TABLE);
-    let mut builder = builder.with_prefixes(extractor.name(), true).unwrap();
+    let options = FilterOptions::new("blocked-bloom:16".parse().unwrap()).table_id(TABLE);
+    let mut builder = options.prefixes_by_host(extractor.name(), WholeKeys::Too).builder(&hasher).unwrap();
     for key in keys() {
-        builder.add(&key);
-        extractor.prefixes(&key).for_each(|prefix| builder.add(prefix));
+        builder.add(hasher.key(&key));
+        extractor.prefixes(&key).for_each(|prefix| builder.add_prefix(hasher.key(prefix)));
     }
     let expected = Expected::of_table(TABLE, &hasher).with_prefixes("fixed:2");
-    let block = FilterBlock::open(builder.finish().unwrap(), &expected, Verify::AtOpen).unwrap();
-    assert!(!block.may_contain_prefix("fixed:2", b"zz") && block.may_contain_prefix("fixed:3", b"zzz"));
+    let block = FilterBlock::open(builder.finish().unwrap().bytes, &expected, Verify::AtOpen).unwrap();
+    assert!(!block.may_contain_prefix("fixed:2", hasher.key(b"zz")));
+    assert!(block.may_contain_prefix("fixed:3", hasher.key(b"zzz")));
 }
 
-/// Returns each built-in extractor and one of the host, each with two builders without keys. The
-/// first builder expects prefixes from the host, and the second takes the prefixes itself.
-fn builders(whole_keys_too: bool) -> Vec<(PrefixExtractor, FilterBuilder, FilterBuilder)> {
+/// Returns each built-in extractor and one of the host, each with two options. With the first, the
+/// host adds the prefixes, and with the second the builder takes them.
+fn options(whole_keys: WholeKeys) -> Vec<(PrefixExtractor, FilterOptions, FilterOptions)> {
     let named = PrefixExtractor::named("half", |key| Some(key.len() / 2)).unwrap();
     let built_in = ["fixed:2", "capped:4", "delimiter:/", "row-column:/"].map(|name| name.parse().unwrap());
     let all = built_in.into_iter().chain([named]);
-    let builder = || FilterBuilder::new("blocked-bloom:16".parse().unwrap(), hasher()).with_table_id(TABLE);
+    let options = || FilterOptions::new("blocked-bloom:16".parse().unwrap()).table_id(TABLE);
     all.map(|extractor| {
-        let by_hand = builder().with_prefixes(extractor.name(), whole_keys_too).unwrap();
-        let taking = builder().with_extractor(&extractor, whole_keys_too).unwrap();
+        let by_hand = options().prefixes_by_host(extractor.name(), whole_keys);
+        let taking = options().prefixes(&extractor, whole_keys);
         (extractor, by_hand, taking)
     })
     .collect()
@@ -110,20 +113,15 @@ fn builders(whole_keys_too: bool) -> Vec<(PrefixExtractor, FilterBuilder, Filter
 fn builders_take_the_prefixes_of_every_key() {
     let (sorted, hasher) = (keys(), hasher());
     let mixed: Vec<_> = sorted.iter().rev().step_by(2).chain(sorted.iter().step_by(2)).chain(&sorted).collect();
-    for whole_keys_too in [true, false] {
-        for (extractor, mut by_hand, mut taking) in builders(whole_keys_too) {
-            let mut taking_hashed = taking.clone();
+    for whole_keys in [WholeKeys::Too, WholeKeys::Not] {
+        for (extractor, by_hand, taking) in options(whole_keys) {
+            let (mut by_hand, mut taking) = (by_hand.builder(&hasher).unwrap(), taking.builder(&hasher).unwrap());
             for key in &mixed {
-                if whole_keys_too {
-                    by_hand.add(key);
-                }
-                extractor.prefixes(key).for_each(|prefix| by_hand.add(prefix));
-                taking.add(key);
-                taking_hashed.add_hashed(key, hasher.of(key));
+                by_hand.add(hasher.key(key));
+                extractor.prefixes(key).for_each(|prefix| by_hand.add_prefix(hasher.key(prefix)));
+                taking.add(hasher.key(key));
             }
-            let bytes = by_hand.finish().unwrap();
-            assert!(bytes == taking.finish().unwrap(), "{extractor:?}");
-            assert!(bytes == taking_hashed.finish().unwrap(), "{extractor:?}");
+            assert!(by_hand.finish().unwrap() == taking.finish().unwrap(), "{extractor:?}");
         }
     }
 }
@@ -131,31 +129,27 @@ fn builders_take_the_prefixes_of_every_key() {
 #[test]
 fn partitions_take_the_prefixes_of_every_key() {
     let (keys, hasher) = (keys(), hasher());
-    for whole_keys_too in [true, false] {
-        for (extractor, ..) in builders(whole_keys_too) {
+    for whole_keys in [WholeKeys::Too, WholeKeys::Not] {
+        for (extractor, by_hand, taking) in options(whole_keys) {
             for partition_keys in [1, 7, 40, 10_000] {
-                let builder = || {
-                    let spec = "blocked-bloom:16".parse().unwrap();
-                    PartitionedBuilder::new(spec, &hasher, partition_keys).with_table_id(TABLE)
-                };
-                let mut by_hand = builder().with_prefixes(extractor.name(), whole_keys_too).unwrap();
-                let mut taking = builder().with_extractor(&extractor, whole_keys_too).unwrap();
+                let builder = |options| PartitionedBuilder::new(options, &hasher, partition_keys).unwrap();
+                let (mut by_hand, mut taking) = (builder(&by_hand), builder(&taking));
                 for key in &keys {
-                    by_hand.add(key).unwrap();
-                    extractor.prefixes(key).for_each(|prefix| by_hand.add_prefix(prefix).unwrap());
-                    taking.add(key).unwrap();
+                    by_hand.add(hasher.key(key)).unwrap();
+                    extractor.prefixes(key).for_each(|prefix| by_hand.add_prefix(hasher.key(prefix)).unwrap());
+                    taking.add(hasher.key(key)).unwrap();
                 }
                 assert!(taking.num_partitions() > 1 || partition_keys == 10_000);
                 // A repetition of the last key changes nothing.
-                taking.add(keys.last().unwrap()).unwrap();
-                let (taken, by_hand) = (taking.finish().unwrap(), by_hand.finish().unwrap());
+                taking.add(hasher.key(keys.last().unwrap())).unwrap();
+                let (taken, by_hand) = (taking.finish().unwrap().bytes, by_hand.finish().unwrap().bytes);
                 // If the host adds the prefixes, the builder skips only a prefix that equals the
                 // prefix before it. `row-column:/` takes two prefixes of a key, so a row that the
                 // host repeats counts again. Then `by_hand` may be longer than `taken`.
                 assert!(taken == by_hand || extractor.name() == "row-column:/" && taken.len() <= by_hand.len());
                 let expected = Expected::of_table(TABLE, &hasher).with_prefixes(extractor.name());
                 let block = FilterBlock::open(taken, &expected, Verify::AtOpen).unwrap();
-                let is_found = |prefix| block.may_contain_prefix(extractor.name(), prefix);
+                let is_found = |prefix| block.may_contain_prefix(extractor.name(), hasher.key(prefix));
                 assert!(keys.iter().all(|key| extractor.prefixes(key).all(is_found)), "{extractor:?}");
             }
         }
@@ -165,26 +159,19 @@ fn partitions_take_the_prefixes_of_every_key() {
 #[test]
 fn extractors_need_the_bytes_of_keys() {
     let (hash, key) = (hasher().of(b"ann/age"), b"ann/age");
-    for (_, by_hand, taking) in builders(true) {
-        let is_refused = |made: filterblock::Result<Vec<u8>>| {
-            made.is_err_and(|error| matches!(error, Error::Invalid { what: "keys", .. }))
-        };
-        let (mut alone, mut among) = (taking.clone(), taking.clone());
+    for (_, by_hand, taking) in options(WholeKeys::Too) {
+        let builder = |options: &FilterOptions| options.builder(hasher()).unwrap();
+        let is_refused = |builder: FilterBuilder| matches!(builder.finish(), Err(Error::Invalid { what: "keys", .. }));
+        let (mut alone, mut among) = (builder(&taking), builder(&taking));
         alone.add_hash(hash);
-        among.add(key);
+        among.add(hasher().key(key));
         among.add_hash(hash);
-        assert!(is_refused(alone.finish()) && is_refused(among.finish()));
-        assert!(is_refused(taking.clone().finish_with(&[hash])));
-        assert!(taking.clone().finish_with(&[]).is_ok() && by_hand.clone().finish_with(&[hash]).is_ok());
-        // A later declaration replaces the extractor, and then the host adds the prefixes.
-        assert!(taking.with_prefixes("mine", true).unwrap().finish_with(&[hash]).is_ok());
-        let mut late = by_hand;
-        late.add(key);
-        assert!(late.with_extractor(&PrefixExtractor::fixed(2).unwrap(), true).is_err());
+        assert!(is_refused(alone) && is_refused(among));
+        // If the host adds the prefixes, the builder needs no bytes.
+        let mut by_hand = builder(&by_hand);
+        by_hand.add_hash(hash);
+        assert!(by_hand.finish().is_ok());
     }
-    let mut late = PartitionedBuilder::new("bloom:10".parse().unwrap(), hasher(), 10);
-    late.add(b"a").unwrap();
-    assert!(late.with_extractor(&PrefixExtractor::fixed(2).unwrap(), true).is_err());
 }
 
 #[test]
@@ -194,16 +181,16 @@ fn no_filter_lacks_prefixes_of_a_panicked_function() {
     let caught = |act: &mut dyn FnMut()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).is_err();
 
     let mut builder =
-        FilterBuilder::new("bloom:10".parse().unwrap(), hasher()).with_extractor(&extractor, true).unwrap();
-    builder.add(b"a");
+        FilterOptions::new("bloom:10".parse().unwrap()).prefixes(&extractor, WholeKeys::Too).builder(hasher()).unwrap();
+    builder.add(builder.hasher().key(b"a"));
     assert!(builder.clone().finish().is_ok());
-    assert!(caught(&mut || builder.add(b"b")));
-    builder.add(b"c");
+    assert!(caught(&mut || builder.add(builder.hasher().key(b"b"))));
+    builder.add(builder.hasher().key(b"c"));
     assert!(matches!(builder.finish().unwrap_err(), Error::Invalid { what: "extractor", .. }));
 
-    let builder = PartitionedBuilder::new("bloom:10".parse().unwrap(), hasher(), 10);
-    let mut builder = builder.with_extractor(&extractor, true).unwrap();
-    builder.add(b"a").unwrap();
-    assert!(caught(&mut || builder.add(b"b").unwrap()));
-    assert!(builder.add(b"c").is_err() && builder.finish().is_err());
+    let options = FilterOptions::new("bloom:10".parse().unwrap()).prefixes(&extractor, WholeKeys::Too);
+    let mut builder = PartitionedBuilder::new(&options, hasher(), 10).unwrap();
+    builder.add(hasher().key(b"a")).unwrap();
+    assert!(caught(&mut || builder.add(hasher().key(b"b")).unwrap()));
+    assert!(builder.add(hasher().key(b"c")).is_err() && builder.finish().is_err());
 }

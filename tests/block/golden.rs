@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use crate::support::{SplitMix, key, spec};
 use filterblock::{
-    Added, FilterBlock, FilterBuilder, FilterKind, HashKind, HashSeed, KeyHash, KeyHasher, ParsedBlock,
-    PartitionedBuilder, Secret, SelfCheck, Verify, compact,
+    Added, FilterBlock, FilterKind, FilterOptions, HashKind, HashSeed, KeyHash, KeyHasher, ParsedBlock, Secret, Verify,
+    WholeKeys, compact, partitions::PartitionedBuilder,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -138,28 +138,29 @@ fn written(name: &str) -> Vec<u8> {
     };
     let keys = (0..num_keys(name)).map(key);
     if name.contains("partitioned") {
-        let mut builder = PartitionedBuilder::new(spec(kind), hasher(name), 300).with_table_id(TABLE);
-        keys.for_each(|key| builder.add(&key).unwrap());
-        return builder.finish().unwrap();
+        let mut builder =
+            PartitionedBuilder::new(&FilterOptions::new(spec(kind)).table_id(TABLE), hasher(name), 300).unwrap();
+        keys.for_each(|key| builder.add(builder.hasher().key(&key)).unwrap());
+        return builder.finish().unwrap().bytes;
     }
-    let mut builder = FilterBuilder::new(spec(kind), hasher(name)).with_table_id(TABLE);
+    let mut options = FilterOptions::new(spec(kind)).table_id(TABLE);
     if name.contains("prefixes") {
-        builder = builder.with_prefixes("first-10-bytes", name.contains("keys-and")).unwrap();
+        let whole_keys = if name.contains("keys-and") { WholeKeys::Too } else { WholeKeys::Not };
+        options = options.prefixes_by_host("first-10-bytes", whole_keys);
     }
+    let mut builder = options.builder(hasher(name)).unwrap();
     for key in keys {
+        builder.add(builder.hasher().key(&key));
         if name.contains("prefixes") {
-            builder.add(&key[..10]);
-        }
-        if name != "v1-prefixes.fb" {
-            builder.add(&key);
+            builder.add_prefix(builder.hasher().key(&key[..10]));
         }
     }
-    if name.ends_with(".compact") { builder.finish_compact().unwrap() } else { builder.finish().unwrap() }
+    if name.ends_with(".compact") { builder.finish_compact().unwrap() } else { builder.finish().unwrap().bytes }
 }
 
 fn compact_may_contain(name: &str, bytes: &[u8], key: &[u8]) -> bool {
     let hasher = hasher(name);
-    compact::ask(bytes, &hasher, hasher.of(key)).may_contain()
+    compact::ask(bytes, &hasher, hasher.of(key)).must_read()
 }
 
 /// Asks for 10,000 fixed absent keys. Returns a line with the name of the file and the number of
@@ -171,8 +172,8 @@ fn answers(name: &str, bytes: &[u8]) -> String {
     } else {
         let block = open(name, bytes, Verify::AtOpen);
         let ask = |key: &[u8]| match block.metadata().added {
-            Added::Prefixes => block.may_contain_hashed_prefix("first-10-bytes", hasher(name).of(key)),
-            _ => block.may_contain_hashed_key(key, hasher(name).of(key)),
+            Added::Prefixes => block.may_contain_prefix("first-10-bytes", hasher(name).key(key)),
+            _ => block.may_contain(hasher(name).key(key)),
         };
         (0..10_000).filter(|&i| ask(&absent(i))).collect()
     };
@@ -193,10 +194,11 @@ fn blocks_of_version_1_open_and_hold_their_keys() {
                 Added::Prefixes | Added::Both => assert_eq!(block.metadata().extractor, Some("first-10-bytes")),
             }
             // A block that holds only prefixes answers "maybe" for every key.
-            assert!(keys.clone().all(|key| block.may_contain(&key)), "{name}: a key is denied");
+            assert!(keys.clone().all(|key| block.may_contain(block.hasher().key(&key))), "{name}: a key is denied");
             let prefixes = block.metadata().added != Added::WholeKeys;
             assert!(
-                keys.clone().all(|key| !prefixes || block.may_contain_prefix("first-10-bytes", &key[..10])),
+                keys.clone()
+                    .all(|key| !prefixes || block.may_contain_prefix("first-10-bytes", block.hasher().key(&key[..10]))),
                 "{name}: a prefix is denied"
             );
             block.verify_pages().unwrap();
@@ -300,9 +302,9 @@ fn fingerprints(spec_text: &str) -> String {
     let mut line = spec_text.to_owned();
     for n in NUMBERS_OF_KEYS {
         let mut random = SplitMix(n as u64);
-        let mut builder = FilterBuilder::new(spec(spec_text), SEED).with_self_check(SelfCheck::Off);
+        let mut builder = FilterOptions::new(spec(spec_text)).self_check(false).builder(SEED).unwrap();
         (0..n).for_each(|_| builder.add_hash(KeyHash::from_raw(random.next())));
-        let bytes = builder.finish().unwrap();
+        let bytes = builder.finish().unwrap().bytes;
         write!(line, " {n}:{}:{:016x}", bytes.len(), xxh3_64(&bytes)).unwrap();
     }
     line

@@ -3,7 +3,7 @@
 
 use crate::allocation::{LIVE, PEAK};
 use crate::support::{SEED, SplitMix, block, corpus, key, mutate, partitioned, put_number, repair_pages, spec};
-use filterblock::{Error, Field, FilterBlock, FilterBuilder, HashSeed, PartitionedBuilder, Verify};
+use filterblock::{Error, Field, FilterBlock, FilterOptions, HashSeed, Verify, partitions::PartitionedBuilder};
 
 /// Returns the peak memory, in bytes, that opening `bytes` allocates. Asserts that dropping the
 /// block frees all of the memory.
@@ -19,9 +19,9 @@ fn peak_of_opening(bytes: &[u8], verify: Verify) -> usize {
 
 /// Returns the blocks of the common corpus, and range filters.
 fn corpus_with_ranges() -> Vec<Vec<u8>> {
-    let mut whole = FilterBuilder::new(spec("grafite:fpr=0.01"), SEED);
-    (0..500).for_each(|i| whole.add(&key(i)));
-    corpus().into_iter().chain([whole.finish().unwrap(), partitioned("grafite:10", 1_000, 100)]).collect()
+    let mut whole = FilterOptions::new(spec("grafite:fpr=0.01")).builder(SEED).unwrap();
+    (0..500).for_each(|i| whole.add(whole.hasher().key(&key(i))));
+    corpus().into_iter().chain([whole.finish().unwrap().bytes, partitioned("grafite:10", 1_000, 100)]).collect()
 }
 
 fn assert_frugal(bytes: &[u8]) {
@@ -67,9 +67,11 @@ fn the_smallest_partitions_open_within_the_memory_limit() {
         assert_frugal_with_extra(spec, &partitioned(spec, 20_000, 1), 0);
     }
     // Always-maybe filters with short keys have very small index entries.
-    let mut builder = PartitionedBuilder::new("always-maybe".parse().unwrap(), HashSeed(7), 1);
-    (0..100_000u32).for_each(|i| builder.add(&[(i >> 16) as u8, (i >> 8) as u8, i as u8]).unwrap());
-    assert_frugal(&builder.finish().unwrap());
+    let mut builder =
+        PartitionedBuilder::new(&FilterOptions::new("always-maybe".parse().unwrap()), HashSeed(7), 1).unwrap();
+    (0..100_000u32)
+        .for_each(|i| builder.add(builder.hasher().key(&[(i >> 16) as u8, (i >> 8) as u8, i as u8])).unwrap());
+    assert_frugal(&builder.finish().unwrap().bytes);
     // The geometry of a ribbon takes more memory than its few bits.
     for spec in ["ribbon:1", "bumped-ribbon:1"] {
         assert_frugal_with_extra(spec, &partitioned(spec, 20_000, 1), 20_000 * 200);

@@ -5,14 +5,24 @@ use std::num::NonZeroUsize;
 use crate::support::{SEED, TABLE, key, spec};
 use filterblock::layout::{TRAILER_LEN_BYTES, stated_len_bytes};
 use filterblock::{
-    Added, Error, Expected, FilterBlock, HashSeed, KeyHasher, PartitionIndex, PartitionedBuilder, Secret, Verify,
+    Added, Error, Expected, FilterBlock, FilterOptions, HashSeed, KeyHasher, Secret, Verify, WholeKeys,
+    partitions::{PartitionIndex, PartitionedBuilder},
 };
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];
 
+fn options() -> FilterOptions {
+    FilterOptions::new(spec("blocked-bloom:14")).table_id(TABLE)
+}
+
 fn builder(partition_keys: usize) -> PartitionedBuilder {
-    PartitionedBuilder::new(spec("blocked-bloom:14"), SEED, partition_keys).with_table_id(TABLE)
+    PartitionedBuilder::new(&options(), SEED, partition_keys).unwrap()
+}
+
+/// Returns a builder of a filter whose prefixes the host adds.
+fn of_prefixes(extractor: &str, partition_keys: usize, whole_keys: WholeKeys) -> PartitionedBuilder {
+    PartitionedBuilder::new(&options().prefixes_by_host(extractor, whole_keys), SEED, partition_keys).unwrap()
 }
 
 /// Returns the eight prefixes of a key that have 0 to 7 bytes.
@@ -20,13 +30,13 @@ fn prefixes(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     (0..=7).map(move |len| &key[..len])
 }
 
-fn with_prefixes(n: usize, partition_keys: usize, whole_keys_too: bool) -> Vec<u8> {
-    let mut builder = builder(partition_keys).with_prefixes("first-7", whole_keys_too).unwrap();
+fn with_prefixes(n: usize, partition_keys: usize, whole_keys: WholeKeys) -> Vec<u8> {
+    let mut builder = of_prefixes("first-7", partition_keys, whole_keys);
     for key in (0..n).map(short_key) {
-        builder.add(&key).unwrap();
-        prefixes(&key).for_each(|prefix| builder.add_prefix(prefix).unwrap());
+        builder.add(HASHER.key(&key)).unwrap();
+        prefixes(&key).for_each(|prefix| builder.add_prefix(HASHER.key(prefix)).unwrap());
     }
-    builder.finish().unwrap()
+    builder.finish().unwrap().bytes
 }
 
 /// Returns the i-th key. Keys with equal `i / 10` share their first seven bytes.
@@ -43,21 +53,23 @@ fn index_of(bytes: &[u8], extractor: Option<&str>) -> PartitionIndex<Vec<u8>> {
 
 #[test]
 fn prefixes_are_found_at_every_partition_size() {
-    for whole_keys_too in [false, true] {
+    for whole_keys in [WholeKeys::Not, WholeKeys::Too] {
         for partition_keys in [1, 2, 7, 10, 11, 64, 10_000] {
             let n = 300;
-            let bytes = with_prefixes(n, partition_keys, whole_keys_too);
+            let bytes = with_prefixes(n, partition_keys, whole_keys);
             let index = index_of(&bytes, Some("first-7"));
             for verify in BOTH {
                 let expected = Expected::of_table(TABLE, &HASHER).with_prefixes("first-7");
                 let block = FilterBlock::open(bytes.as_slice(), &expected, verify).unwrap();
-                let what = format!("by {partition_keys}, whole keys {whole_keys_too}, {verify:?}");
-                assert_eq!(block.metadata().added, if whole_keys_too { Added::Both } else { Added::Prefixes });
+                let what = format!("by {partition_keys}, {whole_keys:?}, {verify:?}");
+                assert_eq!(
+                    block.metadata().added,
+                    if whole_keys == WholeKeys::Too { Added::Both } else { Added::Prefixes }
+                );
                 for key in (0..n).map(short_key) {
-                    assert!(block.may_contain(&key), "{what}");
+                    assert!(block.may_contain(HASHER.key(&key)), "{what}");
                     for prefix in prefixes(&key) {
-                        assert!(block.may_contain_prefix("first-7", prefix), "{what}: {prefix:?}");
-                        assert!(block.may_contain_hashed_prefix("first-7", HASHER.of(prefix)), "{what}: {prefix:?}");
+                        assert!(block.may_contain_prefix("first-7", HASHER.key(prefix)), "{what}: {prefix:?}");
                     }
                 }
                 // No partition denies a present key or its prefixes, not even a key of another
@@ -67,9 +79,12 @@ fn prefixes_are_found_at_every_partition_size() {
                     let part = &bytes[range.start as usize..range.end as usize];
                     let part = index.open_partition(number, part, verify).unwrap();
                     for key in (0..n).step_by(7).map(short_key) {
-                        assert!(part.may_contain(&key), "{what}, partition {number}");
+                        assert!(part.may_contain(HASHER.key(&key)), "{what}, partition {number}");
                         for prefix in prefixes(&key) {
-                            assert!(part.may_contain_prefix("first-7", prefix), "{what}, {number}: {prefix:?}");
+                            assert!(
+                                part.may_contain_prefix("first-7", HASHER.key(prefix)),
+                                "{what}, {number}: {prefix:?}"
+                            );
                         }
                     }
                 }
@@ -84,30 +99,30 @@ fn prefixes_are_found_at_every_partition_size() {
 fn prefixes_shared_with_a_last_key_are_found() {
     for i in 0..200 {
         let name = format!("name-{i:03}");
-        let mut builder = builder(1).with_prefixes("up-to-slash", true).unwrap();
+        let mut builder = of_prefixes("up-to-slash", 1, WholeKeys::Too);
         let [before, last, after] = ["+", "+x", "/x"].map(|end| format!("{name}{end}").into_bytes());
-        builder.add(&before).unwrap();
-        builder.add(&last).unwrap();
-        builder.add(&after).unwrap();
-        builder.add_prefix(name.as_bytes()).unwrap();
-        let bytes = builder.finish().unwrap();
+        builder.add(HASHER.key(&before)).unwrap();
+        builder.add(HASHER.key(&last)).unwrap();
+        builder.add(HASHER.key(&after)).unwrap();
+        builder.add_prefix(HASHER.key(name.as_bytes())).unwrap();
+        let bytes = builder.finish().unwrap().bytes;
         let expected = Expected::of_table(TABLE, &HASHER).with_prefixes("up-to-slash");
         let block = FilterBlock::open(&bytes, &expected, Verify::AtOpen).unwrap();
         assert_eq!(block.metadata().num_partitions, 3);
-        assert!(block.may_contain_prefix("up-to-slash", name.as_bytes()), "{name}");
+        assert!(block.may_contain_prefix("up-to-slash", HASHER.key(name.as_bytes())), "{name}");
         let index = index_of(&bytes, Some("up-to-slash"));
         for number in 0..3 {
             let range = index.get(number).unwrap().byte_range;
             let part = &bytes[range.start as usize..range.end as usize];
             let part = index.open_partition(number, part, Verify::AtOpen).unwrap();
-            assert!(part.may_contain_prefix("up-to-slash", name.as_bytes()), "{name}, partition {number}");
+            assert!(part.may_contain_prefix("up-to-slash", HASHER.key(name.as_bytes())), "{name}, partition {number}");
         }
     }
 }
 
 #[test]
 fn absent_prefixes_are_denied_by_one_partition() {
-    let bytes = with_prefixes(3_000, 500, true);
+    let bytes = with_prefixes(3_000, 500, WholeKeys::Too);
     let expected = Expected::of_table(TABLE, &HASHER).with_prefixes("first-7");
     let block = FilterBlock::open(bytes.as_slice(), &expected, Verify::AtOpen).unwrap();
     let index = index_of(&bytes, Some("first-7"));
@@ -116,19 +131,19 @@ fn absent_prefixes_are_denied_by_one_partition() {
     for i in 0..300 {
         // No key has this prefix.
         let absent = format!("key-{i:03}x").into_bytes();
-        by_block += u32::from(!block.may_contain_prefix("first-7", &absent));
+        by_block += u32::from(!block.may_contain_prefix("first-7", HASHER.key(&absent)));
         let number = index.find(&absent).unwrap();
         for other in 0..index.len() as u32 {
             let range = index.get(other).unwrap().byte_range;
             let part = &bytes[range.start as usize..range.end as usize];
             let part = index.open_partition(other, part, Verify::AtOpen).unwrap();
-            let denied = u32::from(!part.may_contain_prefix("first-7", &absent));
+            let denied = u32::from(!part.may_contain_prefix("first-7", HASHER.key(&absent)));
             if other == number {
                 by_partition += denied
             } else {
                 of_others += denied
             }
-            assert!(part.may_contain_prefix("first-6", &absent), "another extractor");
+            assert!(part.may_contain_prefix("first-6", HASHER.key(&absent)), "another extractor");
         }
     }
     assert!(by_block > 280 && by_partition == by_block && of_others == 0, "{by_block}, {by_partition}, {of_others}");
@@ -136,77 +151,69 @@ fn absent_prefixes_are_denied_by_one_partition() {
 
 #[test]
 fn partitions_of_prefixes_never_deny_whole_keys() {
-    let bytes = with_prefixes(300, 20, false);
+    let bytes = with_prefixes(300, 20, WholeKeys::Not);
     let block = FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).unwrap();
     let index = index_of(&bytes, Some("first-7"));
     let range = index.get(1).unwrap().byte_range;
     let part = index.open_partition(1, &bytes[range.start as usize..range.end as usize], Verify::OnFirstTouch).unwrap();
     for key in (0..1_000).map(|i| short_key(i * 10 + 3)) {
-        assert!(block.may_contain(&key) && block.may_contain_hash(HASHER.of(&key)) && part.may_contain(&key));
+        assert!(
+            block.may_contain(HASHER.key(&key))
+                && block.may_contain_hash(HASHER.of(&key))
+                && part.may_contain(HASHER.key(&key))
+        );
     }
 }
 
 #[test]
 fn prefixes_without_their_key_are_refused() {
     let mut plain = builder(10);
-    plain.add(b"key").unwrap();
-    assert!(matches!(plain.add_prefix(b"ke"), Err(Error::Invalid { what: "prefix", .. })));
-    let mut builder = builder(10).with_prefixes("first-2", true).unwrap();
+    plain.add(plain.hasher().key(b"key")).unwrap();
+    assert!(matches!(plain.add_prefix(plain.hasher().key(b"ke")), Err(Error::Invalid { what: "prefix", .. })));
+    let mut builder = of_prefixes("first-2", 10, WholeKeys::Too);
     // Before the first key, no prefix is accepted, not even the empty prefix.
-    assert!(matches!(builder.add_prefix(b""), Err(Error::Invalid { what: "prefix", .. })));
-    builder.add(b"apple").unwrap();
-    builder.add_prefix(b"ap").unwrap();
-    builder.add(b"banana").unwrap();
+    assert!(matches!(builder.add_prefix(HASHER.key(b"")), Err(Error::Invalid { what: "prefix", .. })));
+    builder.add(HASHER.key(b"apple")).unwrap();
+    builder.add_prefix(HASHER.key(b"ap")).unwrap();
+    builder.add(HASHER.key(b"banana")).unwrap();
     for wrong in [&b"ap"[..], b"bananas", b"anana"] {
-        assert!(matches!(builder.add_prefix(wrong), Err(Error::Invalid { what: "prefix", .. })), "{wrong:?}");
+        assert!(
+            matches!(builder.add_prefix(HASHER.key(wrong)), Err(Error::Invalid { what: "prefix", .. })),
+            "{wrong:?}"
+        );
     }
-    builder.add_prefix(b"ba").unwrap();
+    builder.add_prefix(HASHER.key(b"ba")).unwrap();
     assert_eq!(builder.len(), 4);
-    let bytes = builder.finish().unwrap();
+    let bytes = builder.finish().unwrap().bytes;
     let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
-    assert!([&b"ap"[..], b"ba"].iter().all(|prefix| block.may_contain_prefix("first-2", prefix)));
+    assert!([&b"ap"[..], b"ba"].iter().all(|prefix| block.may_contain_prefix("first-2", HASHER.key(prefix))));
 }
 
 #[test]
-fn settings_after_the_first_key_are_refused() {
-    let mut keyed = builder(1);
-    keyed.add(b"key").unwrap();
-    let refused = keyed.with_prefixes("first-2", true).unwrap_err();
-    assert!(matches!(refused, Error::Invalid { what: "prefixes", .. }), "{refused}");
-    // In a filter of prefixes only, the key adds no hash, but it counts as the first key.
-    let mut prefixed = builder(1).with_prefixes("first-2", false).unwrap();
-    prefixed.add(b"key").unwrap();
-    assert_eq!((prefixed.is_empty(), prefixed.len(), prefixed.num_partitions()), (false, 0, 0));
-    assert!(prefixed.with_prefixes("first-3", false).is_err());
-    let mut named = builder(1);
-    named.add(b"key").unwrap();
-    let refused = named.with_table_id([7; 16]).finish().unwrap_err();
-    assert!(matches!(refused, Error::Invalid { what: "table id", .. }), "{refused}");
+fn a_key_without_a_prefix_counts_as_a_key() {
+    let mut prefixed = of_prefixes("first-2", 1, WholeKeys::Not);
+    prefixed.add(HASHER.key(b"key")).unwrap();
+    assert_eq!((prefixed.is_empty(), prefixed.len(), prefixed.num_partitions()), (false, 0, 1));
 }
 
 #[test]
 fn repeated_keys_and_prefixes_change_no_byte() {
-    let build = |repeat: usize, by_hash: bool, threads: usize| {
-        let mut builder = builder(20).with_prefixes("first-7", true).unwrap();
-        builder = builder.with_threads(NonZeroUsize::new(threads).unwrap());
+    let build = |repeat: usize, threads: usize| {
+        let options =
+            options().prefixes_by_host("first-7", WholeKeys::Too).threads(NonZeroUsize::new(threads).unwrap());
+        let mut builder = PartitionedBuilder::new(&options, SEED, 20).unwrap();
         builder.reserve(if repeat == 1 { 0 } else { 1_000 });
         for key in (0..200).map(short_key) {
             for _ in 0..repeat {
-                match by_hash {
-                    false => builder.add(&key).unwrap(),
-                    true => builder.add_hashed(&key, HASHER.of(&key)).unwrap(),
-                }
-                (0..repeat).for_each(|_| match by_hash {
-                    false => builder.add_prefix(&key[..7]).unwrap(),
-                    true => builder.add_hashed_prefix(&key[..7], HASHER.of(&key[..7])).unwrap(),
-                });
+                builder.add(HASHER.key(&key)).unwrap();
+                (0..repeat).for_each(|_| builder.add_prefix(HASHER.key(&key[..7])).unwrap());
             }
         }
         builder.finish().unwrap()
     };
-    let bytes = build(1, false, 1);
-    for (repeat, by_hash, threads) in [(3, false, 1), (1, true, 1), (2, true, 2), (1, false, 3)] {
-        assert!(build(repeat, by_hash, threads) == bytes, "{repeat} times, by hash {by_hash}, {threads} threads");
+    let built = build(1, 1);
+    for (repeat, threads) in [(3, 1), (2, 2), (1, 3)] {
+        assert!(build(repeat, threads) == built, "{repeat} times, {threads} threads");
     }
 }
 
@@ -215,32 +222,33 @@ fn a_builder_counts_its_keys_and_partitions() {
     let mut builder = builder(10);
     assert_eq!((builder.is_empty(), builder.len(), builder.num_partitions()), (true, 0, 0));
     for i in 0..95 {
-        builder.add(&key(i)).unwrap();
+        builder.add(builder.hasher().key(&key(i))).unwrap();
         assert_eq!((builder.len(), builder.num_partitions()), (i + 1, i / 10 + 1));
     }
     assert!(!builder.is_empty());
-    let bytes = builder.finish().unwrap();
+    let bytes = builder.finish().unwrap().bytes;
     assert_eq!(FilterBlock::open_any(bytes, Verify::AtOpen).unwrap().metadata().num_partitions, 10);
     // The empty key is a key, too.
     let mut of_empty = self::builder(10);
-    of_empty.add(b"").unwrap();
+    of_empty.add(of_empty.hasher().key(b"")).unwrap();
     assert!(!of_empty.is_empty() && of_empty.len() == 1);
-    assert!(FilterBlock::open_any(of_empty.finish().unwrap(), Verify::AtOpen).unwrap().may_contain(b""));
+    let block = FilterBlock::open_any(of_empty.finish().unwrap().bytes, Verify::AtOpen).unwrap();
+    assert!(block.may_contain(HASHER.key(b"")));
 }
 
 #[test]
 fn partitions_sized_in_bytes_use_their_size_fully() {
     for (text, slack) in [("bloom:10", 64), ("blocked-bloom:10", 128), ("bumped-ribbon:8", 400), ("ribbon:8", 400)] {
         for max_len_bytes in [1, 256, 1_000, 4_096, 16_384] {
-            let builder = PartitionedBuilder::new(spec(text), SEED, 3).with_table_id(TABLE);
-            let builder = builder.with_prefixes("first-4", true).unwrap();
+            let options = FilterOptions::new(spec(text)).table_id(TABLE).prefixes_by_host("first-4", WholeKeys::Too);
+            let builder = PartitionedBuilder::new(&options, SEED, 3).unwrap();
             let mut builder = builder.with_partition_len_bytes(max_len_bytes);
             builder.reserve(50_000);
             for key in (0..50_000).map(key) {
-                builder.add(&key).unwrap();
-                builder.add_prefix(&key[..4]).unwrap();
+                builder.add(HASHER.key(&key)).unwrap();
+                builder.add_prefix(HASHER.key(&key[..4])).unwrap();
             }
-            let bytes = builder.finish().unwrap();
+            let bytes = builder.finish().unwrap().bytes;
             let index = index_of(&bytes, Some("first-4"));
             let lens: Vec<u64> = index.iter().map(|entry| entry.byte_range.end - entry.byte_range.start).collect();
             let (all, full) = (lens.len(), &lens[..lens.len() - 1]);
@@ -256,8 +264,10 @@ fn partitions_sized_in_bytes_use_their_size_fully() {
         }
     }
     // An always-maybe filter has no payload, so one partition takes all keys.
-    let mut full = PartitionedBuilder::new(spec("always-maybe"), SEED, 3).with_partition_len_bytes(256);
-    (0..1_000).for_each(|i| full.add(&key(i)).unwrap());
+    let mut full = PartitionedBuilder::new(&FilterOptions::new(spec("always-maybe")), SEED, 3)
+        .unwrap()
+        .with_partition_len_bytes(256);
+    (0..1_000).for_each(|i| full.add(full.hasher().key(&key(i))).unwrap());
     assert_eq!(full.num_partitions(), 1);
 }
 
@@ -265,11 +275,12 @@ fn partitions_sized_in_bytes_use_their_size_fully() {
 fn partitions_take_every_hasher() {
     let secret = Secret::new(&[7; 16]).unwrap();
     for hasher in [KeyHasher::sip13(SEED, &secret), KeyHasher::xxh3_with_secret(SEED, &secret), HASHER.clone()] {
-        let mut builder = PartitionedBuilder::new(spec("bloom:12"), &hasher, 10).with_table_id(TABLE);
-        (0..100).for_each(|i| builder.add(&key(i)).unwrap());
-        let bytes = builder.finish().unwrap();
+        let mut builder =
+            PartitionedBuilder::new(&FilterOptions::new(spec("bloom:12")).table_id(TABLE), &hasher, 10).unwrap();
+        (0..100).for_each(|i| builder.add(builder.hasher().key(&key(i))).unwrap());
+        let bytes = builder.finish().unwrap().bytes;
         let block = FilterBlock::open(&bytes, &Expected::of_table(TABLE, &hasher), Verify::AtOpen).unwrap();
-        assert!((0..100).all(|i| block.may_contain(&key(i))));
+        assert!((0..100).all(|i| block.may_contain(hasher.key(&key(i)))));
         let other = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
         assert!(FilterBlock::open(&bytes, &Expected::of_table(TABLE, &other), Verify::AtOpen).is_err());
     }
@@ -277,22 +288,16 @@ fn partitions_take_every_hasher() {
 
 #[cfg(debug_assertions)]
 #[test]
-fn hashes_of_another_key_panic_in_debug_builds() {
+fn keys_of_another_hasher_panic_in_debug_builds() {
     let other = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
-    for (hash, message) in [
-        (HASHER.of(b"other"), "another key"),
-        (other.of(b"key"), "another hasher"),
-        (filterblock::KeyHash::from_raw(other.of(b"key").raw()), "another key"),
-    ] {
-        let asks: [&dyn Fn(); 2] = [&|| drop(builder(1).add_hashed(b"key", hash)), &|| {
-            let mut builder = builder(1).with_prefixes("all", true).unwrap();
-            builder.add(b"key").unwrap();
-            drop(builder.add_hashed_prefix(b"key", hash));
-        }];
-        for ask in asks {
-            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask))
-                .expect_err("a hash of another key must panic");
-            assert!(caught.downcast_ref::<String>().unwrap().contains(message));
-        }
+    let asks: [&dyn Fn(); 2] = [&|| drop(builder(1).add(other.key(b"key"))), &|| {
+        let mut builder = of_prefixes("all", 1, WholeKeys::Too);
+        builder.add(HASHER.key(b"key")).unwrap();
+        drop(builder.add_prefix(other.key(b"key")));
+    }];
+    for ask in asks {
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask));
+        let caught = caught.expect_err("a key of another hasher must panic");
+        assert!(caught.downcast_ref::<String>().unwrap().contains("another hasher"));
     }
 }

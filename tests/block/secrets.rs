@@ -1,10 +1,11 @@
 //! Tests blocks whose keys were hashed under a secret.
 
 use crate::support::{self, TABLE, get_number, key, put_number, repair_trailer, spec, with_extension};
+use filterblock::WholeKeys;
 use filterblock::layout::TRAILER_LEN_BYTES;
 use filterblock::{
-    Added, Error, Field, FilterBlock, FilterBuilder, HashKind, HashSeed, KeyHasher, ParsedBlock, PartitionedBuilder,
-    Secret, Verify,
+    Added, Error, Field, FilterBlock, FilterOptions, HashKind, HashSeed, KeyHasher, ParsedBlock, Secret, Verify,
+    partitions::PartitionedBuilder,
 };
 
 const SEED: HashSeed = HashSeed(0x5eed);
@@ -19,15 +20,17 @@ fn hasher(kind: HashKind, fill: u8) -> KeyHasher {
 }
 
 fn block(kind: HashKind, fill: u8) -> Vec<u8> {
-    let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), hasher(kind, fill)).with_table_id(TABLE);
-    (0..1_000).for_each(|i| builder.add(&key(i)));
-    builder.finish().unwrap()
+    let mut builder = FilterOptions::new(spec("blocked-bloom:10")).table_id(TABLE).builder(hasher(kind, fill)).unwrap();
+    (0..1_000).for_each(|i| builder.add(builder.hasher().key(&key(i))));
+    builder.finish().unwrap().bytes
 }
 
 fn partitioned(kind: HashKind, fill: u8) -> Vec<u8> {
-    let mut builder = PartitionedBuilder::new(spec("blocked-bloom:10"), hasher(kind, fill), 300).with_table_id(TABLE);
-    (0..1_000).for_each(|i| builder.add(&key(i)).unwrap());
-    builder.finish().unwrap()
+    let mut builder =
+        PartitionedBuilder::new(&FilterOptions::new(spec("blocked-bloom:10")).table_id(TABLE), hasher(kind, fill), 300)
+            .unwrap();
+    (0..1_000).for_each(|i| builder.add(builder.hasher().key(&key(i))).unwrap());
+    builder.finish().unwrap().bytes
 }
 
 #[test]
@@ -39,10 +42,10 @@ fn a_block_with_its_secret_finds_every_key_and_keeps_its_fpr() {
             assert_eq!((block.hasher().identity().kind, block.hasher().seed()), (kind, SEED));
             for i in 0..1_000 {
                 let hash = block.hasher().of(&key(i));
-                assert!(block.may_contain_hash(hash) && block.may_contain_hashed_key(&key(i), hash));
-                assert!(block.may_contain(&key(i)));
+                assert!(block.may_contain_hash(hash) && block.may_contain(block.hasher().key(&key(i))));
+                assert!(block.may_contain(block.hasher().key(&key(i))));
             }
-            let let_through = (1_000..11_000).filter(|&i| block.may_contain(&key(i))).count();
+            let let_through = (1_000..11_000).filter(|&i| block.may_contain(block.hasher().key(&key(i)))).count();
             assert!((40..250).contains(&let_through), "{kind}: {let_through} of 10,000");
             block.verify_pages().unwrap();
         }
@@ -113,10 +116,10 @@ fn a_locked_block_returns_everything_but_answers() {
 
 #[test]
 fn a_locked_block_returns_its_extractor_and_damage() {
-    let mut builder = FilterBuilder::new(spec("bloom:10"), hasher(HashKind::SipHash13, 1));
-    builder = builder.with_prefixes("first-4-bytes", true).unwrap();
-    (0..300).for_each(|i| builder.add(&key(i)));
-    let mut bytes = builder.finish().unwrap();
+    let options = FilterOptions::new(spec("bloom:10")).prefixes_by_host("first-4-bytes", WholeKeys::Too);
+    let mut builder = options.builder(hasher(HashKind::SipHash13, 1)).unwrap();
+    (0..300).for_each(|i| builder.add(builder.hasher().key(&key(i))));
+    let mut bytes = builder.finish().unwrap().bytes;
     bytes[7] ^= 1;
     let locked = ParsedBlock::open(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
     assert_eq!((locked.metadata().added, locked.metadata().extractor), (Added::Both, Some("first-4-bytes")));
@@ -149,7 +152,7 @@ fn a_partition_under_another_secret_or_function_is_detected() {
             ));
             let part =
                 ParsedBlock::open_partition(part, 0, Verify::AtOpen).unwrap().bind_any(Some(&secret(1))).unwrap();
-            assert!((0..300).all(|i| part.may_contain(&key(i))));
+            assert!((0..300).all(|i| part.may_contain(part.hasher().key(&key(i)))));
         }
     }
 }

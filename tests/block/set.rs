@@ -2,8 +2,8 @@
 
 use crate::support::{SEED, SplitMix, TABLE, block, key, partitioned, spec};
 use filterblock::{
-    AlignedBytes, Answer, Error, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSlot, HashSeed, KeyHash,
-    KeyHasher, Mapped, Populate, Reclaimer, SharedBytes, TableFilter, Verify,
+    AlignedBytes, Answer, Error, Expected, FilterBlock, FilterOptions, FilterSet, FilterSlot, HashSeed, KeyHash,
+    KeyHasher, Mapped, Populate, Reclaimer, SharedBytes, TableFilter, Verify, WholeKeys,
 };
 use std::sync::Arc;
 
@@ -36,10 +36,10 @@ fn filters() -> Vec<Filter> {
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
         filters.extend(kinds.iter().map(|kind| opened(block(kind, N), verify)));
         filters.push(opened(partitioned("blocked-bloom:10", N, 100), verify));
-        let both = FilterBuilder::new(spec("blocked-bloom:10"), SEED).with_table_id(TABLE);
-        let mut both = both.with_prefixes("first-7", true).unwrap();
-        (0..N).for_each(|i| both.add(&key(i)));
-        filters.push(opened(both.finish().unwrap(), verify));
+        let both = FilterOptions::new(spec("blocked-bloom:10")).table_id(TABLE);
+        let mut both = both.prefixes_by_host("first-7", WholeKeys::Too).builder(SEED).unwrap();
+        (0..N).for_each(|i| both.add(HASHER.key(&key(i))));
+        filters.push(opened(both.finish().unwrap().bytes, verify));
     }
     filters
 }
@@ -60,22 +60,22 @@ fn sets_answer_like_their_filters() {
     let mut expected = Vec::new();
     for (&slot, filter) in slots.iter().zip(&filters) {
         assert!(Arc::ptr_eq(set.filter(slot).unwrap(), filter));
-        let alone: Vec<Answer> = hashes.iter().map(|&hash| filter.ask_hash(hash)).collect();
+        let block = filter.ready().unwrap();
+        let alone: Vec<Answer> = hashes.iter().map(|&hash| block.may_contain_hash(hash).into()).collect();
         assert!(
             filter.ready().unwrap().metadata().num_keys == 0
                 || alone[..N].iter().all(|&answer| answer == Answer::Maybe)
         );
-        assert_eq!(hashes.iter().map(|&hash| set.ask(slot, hash)).collect::<Vec<_>>(), alone);
+        assert_eq!(hashes.iter().map(|&hash| set.ask_hash(slot, hash)).collect::<Vec<_>>(), alone);
         // The slice has one answer more than there are hashes, and that answer must not change.
         for beyond in [true, false] {
             let mut may_contain = vec![beyond; hashes.len() + 1];
             assert!(set.ask_batch(slot, &hashes, &mut may_contain));
-            let expected: Vec<bool> = alone.iter().map(|answer| answer.may_contain()).chain([beyond]).collect();
+            let expected: Vec<bool> = alone.iter().map(|answer| answer.must_read()).chain([beyond]).collect();
             assert_eq!(may_contain, expected);
         }
-        for (i, &hash) in hashes.iter().enumerate() {
-            let by_key = set.ask_hashed_key(slot, &key(i), hash);
-            assert_eq!(by_key, filter.ready().unwrap().may_contain_hashed_key(&key(i), hash).into());
+        for key in (0..3 * N).map(key) {
+            assert_eq!(set.ask(slot, HASHER.key(&key)), block.may_contain(HASHER.key(&key)).into());
         }
         pairs.extend(hashes.iter().map(|&hash| (slot, hash)));
         expected.extend(alone);
@@ -91,12 +91,6 @@ fn sets_answer_like_their_filters() {
     let mut answers = vec![Answer::Unfiltered; pairs.len()];
     set.ask_pairs(&pairs, &mut answers);
     assert_eq!(answers, expected);
-    for &hash in &hashes[N - 20..N + 20] {
-        let mut answers = vec![Answer::Unfiltered; slots.len()];
-        set.ask_all(hash, &slots, &mut answers);
-        let alone: Vec<_> = filters.iter().map(|filter| filter.ask_hash(hash)).collect();
-        assert_eq!(answers, alone);
-    }
     assert_eq!(set.counts().unfiltered_answers, 0);
 }
 
@@ -104,17 +98,17 @@ fn sets_answer_like_their_filters() {
 fn sets_count_unfiltered_answers() {
     let mut set = FilterSet::new(&HASHER);
     let other = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
-    let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), &other).with_table_id(TABLE);
-    builder.add(&key(1));
+    let mut builder = FilterOptions::new(spec("blocked-bloom:10")).table_id(TABLE).builder(&other).unwrap();
+    builder.add(builder.hasher().key(&key(1)));
     let foreign =
-        FilterBlock::open(builder.finish().unwrap().into(), &Expected::of_table(TABLE, &other), Verify::AtOpen);
+        FilterBlock::open(builder.finish().unwrap().bytes.into(), &Expected::of_table(TABLE, &other), Verify::AtOpen);
     let damaged = opened(vec![0; 100], Verify::AtOpen);
-    assert!(damaged.reason().is_some_and(Error::is_damage));
+    assert!(damaged.reason().unwrap().downcast_ref::<Error>().unwrap().is_damage());
     let slots = [Arc::new(foreign.into()), damaged, Arc::new(TableFilter::Absent)].map(|filter| set.insert(filter));
     for (i, &slot) in slots.iter().enumerate() {
         let hash = HASHER.of(&key(i));
         assert_eq!(
-            (set.ask(slot, hash), set.ask_hashed_key(slot, &key(i), hash)),
+            (set.ask_hash(slot, hash), set.ask(slot, HASHER.key(&key(i)))),
             (Answer::Unfiltered, Answer::Unfiltered)
         );
         let mut may_contain = [false; 3];
@@ -129,7 +123,7 @@ fn sets_count_unfiltered_answers() {
 #[test]
 fn slots_pass_through_integers() {
     let filters = filters();
-    let mut set = FilterSet::<Error>::new(&HASHER);
+    let mut set = FilterSet::new(&HASHER);
     for filter in &filters {
         let slot = set.insert(filter.clone());
         assert_eq!(FilterSlot::from_raw(slot.to_raw()), slot);
@@ -138,10 +132,10 @@ fn slots_pass_through_integers() {
         for raw in [[0, 0], [0, index], [number + 1, index], [number, index + 1], [number, u64::MAX]] {
             let other = FilterSlot::from_raw(raw);
             assert!(set.filter(other).is_none(), "{raw:?}");
-            assert_eq!(set.ask_key(other, b"absent"), Answer::Unfiltered, "{raw:?}");
+            assert_eq!(set.ask(other, HASHER.key(b"absent")), Answer::Unfiltered, "{raw:?}");
         }
     }
-    assert_eq!(FilterSet::<Error>::new(&HASHER).insert(filters[0].clone()).to_raw()[1], 0);
+    assert_eq!(FilterSet::new(&HASHER).insert(filters[0].clone()).to_raw()[1], 0);
 }
 
 #[test]
@@ -151,31 +145,31 @@ fn slots_of_another_set_are_unfiltered() {
     let slot = first.insert(opened(block("blocked-bloom:10", N), Verify::AtOpen));
     second.insert(opened(block("blocked-bloom:10", 0), Verify::AtOpen));
     let hash = HASHER.of(&key(1));
-    assert_eq!((first.ask(slot, hash), second.ask(slot, hash)), (Answer::Maybe, Answer::Unfiltered));
-    assert_eq!(second.ask_hashed_key(slot, &key(1), hash), Answer::Unfiltered);
-    let (mut of_batch, mut of_pairs, mut of_all) = ([false], [Answer::No], [Answer::No]);
+    assert_eq!((first.ask_hash(slot, hash), second.ask_hash(slot, hash)), (Answer::Maybe, Answer::Unfiltered));
+    assert_eq!(second.ask(slot, HASHER.key(&key(1))), Answer::Unfiltered);
+    let (mut of_batch, mut of_pairs) = ([false], [Answer::No]);
     assert!(!second.ask_batch(slot, &[hash], &mut of_batch) && of_batch[0]);
     second.ask_pairs(&[(slot, hash)], &mut of_pairs);
-    second.ask_all(hash, &[slot], &mut of_all);
-    assert_eq!([of_pairs, of_all], [[Answer::Unfiltered]; 2]);
+    assert_eq!(of_pairs, [Answer::Unfiltered]);
     assert!(second.filter(slot).is_none());
-    assert_eq!((first.counts().unfiltered_answers, second.counts().unfiltered_answers), (0, 5));
+    assert_eq!((first.counts().unfiltered_answers, second.counts().unfiltered_answers), (0, 4));
 }
 
 #[test]
 fn sets_answer_for_prefixes_like_their_filters() {
     let mut set = FilterSet::new(&HASHER);
-    let mut prefixes = FilterBuilder::new(spec("blocked-bloom:16"), SEED)
-        .with_table_id(TABLE)
-        .with_prefixes("first-7", false)
+    let mut prefixes = FilterOptions::new(spec("blocked-bloom:16"))
+        .table_id(TABLE)
+        .prefixes_by_host("first-7", WholeKeys::Not)
+        .builder(SEED)
         .unwrap();
-    prefixes.add(&key(1)[..7]);
+    prefixes.add_prefix(prefixes.hasher().key(&key(1)[..7]));
     let expected = Expected::of_table(TABLE, &HASHER).with_prefixes("first-7");
-    let prefixes = FilterBlock::open(prefixes.finish().unwrap().into(), &expected, Verify::AtOpen).unwrap();
+    let prefixes = FilterBlock::open(prefixes.finish().unwrap().bytes.into(), &expected, Verify::AtOpen).unwrap();
     let of_prefixes = set.insert(Arc::new(TableFilter::Ready(prefixes)));
     let of_keys = set.insert(opened(block("blocked-bloom:10", N), Verify::AtOpen));
     let absent = set.insert(Arc::new(TableFilter::Absent));
-    let ask = |slot, extractor, prefix: &[u8]| set.ask_prefix(slot, extractor, prefix);
+    let ask = |slot, extractor, prefix: &[u8]| set.ask_prefix(slot, extractor, set.hasher().key(prefix));
     assert_eq!(
         (ask(of_prefixes, "first-7", &key(1)[..7]), ask(of_prefixes, "first-7", b"no such")),
         (Answer::Maybe, Answer::No)
@@ -189,14 +183,17 @@ fn sets_answer_for_prefixes_like_their_filters() {
         ask(of_prefixes, "first-5", b"no su"),
         ask(of_keys, "first-7", b"no such"),
         ask(absent, "first-7", b"no such"),
-        set.ask(of_prefixes, hash),
-        set.ask_key(of_prefixes, b"no such"),
-        set.filter(of_prefixes).unwrap().ask(b"no such"),
+        set.ask_hash(of_prefixes, hash),
+        set.ask(of_prefixes, HASHER.key(b"no such")),
+        set.filter(of_prefixes).unwrap().ask(HASHER.key(b"no such")),
     ];
     assert_eq!(unknown, [Answer::Unfiltered; 6]);
     // The set does not count the last query, which asks the filter itself.
     assert_eq!(set.counts().unfiltered_answers, 6);
-    assert_eq!((set.ask_key(of_keys, &key(1)), set.ask_key(of_keys, b"no such")), (Answer::Maybe, Answer::No));
+    assert_eq!(
+        (set.ask(of_keys, HASHER.key(&key(1))), set.ask(of_keys, HASHER.key(b"no such"))),
+        (Answer::Maybe, Answer::No)
+    );
 }
 
 #[test]
@@ -205,7 +202,7 @@ fn sets_count_damaged_pages_of_first_touch() {
     bytes[70] ^= 1;
     let mut set = FilterSet::new(&HASHER);
     let slot = set.insert(opened(bytes, Verify::OnFirstTouch));
-    assert!(hashes().iter().all(|&hash| set.ask(slot, hash) == Answer::Maybe));
+    assert!(hashes().iter().all(|&hash| set.ask_hash(slot, hash) == Answer::Maybe));
     assert_eq!((set.counts().ready, set.counts().damaged_pages), (1, 1));
 }
 
@@ -214,12 +211,12 @@ fn sets_count_damaged_pages_of_first_touch() {
 fn sets_check_the_hasher_in_debug_builds() {
     let mut set = FilterSet::new(&HASHER);
     let slot = set.insert(opened(block("blocked-bloom:10", N), Verify::AtOpen));
-    let hash = KeyHash::of(&key(1), HashSeed(SEED.0 + 1));
-    let asks: [&dyn Fn() -> Answer; 3] =
-        [&|| set.ask(slot, hash), &|| set.ask_hashed_key(slot, &key(1), hash), &|| {
-            set.ask_batch(slot, &[hash], &mut [false]);
-            Answer::Maybe
-        }];
+    let other = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
+    let hash = other.of(&key(1));
+    let asks: [&dyn Fn() -> Answer; 3] = [&|| set.ask_hash(slot, hash), &|| set.ask(slot, other.key(b"key")), &|| {
+        set.ask_batch(slot, &[hash], &mut [false]);
+        Answer::Maybe
+    }];
     for ask in asks {
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).is_err());
     }
@@ -271,7 +268,7 @@ fn a_reclaimer_keeps_no_more_than_its_limit() {
 #[test]
 fn readers_free_no_bytes_while_sets_are_replaced() {
     let reclaimer = Reclaimer::default();
-    let current = std::sync::Mutex::new(Arc::new(FilterSet::<Error>::new(&HASHER)));
+    let current = std::sync::Mutex::new(Arc::new(FilterSet::new(&HASHER)));
     let done = std::sync::atomic::AtomicBool::new(false);
     let freed: usize = std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -287,7 +284,7 @@ fn readers_free_no_bytes_while_sets_are_replaced() {
                 let bytes = SharedBytes::from(block("blocked-bloom:10", 50)).freed_by(&reclaimer);
                 let mut next = FilterSet::new(&HASHER);
                 let slot = next.insert(opened(bytes, Verify::AtOpen));
-                assert_eq!(next.ask(slot, HASHER.of(&key(7))), Answer::Maybe);
+                assert_eq!(next.ask_hash(slot, HASHER.of(&key(7))), Answer::Maybe);
                 *current.lock().unwrap() = Arc::new(next);
                 reclaimer.reclaim()
             })

@@ -24,7 +24,7 @@ fn columns(set: &FilterSet, slot: FilterSlot) -> u32 {
 
 fn assert_finds(set: &FilterSet, slot: FilterSlot, keys: Range<usize>) {
     let hashes: Vec<_> = keys.map(hash).collect();
-    assert!(hashes.iter().all(|&hash| set.ask(slot, hash) != Answer::No));
+    assert!(hashes.iter().all(|&hash| set.ask_hash(slot, hash) != Answer::No));
     let mut answers = vec![false; hashes.len()];
     set.ask_batch(slot, &hashes, &mut answers);
     assert!(answers.iter().all(|&answer| answer));
@@ -39,11 +39,11 @@ fn queries_are_counted_by_filter() {
     let slots: Vec<_> = (0..64).map(|_| set.insert(filter.clone())).collect();
     let silent_slot = silent.insert(filter.clone());
     for i in 0..400_000 {
-        let _ = silent.ask(silent_slot, hash(i));
+        let _ = silent.ask_hash(silent_slot, hash(i));
         // The first 32 filters are asked once in each round, the others three times.
         let slot = slots[i % 64];
         for _ in 0..if i % 64 < 32 { 1 } else { 3 } {
-            let _ = set.ask(slot, hash(i));
+            let _ = set.ask_hash(slot, hash(i));
         }
     }
     assert_eq!((silent.queries(silent_slot), set.queries(silent_slot), silent.queries(slots[0])), (0, 0, 0));
@@ -90,7 +90,7 @@ fn filters_that_are_asked_less_lose_more_columns() {
     assert_eq!(set.shrink_to(0).num_shrunk, 0);
     slots.iter().zip(&ranges).for_each(|(&slot, keys)| assert_finds(&set, slot, keys.clone()));
     // One column denies about half of the absent keys.
-    let denied = (70_000..80_000).filter(|&i| set.ask(slots[0], hash(i)) == Answer::No).count();
+    let denied = (70_000..80_000).filter(|&i| set.ask_hash(slots[0], hash(i)) == Answer::No).count();
     assert!((4_600..5_400).contains(&denied), "{denied}");
 }
 
@@ -101,16 +101,17 @@ fn filters_that_cannot_shrink_stay_as_they_are() {
     let mut damaged = block_of("bumped-ribbon:12", 0..n, TABLE);
     damaged[100] ^= 1;
     let other = KeyHasher::xxh3(filterblock::HashSeed(99));
-    let mut foreign = filterblock::FilterBuilder::new("bumped-ribbon:12".parse().unwrap(), &other).with_table_id(TABLE);
-    (0..n).for_each(|i| foreign.add(&crate::support::key(i)));
-    let foreign = AlignedBytes::copy_of(&foreign.finish().unwrap()).unwrap();
+    let mut foreign =
+        filterblock::FilterOptions::new("bumped-ribbon:12".parse().unwrap()).table_id(TABLE).builder(&other).unwrap();
+    (0..n).for_each(|i| foreign.add(foreign.hasher().key(&crate::support::key(i))));
+    let foreign = AlignedBytes::copy_of(&foreign.finish().unwrap().bytes).unwrap();
     let foreign = FilterBlock::open(foreign.into(), &Expected::of_table(TABLE, &other), Verify::AtOpen);
     let filters = [
         heap("blocked-bloom:12", 0..n),
         opened(partitioned("bumped-ribbon:12", n, 3_000), Verify::AtOpen),
         opened(damaged, Verify::OnFirstTouch),
         Arc::new(TableFilter::Absent),
-        Arc::new(TableFilter::Degraded(Error::Invalid { what: "test", given: String::new(), reason: "".into() })),
+        Arc::new(TableFilter::Degraded(Arc::new(Error::TooLarge { what: "test" }))),
         Arc::new(foreign.into()),
         opened(block_of("bumped-ribbon:12", 0..n, TABLE), Verify::OnFirstTouch),
         heap("bumped-ribbon:12", 0..n),
@@ -124,7 +125,7 @@ fn filters_that_cannot_shrink_stay_as_they_are() {
         assert_eq!(Arc::ptr_eq(set.filter(slot).unwrap(), filter), i < 5, "filter {i}");
         assert_finds(&set, slot, 0..n);
     }
-    assert_eq!(set.ask(slots[5], hash(1)), Answer::Unfiltered);
+    assert_eq!(set.ask_hash(slots[5], hash(1)), Answer::Unfiltered);
     // The caller's own filter keeps its columns.
     assert_eq!(filters[7].ready().unwrap().metadata().probes, 12);
 }

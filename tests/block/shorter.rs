@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::support::{SEED, TABLE, key, spec};
 use filterblock::layout::stated_len_bytes;
 use filterblock::{
-    Answer, Error, Expected, FilterBlock, FilterBuilder, KeyHasher, PartitionIndex, PartitionedBuilder,
-    PrefixExtractor, TableFilter, Verify,
+    Answer, Expected, FilterBlock, FilterOptions, KeyHasher, PrefixExtractor, TableFilter, Verify, WholeKeys,
+    partitions::{PartitionIndex, PartitionedBuilder},
 };
 
 const N: usize = 150;
@@ -53,29 +53,29 @@ fn blocks() -> Vec<(String, Vec<u8>)> {
     ];
     let mut blocks = Vec::new();
     for kind in kinds {
-        let builder = FilterBuilder::new(spec(kind), SEED).with_table_id(TABLE);
-        let with_ranges = builder.with_ranges(spec("grafite:fpr=0.01")).unwrap();
-        for whole_keys_too in [true, false] {
-            let plain = FilterBuilder::new(spec(kind), SEED).with_table_id(TABLE);
-            let builder = if whole_keys_too { with_ranges.clone() } else { plain };
-            let mut builder = builder.with_extractor(&extractor, whole_keys_too).unwrap();
-            (0..N).for_each(|i| builder.add(&key(i)));
-            blocks.push((format!("{kind}, whole keys {whole_keys_too}"), builder.finish().unwrap()));
+        for whole_keys in [WholeKeys::Too, WholeKeys::Not] {
+            let options = FilterOptions::new(spec(kind)).table_id(TABLE).prefixes(&extractor, whole_keys);
+            let mut builder = match whole_keys {
+                WholeKeys::Too => options.clone().ranges(spec("grafite:fpr=0.01")).builder(SEED).unwrap(),
+                WholeKeys::Not => options.builder(SEED).unwrap(),
+            };
+            (0..N).for_each(|i| builder.add(HASHER.key(&key(i))));
+            blocks.push((format!("{kind}, {whole_keys:?}"), builder.finish().unwrap().bytes));
             for partition_keys in [7, 60] {
-                let builder = PartitionedBuilder::new(spec(kind), SEED, partition_keys).with_table_id(TABLE);
-                let mut builder = builder.with_extractor(&extractor, whole_keys_too).unwrap();
-                (0..N).for_each(|i| builder.add(&key(i)).unwrap());
-                let name = format!("{kind}, whole keys {whole_keys_too}, partitions of {partition_keys}");
-                blocks.push((name, builder.finish().unwrap()));
+                let mut builder = PartitionedBuilder::new(&options, SEED, partition_keys).unwrap();
+                (0..N).for_each(|i| builder.add(HASHER.key(&key(i))).unwrap());
+                let name = format!("{kind}, {whole_keys:?}, partitions of {partition_keys}");
+                blocks.push((name, builder.finish().unwrap().bytes));
             }
         }
     }
-    let mut builder = FilterBuilder::new(spec("grafite:fpr=0.01"), SEED).with_table_id(TABLE);
-    (0..N).for_each(|i| builder.add(&key(i)));
-    blocks.push(("grafite".to_owned(), builder.finish().unwrap()));
-    let mut builder = PartitionedBuilder::new(spec("grafite:fpr=0.01"), SEED, 30).with_table_id(TABLE);
-    (0..N).for_each(|i| builder.add(&key(i)).unwrap());
-    blocks.push(("grafite, partitions".to_owned(), builder.finish().unwrap()));
+    let mut builder = FilterOptions::new(spec("grafite:fpr=0.01")).table_id(TABLE).builder(SEED).unwrap();
+    (0..N).for_each(|i| builder.add(builder.hasher().key(&key(i))));
+    blocks.push(("grafite".to_owned(), builder.finish().unwrap().bytes));
+    let mut builder =
+        PartitionedBuilder::new(&FilterOptions::new(spec("grafite:fpr=0.01")).table_id(TABLE), SEED, 30).unwrap();
+    (0..N).for_each(|i| builder.add(builder.hasher().key(&key(i))).unwrap());
+    blocks.push(("grafite, partitions".to_owned(), builder.finish().unwrap().bytes));
     blocks
 }
 
@@ -94,10 +94,9 @@ fn expected(bytes: &[u8]) -> Expected<'static> {
 fn assert_maybe(what: &str, block: &FilterBlock<Shorter>, i: usize) {
     let key = key(i);
     let (hash, prefix) = (HASHER.of(&key), &key[..11]);
-    assert!(block.may_contain(&key), "{what}: {i}");
-    assert!(block.may_contain_hash(hash) && block.may_contain_hashed_key(&key, hash), "{what}: {i}");
-    assert!(block.may_contain_prefix("fixed:11", prefix), "{what}: {i}");
-    assert!(block.may_contain_hashed_prefix("fixed:11", HASHER.of(prefix)), "{what}: {i}");
+    assert!(block.may_contain(block.hasher().key(&key)), "{what}: {i}");
+    assert!(block.may_contain_hash(hash) && block.may_contain(block.hasher().key(&key)), "{what}: {i}");
+    assert!(block.may_contain_prefix("fixed:11", block.hasher().key(prefix)), "{what}: {i}");
     assert!(block.may_contain_range(Included(&key), Included(&key)), "{what}: {i}");
     assert!(block.may_contain_range(Included(&key), Unbounded), "{what}: {i}");
     let mut answers = [false; 3];
@@ -116,9 +115,8 @@ fn blocks_whose_bytes_become_shorter_deny_no_key() {
                 data.cut(len);
                 let what = format!("{name}, {verify:?}, {len} of {}", bytes.len());
                 (0..N).step_by(3).for_each(|i| assert_maybe(&what, &block, i));
-                let filter = TableFilter::<_, Error>::from(Ok(block));
-                assert!((0..N).step_by(7).all(|i| filter.ask(&key(i)) != Answer::No), "{what}");
-                assert!((0..N).step_by(7).all(|i| filter.ask_range(Included(&key(i)), Unbounded) != Answer::No));
+                let filter = TableFilter::Ready(block);
+                assert!((0..N).step_by(7).all(|i| filter.ask(HASHER.key(&key(i))) != Answer::No), "{what}");
             }
         }
     }
@@ -145,13 +143,16 @@ fn partitions_whose_bytes_become_shorter_deny_no_key() {
             data.cut(len);
             for key in (0..N).map(key) {
                 let number = index.find(&key).unwrap() as usize;
-                assert!(opened[number].0.may_contain(&key), "{name}: {len} of the index");
+                assert!(opened[number].0.may_contain(HASHER.key(&key)), "{name}: {len} of the index");
             }
             for (part, data) in &opened {
                 data.cut(len.min(data.as_ref().len() - 1));
                 for key in (0..N).step_by(5).map(key) {
-                    assert!(part.may_contain(&key), "{name}: {len} of a partition");
-                    assert!(part.may_contain_prefix("fixed:11", &key[..11]), "{name}: {len} of a partition");
+                    assert!(part.may_contain(HASHER.key(&key)), "{name}: {len} of a partition");
+                    assert!(
+                        part.may_contain_prefix("fixed:11", HASHER.key(&key[..11])),
+                        "{name}: {len} of a partition"
+                    );
                     assert!(part.may_contain_range(Included(&key), Included(&key)), "{name}: {len} of a partition");
                 }
             }

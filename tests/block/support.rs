@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses only some of the helpers")]
 
 use filterblock::layout::{FIELDS, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
-use filterblock::{Field, FilterBuilder, FilterSpec, HashSeed, KeyHash, PartitionedBuilder};
+use filterblock::{Field, FilterOptions, FilterSpec, HashSeed, KeyHash, WholeKeys, partitions::PartitionedBuilder};
 
 pub const SEED: HashSeed = HashSeed(0x5eed);
 pub const TABLE: [u8; 16] = *b"the tested table";
@@ -42,16 +42,17 @@ pub fn block(spec_text: &str, n: usize) -> Vec<u8> {
 }
 
 pub fn block_of(spec_text: &str, keys: std::ops::Range<usize>, table_id: [u8; 16]) -> Vec<u8> {
-    let mut builder = FilterBuilder::new(spec(spec_text), SEED).with_table_id(table_id);
+    let mut builder = FilterOptions::new(spec(spec_text)).table_id(table_id).builder(SEED).unwrap();
     keys.for_each(|i| builder.add_hash(hash(i)));
-    builder.finish().unwrap()
+    builder.finish().unwrap().bytes
 }
 
 /// Returns a partitioned block of the keys `0..n`, with `partition_keys` keys per partition.
 pub fn partitioned(spec_text: &str, n: usize, partition_keys: usize) -> Vec<u8> {
-    let mut builder = PartitionedBuilder::new(spec(spec_text), SEED, partition_keys).with_table_id(TABLE);
-    (0..n).for_each(|i| builder.add(&key(i)).unwrap());
-    builder.finish().unwrap()
+    let mut builder =
+        PartitionedBuilder::new(&FilterOptions::new(spec(spec_text)).table_id(TABLE), SEED, partition_keys).unwrap();
+    (0..n).for_each(|i| builder.add(builder.hasher().key(&key(i))).unwrap());
+    builder.finish().unwrap().bytes
 }
 
 /// Returns the bytes of a trailer field of the block that ends where `block` ends.
@@ -183,8 +184,9 @@ pub fn mutate(block: &mut Vec<u8>, random: &mut SplitMix) {
 
 /// Returns the sound blocks that mutations start from.
 pub fn corpus() -> Vec<Vec<u8>> {
-    let mut prefixes = FilterBuilder::new(spec("bloom:8"), SEED).with_prefixes("first-4-bytes", true).unwrap();
-    (0..50).for_each(|i| prefixes.add(&key(i)));
+    let mut prefixes =
+        FilterOptions::new(spec("bloom:8")).prefixes_by_host("first-4-bytes", WholeKeys::Too).builder(SEED).unwrap();
+    (0..50).for_each(|i| prefixes.add(prefixes.hasher().key(&key(i))));
     vec![
         block("bloom:10", 0),
         block("always-maybe", 3),
@@ -200,7 +202,7 @@ pub fn corpus() -> Vec<Vec<u8>> {
         block("ribbon:fpr=0.003", 3_000),
         block("bumped-ribbon:8", 100),
         block("bumped-ribbon:fpr=0.003", 3_000),
-        prefixes.finish().unwrap(),
+        prefixes.finish().unwrap().bytes,
         partitioned("blocked-bloom:10", 1_000, 100),
         partitioned("always-maybe", 64, 1),
         partitioned("bloom:10", 0, 10),

@@ -1,9 +1,11 @@
 //! Checks at compile time that public types are `Send` and `Sync`.
 
+use filterblock::FilterBuilder;
 use filterblock::{
-    AlignedBytes, ByLevel, Error, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSlot, FilterSpec, FilterView,
-    HashIdentity, KeyHash, KeyHasher, MemoryBudget, Metadata, Monkey, ParsedBlock, PartitionIndex, PartitionedBuilder,
-    PrefixExtractor, Secret, SharedBytes, TableFilter, VerifiedFilter, VerifiedTrailer,
+    AlignedBytes, Error, Expected, FilterBlock, FilterSet, FilterSlot, FilterSpec, HashIdentity, KeyHash, KeyHasher,
+    Metadata, ParsedBlock, PrefixExtractor, Secret, SharedBytes, TableFilter, VerifiedFilter, VerifiedTrailer,
+    partitions::{PartitionIndex, PartitionedBuilder},
+    policy::{ByLevel, MemoryBudget, Monkey},
 };
 
 const fn is_send_and_sync<T: Send + Sync>() {}
@@ -12,7 +14,7 @@ const fn is_send_and_sync<T: Send + Sync>() {}
 fn public_types_are_send_and_sync() {
     const {
         is_send_and_sync::<(AlignedBytes, SharedBytes, ParsedBlock<SharedBytes>, FilterBlock<SharedBytes>)>();
-        is_send_and_sync::<(FilterView<'_>, TableFilter<SharedBytes>, VerifiedFilter<'_>, VerifiedTrailer)>();
+        is_send_and_sync::<(TableFilter<SharedBytes>, VerifiedFilter<'_>, VerifiedTrailer)>();
         is_send_and_sync::<(FilterSet, FilterSlot, PartitionIndex<SharedBytes>, Metadata, Error)>();
         is_send_and_sync::<(FilterBuilder, PartitionedBuilder, FilterSpec, Expected<'_>, PrefixExtractor)>();
         is_send_and_sync::<(KeyHash, KeyHasher, Secret, HashIdentity)>();

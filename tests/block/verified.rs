@@ -5,10 +5,12 @@ use crate::support::{
     self, SEED, SplitMix, TABLE, block, corpus, hash, key, mutate, partitioned, payload_len, put_number,
     repair_trailer, spec, with_extension,
 };
+use filterblock::FilterOptions;
+use filterblock::WholeKeys;
 use filterblock::layout::{FIELDS, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, checksum_of};
 use filterblock::{
-    Added, Error, Expected, Field, FilterBlock, FilterBuilder, FilterKind, HashSeed, KeyHash, KeyHasher, ParsedBlock,
-    PartitionIndex, Secret, VerifiedFilter, Verify,
+    Added, Error, Expected, Field, FilterBlock, FilterKind, HashSeed, KeyHash, KeyHasher, ParsedBlock, Secret,
+    VerifiedFilter, Verify, partitions::PartitionIndex,
 };
 use proptest::prelude::*;
 
@@ -79,29 +81,35 @@ fn every_added_key_is_found_in_every_kind() {
         let whole = ParsedBlock::open(&bytes, Verify::AtOpen).unwrap();
         assert!(n == 30_000 || whole.parameters().unwrap().contains("layer 1"), "{:?}", whole.parameters());
         let filter = VerifiedFilter::open(&bytes[..], &of_any_table()).unwrap();
-        assert!((0..n).all(|i| filter.may_contain(&key(i)) && filter.may_contain_hash(filter.hasher().of(&key(i)))));
+        assert!((0..n).all(|i| filter.may_contain(filter.hasher().key(&key(i)))
+            && filter.may_contain_hash(filter.hasher().of(&key(i)))));
     }
 }
 
 #[test]
 fn opening_and_asking_takes_nothing_from_the_heap() {
-    let mut prefixes = FilterBuilder::new(spec("blocked-bloom:10"), SEED).with_prefixes("first-7", true).unwrap();
-    (0..100).for_each(|i| prefixes.add(&key(i)[..7]));
-    let prefixes = prefixes.finish().unwrap();
+    let mut prefixes =
+        FilterOptions::new(spec("blocked-bloom:10")).prefixes_by_host("first-7", WholeKeys::Too).builder(SEED).unwrap();
+    (0..100).for_each(|i| prefixes.add(prefixes.hasher().key(&key(i)[..7])));
+    let prefixes = prefixes.finish().unwrap().bytes;
     let secret = Secret::new(&[7; 16]).unwrap();
     let keyed = [KeyHasher::xxh3_with_secret(SEED, &secret), KeyHasher::sip13(SEED, &secret)];
     let mut blocks: Vec<(Vec<u8>, &KeyHasher)> = vec![(prefixes, &HASHER)];
     for hasher in &keyed {
-        let mut builder = FilterBuilder::new(spec("bumped-ribbon:8"), hasher);
-        (0..9_000).for_each(|i| builder.add(&key(i)));
-        blocks.push((builder.finish().unwrap(), hasher));
+        let mut builder = FilterOptions::new(spec("bumped-ribbon:8")).builder(hasher).unwrap();
+        (0..9_000).for_each(|i| builder.add(builder.hasher().key(&key(i))));
+        blocks.push((builder.finish().unwrap().bytes, hasher));
     }
     for text in SPECS {
         blocks.extend([0, 1, 300, 70_000].map(|n| (block(text, n), &HASHER)));
     }
     blocks.push((block("bumped-ribbon:8", 300_000), &HASHER));
     // The first query of a process detects the instruction sets, which may allocate.
-    assert!(VerifiedFilter::open(&block("bloom:10", 1), &of_any_table()).unwrap().may_contain(&key(0)));
+    assert!(
+        VerifiedFilter::open(&block("bloom:10", 1), &of_any_table())
+            .unwrap()
+            .may_contain(VerifiedFilter::open(&block("bloom:10", 1), &of_any_table()).unwrap().hasher().key(&key(0)))
+    );
     let keys: Vec<Vec<u8>> = (0..200).map(|i| key(i * 31)).collect();
     for (bytes, hasher) in &blocks {
         let before = LIVE.get();
@@ -109,8 +117,8 @@ fn opening_and_asking_takes_nothing_from_the_heap() {
         let mut found = 0;
         for key in &keys {
             let filter = VerifiedFilter::open(bytes, &Expected::of_any_table(hasher)).unwrap();
-            found += usize::from(filter.may_contain(key));
-            found += usize::from(filter.may_contain_prefix("first-7", &key[..7]));
+            found += usize::from(filter.may_contain(filter.hasher().key(key)));
+            found += usize::from(filter.may_contain_prefix("first-7", filter.hasher().key(&key[..7])));
         }
         assert_eq!((PEAK.get(), LIVE.get()), (before, before), "{} bytes", bytes.len());
         assert!(found >= 1);
@@ -121,9 +129,10 @@ fn opening_and_asking_takes_nothing_from_the_heap() {
 /// them.
 #[test]
 fn every_flipped_bit_of_extension_and_trailer_is_noticed() {
-    let mut prefixes = FilterBuilder::new(spec("bloom:10"), SEED).with_prefixes("first-7", true).unwrap();
-    (0..100).for_each(|i| prefixes.add(&key(i)));
-    let mut blocks = vec![prefixes.finish().unwrap()];
+    let mut prefixes =
+        FilterOptions::new(spec("bloom:10")).prefixes_by_host("first-7", WholeKeys::Too).builder(SEED).unwrap();
+    (0..100).for_each(|i| prefixes.add(prefixes.hasher().key(&key(i))));
+    let mut blocks = vec![prefixes.finish().unwrap().bytes];
     blocks.extend(SPECS.iter().flat_map(|text| [1, 300, 30_000].map(|n| block(text, n))));
     for mut bytes in blocks {
         let payload_len = payload_len(&bytes).unwrap();
@@ -153,7 +162,7 @@ fn damaged_pages_of_a_verified_filter_go_unnoticed() {
     assert!(FilterBlock::open(&bytes, &of_table(), Verify::AtOpen).is_err());
     let filter = VerifiedFilter::open(&bytes, &of_table()).unwrap();
     assert!(
-        (0..3_000).any(|i| !filter.may_contain(&key(i))),
+        (0..3_000).any(|i| !filter.may_contain(filter.hasher().key(&key(i)))),
         "a damaged page denies no key, although the documentation says that it may"
     );
 }
@@ -218,22 +227,28 @@ fn partitions_and_their_index_are_refused() {
 
 #[test]
 fn whole_keys_are_not_denied_by_verified_prefixes() {
-    let mut builder = FilterBuilder::new(spec("bloom:12"), SEED).with_prefixes("first-7", false).unwrap();
-    (0..300).for_each(|i| builder.add(&key(i)[..9]));
-    let bytes = builder.finish().unwrap();
+    let mut builder =
+        FilterOptions::new(spec("bloom:12")).prefixes_by_host("first-7", WholeKeys::Not).builder(SEED).unwrap();
+    (0..300).for_each(|i| builder.add_prefix(builder.hasher().key(&key(i)[..9])));
+    let bytes = builder.finish().unwrap().bytes;
     // A host expects whole keys, unless it states prefixes.
     assert_eq!(refused(&bytes, &of_any_table()), Field::Flags);
     let filter = VerifiedFilter::open(&bytes, &of_any_table().with_prefixes("first-7")).unwrap();
     for key in (0..300).map(key) {
-        assert!(filter.may_contain(&key) && filter.may_contain_hash(HASHER.of(&key)));
-        assert!(filter.may_contain_prefix("first-7", &key[..9]) && filter.may_contain_prefix("other", b"x"));
+        assert!(filter.may_contain(filter.hasher().key(&key)) && filter.may_contain_hash(HASHER.of(&key)));
+        assert!(
+            filter.may_contain_prefix("first-7", filter.hasher().key(&key[..9]))
+                && filter.may_contain_prefix("other", filter.hasher().key(b"x"))
+        );
     }
-    let denied = (0..100).filter(|i| !filter.may_contain_prefix("first-7", format!("no-{i}").as_bytes())).count();
+    let denied = (0..100)
+        .filter(|i| !filter.may_contain_prefix("first-7", filter.hasher().key(format!("no-{i}").as_bytes())))
+        .count();
     assert!(denied > 90, "{denied}");
     // A filter of whole keys answers "maybe" to every prefix.
     let keys = block("bloom:12", 300);
     let keys = VerifiedFilter::open(&keys, &of_any_table()).unwrap();
-    assert!((0..100).all(|i| keys.may_contain_prefix("first-7", format!("no-{i}").as_bytes())));
+    assert!((0..100).all(|i| keys.may_contain_prefix("first-7", keys.hasher().key(format!("no-{i}").as_bytes()))));
 }
 
 /// Compares a [`VerifiedFilter`] with the block of the same bytes. Returns whether both opened.
@@ -271,7 +286,11 @@ fn agrees_with_its_block(bytes: &[u8]) -> bool {
         let answer = filter.may_contain_hash(hash);
         assert!(sound.as_ref().is_none_or(|sound| sound.may_contain_hash(hash) == answer), "{metadata:?}");
     }
-    let _ = (filter.may_contain(b""), filter.may_contain_prefix("first-4-bytes", b"key-"), format!("{filter:?}"));
+    let _ = (
+        filter.may_contain(filter.hasher().key(b"")),
+        filter.may_contain_prefix("first-4-bytes", filter.hasher().key(b"key-")),
+        format!("{filter:?}"),
+    );
     true
 }
 
@@ -352,7 +371,7 @@ proptest! {
             field[at] = value;
         }
         if let Ok(filter) = VerifiedFilter::open(&bytes, &of_any_table()) {
-            prop_assert!((0..n).all(|i| filter.may_contain(&key(i))));
+            prop_assert!((0..n).all(|i| filter.may_contain(filter.hasher().key(&key(i)))));
         }
     }
 }

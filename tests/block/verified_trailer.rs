@@ -3,8 +3,8 @@
 use crate::support::{SEED, TABLE, block, hash, key, partitioned, payload_len, spec};
 use filterblock::layout::{PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES};
 use filterblock::{
-    Error, Expected, Field, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, Secret, VerifiedFilter,
-    VerifiedTrailer, Verify,
+    Answer, Error, Expected, Field, FilterBlock, FilterOptions, HashSeed, KeyHash, KeyHasher, Secret, VerifiedFilter,
+    VerifiedTrailer, Verify, WholeKeys,
 };
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
@@ -29,6 +29,11 @@ fn of_any_table() -> Expected<'static> {
     Expected::of_any_table(&HASHER)
 }
 
+/// Returns whether the trailer is that of other bytes.
+fn rejects(trailer: &VerifiedTrailer, bytes: &[u8]) -> bool {
+    trailer.ask_hash(bytes, hash(0)) == Answer::Unfiltered
+}
+
 fn read(bytes: &[u8]) -> VerifiedTrailer {
     VerifiedTrailer::read(bytes, &of_any_table()).unwrap()
 }
@@ -43,11 +48,11 @@ fn every_kind_answers_as_its_block_at_any_offset() {
         for offset in [0, 1, 8, 31, 63] {
             // The host reads the bytes again later, into a buffer with another alignment.
             let moved = [vec![0xa5; offset].as_slice(), &bytes, &[0x5a; 64]].concat();
-            let filter = trailer.filter_in(&moved[offset..offset + bytes.len()]).unwrap();
+            let ask = |hash| trailer.ask_hash(&moved[offset..offset + bytes.len()], hash);
             for &hash in &asked {
-                assert_eq!(filter.may_contain_hash(hash), whole.may_contain_hash(hash), "{text}, {n} keys");
+                assert_eq!(ask(hash), whole.may_contain_hash(hash).into(), "{text}, {n} keys");
             }
-            assert!((0..n.min(3_000)).all(|i| filter.may_contain_hash(hash(i))), "{text}, {n} keys");
+            assert!((0..n.min(3_000)).all(|i| ask(hash(i)) == Answer::Maybe), "{text}, {n} keys");
         }
     }
 }
@@ -61,21 +66,21 @@ fn a_trailer_rejects_other_bytes() {
         let extension = payload_len + payload_len.div_ceil(PAGE_LEN_BYTES) * PAGE_CHECKSUM_LEN_BYTES;
         for bit in extension * 8..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(trailer.filter_in(&bytes).is_none(), "{text}, {n} keys, bit {bit}");
+            assert!(rejects(&trailer, &bytes), "{text}, {n} keys, bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
         // A longer or shorter payload would move the bits of all keys.
         for cut in [1, 8, 64, payload_len] {
             let shorter = bytes.get(cut..).filter(|_| cut > 0);
-            assert!(shorter.is_none_or(|bytes| trailer.filter_in(bytes).is_none()), "{text}, {n} keys, {cut}");
+            assert!(shorter.is_none_or(|bytes| rejects(&trailer, bytes)), "{text}, {n} keys, {cut}");
         }
         for other in [&[&[0], &bytes[..]].concat(), &[&bytes[..], &[0]].concat(), &bytes[..bytes.len() - 1], &[]] {
-            assert!(trailer.filter_in(other).is_none(), "{text}, {n} keys, {} bytes", other.len());
+            assert!(rejects(&trailer, other), "{text}, {n} keys, {} bytes", other.len());
         }
-        let mut builder = FilterBuilder::new(spec(text), SEED).with_table_id([9; 16]);
+        let mut builder = FilterOptions::new(spec(text)).table_id([9; 16]).builder(SEED).unwrap();
         (0..n).for_each(|i| builder.add_hash(hash(i)));
-        assert!(trailer.filter_in(&builder.finish().unwrap()).is_none(), "{text}, {n} keys, of another SST");
-        assert!(trailer.filter_in(&bytes).is_some());
+        assert!(rejects(&trailer, &builder.finish().unwrap().bytes), "{text}, {n} keys, of another SST");
+        assert!(!rejects(&trailer, &bytes));
     }
 }
 
@@ -109,9 +114,12 @@ fn trailers_are_refused_with_the_errors_of_the_filter() {
 fn filters_of_prefixes_only_are_refused() {
     // The view of a filter of prefixes only would deny whole keys.
     for whole_keys_too in [false, true] {
-        let mut builder = FilterBuilder::new(spec("bloom:12"), SEED).with_prefixes("first-7", whole_keys_too).unwrap();
-        (0..300).for_each(|i| builder.add(&key(i)[..7]));
-        let bytes = builder.finish().unwrap();
+        let mut builder = FilterOptions::new(spec("bloom:12"))
+            .prefixes_by_host("first-7", if whole_keys_too { WholeKeys::Too } else { WholeKeys::Not })
+            .builder(SEED)
+            .unwrap();
+        (0..300).for_each(|i| builder.add_prefix(builder.hasher().key(&key(i)[..7])));
+        let bytes = builder.finish().unwrap().bytes;
         let trailer = VerifiedTrailer::read(&bytes, &of_any_table().with_prefixes("first-7"));
         match trailer {
             Ok(_) => assert!(whole_keys_too),

@@ -6,8 +6,8 @@ use crate::support::{self, SplitMix, spec};
 use crate::text::{DOCUMENT, constant, numbers, says, table};
 use filterblock::layout::{self, FIELDS, MAGIC, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, VERSION};
 use filterblock::{
-    Error, Field, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashKind, HashSeed, KeyHash, KeyHasher, Secret,
-    SelfCheck, Verify, compact,
+    Error, Field, FilterBlock, FilterKind, FilterOptions, FilterSpec, HashKind, HashSeed, KeyHash, KeyHasher, Secret,
+    Verify, WholeKeys, compact,
 };
 use siphasher::sip::{SipHasher13, SipHasher24};
 use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
@@ -118,10 +118,10 @@ fn blocks_built_from_the_document_have_the_same_bytes() {
         for tenths in (10..=450).step_by(if n > 100 { 44 } else { 3 }) {
             for (kind, name) in [(3, "bloom"), (4, "blocked-bloom"), (5, "split-block"), (10, "split-block-512")] {
                 let text = format!("{name}:{}", tenths as f64 / 10.0);
-                let mut builder = FilterBuilder::new(spec(&text), HashSeed(seed)).with_table_id(table_id);
-                keys.iter().for_each(|key| builder.add(key));
+                let mut builder = FilterOptions::new(spec(&text)).table_id(table_id).builder(HashSeed(seed)).unwrap();
+                keys.iter().for_each(|key| builder.add(builder.hasher().key(key)));
                 let theirs = stranger.block(kind, tenths * 100, seed, table_id, &keys);
-                assert!(builder.finish().unwrap() == theirs, "{text}, {n} keys");
+                assert!(builder.finish().unwrap().bytes == theirs, "{text}, {n} keys");
             }
         }
     }
@@ -131,7 +131,7 @@ fn blocks_built_from_the_document_have_the_same_bytes() {
 fn probes_step_where_the_step_tables_say() {
     let builder_of = |kind, millibits: u64| {
         let spec = FilterSpec::bits_per_key(kind, millibits as f64 / 1000.0).unwrap();
-        FilterBuilder::new(spec, HashSeed(0)).with_self_check(SelfCheck::Off)
+        FilterOptions::new(spec).self_check(false).builder(HashSeed(0)).unwrap()
     };
     // With 8 * n keys, each budget is a whole number of granules.
     for (kind, name, n) in
@@ -141,7 +141,7 @@ fn probes_step_where_the_step_tables_say() {
             for (millibits, probes) in [(step - 1, i + 1), (step, i + 2)] {
                 let mut builder = builder_of(kind, millibits);
                 (1..=n as u64 * 8).for_each(|i| builder.add_hash(KeyHash::from_raw(i << 40)));
-                let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+                let block = FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
                 let info = block.metadata();
                 assert_eq!(info.probes as usize, probes, "{kind} at {millibits}");
             }
@@ -175,7 +175,7 @@ fn compact_filters_built_from_the_document_are_the_same() {
             for (kind, text, granule_bits) in
                 [(3, "bloom:9.7", 8), (4, "blocked-bloom:9.7", 512), (2, "always-maybe", 0)]
             {
-                let mut builder = FilterBuilder::new(spec(text), hasher);
+                let mut builder = FilterOptions::new(spec(text)).builder(hasher).unwrap();
                 hashes.iter().for_each(|&hash| builder.add_hash(KeyHash::from_raw(hash)));
                 let theirs = if kind == 2 {
                     form(&[], 32 * 2)
@@ -199,7 +199,7 @@ fn compact_filters_built_from_the_document_are_the_same() {
     assert!(says(
         "takes 45 bytes, or 10.91 bits per key. This is 4.27 bits above the FPR lower bound, log2(1 / 0.01) = 6.64"
     ));
-    let mut builder = FilterBuilder::new(spec("bloom:fpr=0.01"), HashSeed(0));
+    let mut builder = FilterOptions::new(spec("bloom:fpr=0.01")).builder(HashSeed(0)).unwrap();
     (0..33).for_each(|i| builder.add_hash(KeyHash::from_raw(support::hash(i).raw())));
     let len = builder.finish_compact().unwrap().len();
     assert_eq!((len, format!("{:.2}", len as f64 * 8.0 / 33.0)), (45, "10.91".into()));
@@ -315,19 +315,19 @@ fn blocks_under_a_secret_have_the_documented_fingerprint() {
     let secret = [9; 16];
     for (function, kind) in [(2u8, HashKind::Xxh3Secret), (3, HashKind::SipHash13)] {
         let hasher = KeyHasher::new(kind, HashSeed(42), Some(&Secret::new(&secret).unwrap())).unwrap();
-        let mut keyed = FilterBuilder::new(spec("bloom:10"), hasher.clone());
-        let mut plain = FilterBuilder::new(spec("bloom:10"), HashSeed(42));
+        let mut keyed = FilterOptions::new(spec("bloom:10")).builder(hasher.clone()).unwrap();
+        let mut plain = FilterOptions::new(spec("bloom:10")).builder(HashSeed(42)).unwrap();
         for i in 0..100 {
-            keyed.add(&support::key(i));
+            keyed.add(keyed.hasher().key(&support::key(i)));
             plain.add_hash(KeyHash::from_raw(hasher.of(&support::key(i)).raw()));
         }
         // The expected block has the same hashes, an extension with the fingerprint, and the id of
         // the hash function.
         let record = [&[1, 8][..], &words(&secret, function, 42, 0..1)].concat();
-        let mut theirs = support::with_extension(plain.finish().unwrap(), 1, &record);
+        let mut theirs = support::with_extension(plain.finish().unwrap().bytes, 1, &record);
         support::put_number(&mut theirs, Field::HashId, function.into());
         support::repair_trailer(&mut theirs);
-        assert!(keyed.finish().unwrap() == theirs, "{kind}");
+        assert!(keyed.finish().unwrap().bytes == theirs, "{kind}");
     }
 }
 
@@ -385,14 +385,14 @@ fn a_name_for_prefixes_has_1_to_100_bytes() {
     assert_eq!(layout::MAX_EXTRACTOR_LEN_BYTES, 100);
     for len in [0, 1, 2, 99, 100, 101, 253, 254, 1_000] {
         let name = "n".repeat(len);
-        let builder = FilterBuilder::new(spec("bloom:10"), HashSeed(0)).with_prefixes(&name, true);
+        let builder = FilterOptions::new(spec("bloom:10")).prefixes_by_host(&name, WholeKeys::Too).builder(HashSeed(0));
         if !(1..=100).contains(&len) {
             assert!(matches!(builder, Err(Error::Invalid { what: "extractor name", .. })), "{len}");
             continue;
         }
         let mut builder = builder.unwrap();
-        builder.add(b"key");
-        let block = builder.finish().unwrap();
+        builder.add(builder.hasher().key(b"key"));
+        let block = builder.finish().unwrap().bytes;
         assert_eq!(support::get_number(&block, Field::ExtensionLen) as usize, 2 + len);
         assert_eq!(FilterBlock::open_any(block, Verify::AtOpen).unwrap().metadata().extractor, Some(name.as_str()));
     }
@@ -401,11 +401,11 @@ fn a_name_for_prefixes_has_1_to_100_bytes() {
 #[test]
 fn the_example_is_the_block_that_is_written() {
     let table_id: [u8; 16] = std::array::from_fn(|i| i as u8);
-    let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(42)).with_table_id(table_id);
+    let mut builder = FilterOptions::new(spec("bloom:10")).table_id(table_id).builder(HashSeed(42)).unwrap();
     for key in ["apple", "pear", "plum"] {
-        builder.add(key.as_bytes());
+        builder.add(builder.hasher().key(key.as_bytes()));
     }
-    let block = builder.finish().unwrap();
+    let block = builder.finish().unwrap().bytes;
     let dump: Vec<String> = block
         .chunks(16)
         .enumerate()
@@ -450,17 +450,17 @@ fn the_example_is_the_block_that_is_written() {
 #[test]
 fn the_limits_of_the_document_hold() {
     // Only limits that need little memory are tested here.
-    let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(0));
+    let mut builder = FilterOptions::new(spec("bloom:10")).builder(HashSeed(0)).unwrap();
     for _ in 0..1_000 {
         builder.add_hash(KeyHash::from_raw(7));
         builder.add_hash(KeyHash::from_raw(7 << 32));
         builder.add_hash(KeyHash::from_raw(7));
     }
-    assert_eq!(FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap().metadata().num_keys, 2);
+    assert_eq!(FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap().metadata().num_keys, 2);
     // All hashes fall into one line, and the hash of another line is denied.
-    let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), HashSeed(0));
+    let mut builder = FilterOptions::new(spec("blocked-bloom:10")).builder(HashSeed(0)).unwrap();
     (0..5_000u64).for_each(|i| builder.add_hash(KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16)));
-    let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+    let block = FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
     assert!(
         (0..5_000u64).all(|i| block.may_contain_hash(KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16)))
     );

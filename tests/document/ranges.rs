@@ -7,7 +7,7 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
 use crate::support;
 use filterblock::layout::TRAILER_LEN_BYTES;
-use filterblock::{Field, FilterBlock, FilterBuilder, KeyHash, Verify};
+use filterblock::{Field, FilterBlock, FilterOptions, KeyHash, Verify};
 
 /// A range filter: the fields of its extension record, and its payload.
 struct Range<'a> {
@@ -204,9 +204,10 @@ fn range_filters_are_read_from_the_document_alone() {
     for (text, keys) in &mut texts {
         keys.sort();
         keys.dedup();
-        let mut builder = FilterBuilder::new(support::spec(text), support::SEED).with_table_id(support::TABLE);
-        keys.iter().for_each(|key| builder.add(key));
-        let block = builder.finish().unwrap();
+        let mut builder =
+            FilterOptions::new(support::spec(text)).table_id(support::TABLE).builder(support::SEED).unwrap();
+        keys.iter().for_each(|key| builder.add(builder.hasher().key(key)));
+        let block = builder.finish().unwrap().bytes;
         let range = Range::read(&block);
         let codes = range.codes();
         let opened = FilterBlock::open_any(block.as_slice(), Verify::AtOpen).unwrap();

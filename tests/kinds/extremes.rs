@@ -6,7 +6,7 @@
 
 use crate::support::{SplitMix, spec};
 use filterblock::planning::Plan;
-use filterblock::{Error, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, Verify};
+use filterblock::{Error, FilterBlock, FilterKind, FilterOptions, FilterSpec, HashSeed, KeyHash, Verify};
 
 const KINDS: [FilterKind; 7] = [
     FilterKind::Bloom,
@@ -64,9 +64,9 @@ fn of_equal_fold(hash: KeyHash, random: &mut SplitMix) -> KeyHash {
 }
 
 fn block(text: &str, hashes: &[KeyHash]) -> FilterBlock<Vec<u8>> {
-    let mut builder = FilterBuilder::new(spec(text), HashSeed(1));
+    let mut builder = FilterOptions::new(spec(text)).builder(HashSeed(1)).unwrap();
     hashes.iter().for_each(|&hash| builder.add_hash(hash));
-    FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap()
+    FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap()
 }
 
 #[test]

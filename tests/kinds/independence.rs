@@ -3,7 +3,7 @@
 //! these keys would always be slow.
 
 use crate::support::{SplitMix, spec};
-use filterblock::{FilterBlock, FilterBuilder, HashSeed, Verify};
+use filterblock::{FilterBlock, FilterOptions, HashSeed, Verify};
 
 const FILTERS: usize = 200;
 const ABSENT: usize = 20_000;
@@ -17,10 +17,13 @@ fn measure(spec_text: &str, n: usize) -> (f64, u32) {
     let absent: Vec<[u8; 8]> = (0..ABSENT).map(|_| key()).collect();
     let mut counts = vec![0u32; ABSENT];
     for _ in 0..FILTERS {
-        let mut builder = FilterBuilder::new(spec(spec_text), HashSeed(1));
-        (0..n).for_each(|_| builder.add(&key()));
-        let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
-        counts.iter_mut().zip(&absent).for_each(|(count, key)| *count += u32::from(block.may_contain(key)));
+        let mut builder = FilterOptions::new(spec(spec_text)).builder(HashSeed(1)).unwrap();
+        (0..n).for_each(|_| builder.add(builder.hasher().key(&key())));
+        let block = FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
+        counts
+            .iter_mut()
+            .zip(&absent)
+            .for_each(|(count, key)| *count += u32::from(block.may_contain(block.hasher().key(key))));
     }
     let mean = counts.iter().sum::<u32>() as f64 / ABSENT as f64;
     let variance = counts.iter().map(|&count| (f64::from(count) - mean).powi(2)).sum::<f64>() / (ABSENT as f64 - 1.0);

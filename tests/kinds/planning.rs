@@ -8,7 +8,7 @@ use filterblock::planning::{
     MAX_KEYS, Plan, Variant, VariantPlan, best_probes, bits_for, classical_fpr, fpr_exponent, ideal_probes, lowest_fpr,
     lowest_fpr_in, shortest, simplified_fpr,
 };
-use filterblock::{Error, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, Verify};
+use filterblock::{Error, FilterBlock, FilterKind, FilterOptions, FilterSpec, HashSeed, Verify};
 
 const KEYS: u64 = 1_000_000;
 const KINDS: [FilterKind; 7] = [
@@ -141,9 +141,9 @@ fn plans_agree_with_the_built_filters() {
             for budget in ["8", "12", "fpr=0.01", "fpr=0.0007"] {
                 let spec: FilterSpec = format!("{kind}:{budget}").parse().unwrap();
                 let plan = Plan::new(spec, keys).unwrap();
-                let mut builder = FilterBuilder::new(spec, HashSeed(0));
-                (0..keys).for_each(|key| builder.add(&key.to_string().into_bytes()));
-                let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+                let mut builder = FilterOptions::new(spec).builder(HashSeed(0)).unwrap();
+                (0..keys).for_each(|key| builder.add(builder.hasher().key(&key.to_string().into_bytes())));
+                let block = FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
                 let info = block.metadata();
                 assert_eq!(info.probes, plan.probes(), "{spec}, {keys} keys");
                 let built = info.block_len_bytes as f64;
@@ -170,9 +170,9 @@ fn plans_agree_with_the_built_filters() {
 #[test]
 fn a_bumped_ribbon_uses_at_most_32_bits_of_its_budget() {
     let block = |spec: &str| {
-        let mut builder = FilterBuilder::new(spec.parse().unwrap(), HashSeed(1));
-        (0..1_000u32).for_each(|i| builder.add(&i.to_le_bytes()));
-        builder.finish().unwrap()
+        let mut builder = FilterOptions::new(spec.parse().unwrap()).builder(HashSeed(1)).unwrap();
+        (0..1_000u32).for_each(|i| builder.add(builder.hasher().key(&i.to_le_bytes())));
+        builder.finish().unwrap().bytes
     };
     assert!(block("bumped-ribbon:100") == block("bumped-ribbon:32"), "the blocks differ");
     for (kind, bits) in [

@@ -4,7 +4,7 @@
 //! and the deviation between the filters, because the FPRs of small filters differ.
 
 use crate::support::{self, SplitMix, sparse, spec};
-use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, Verify};
+use filterblock::{FilterBlock, FilterOptions, HashSeed, KeyHash, Verify};
 
 const SIGMAS: f64 = 5.0;
 const BATCH: u64 = 1_000;
@@ -31,9 +31,9 @@ fn measure(spec_text: &str, n: u64, filters: u64, queries: u64, write_key: impl 
         // the number that XXH3 XORs with the key. Seeds that differ in a few bits may give the same
         // hashes in another order, and so the same filters.
         let seed = HashSeed(seeds.next());
-        let mut builder = FilterBuilder::new(spec(spec_text), seed);
+        let mut builder = FilterOptions::new(spec(spec_text)).builder(seed).unwrap();
         (0..n).for_each(|i| builder.add_hash(hash(i, seed)));
-        let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+        let block = FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
         announced += block.expected_fpr() / filters as f64;
         let (mut positives, mut answers) = (0, [false; BATCH as usize]);
         for from in (n..n + queries).step_by(BATCH as usize) {
@@ -213,9 +213,9 @@ fn a_larger_budget_never_has_a_higher_fpr() {
     for kind in ["bloom", "blocked-bloom"] {
         let announced = |tenths: u64| {
             let spec = spec(&format!("{kind}:{}", tenths as f64 / 10.0));
-            let mut builder = FilterBuilder::new(spec, HashSeed(1));
-            (0..20_000u64).for_each(|i| builder.add(&i.to_le_bytes()));
-            FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap().expected_fpr()
+            let mut builder = FilterOptions::new(spec).builder(HashSeed(1)).unwrap();
+            (0..20_000u64).for_each(|i| builder.add(builder.hasher().key(&i.to_le_bytes())));
+            FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap().expected_fpr()
         };
         let rates: Vec<f64> = (10..=300).step_by(2).map(announced).collect();
         for (i, pair) in rates.windows(2).enumerate() {

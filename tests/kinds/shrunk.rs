@@ -1,7 +1,7 @@
 //! Compares shrunk ribbons with a modular Bloom filter. Such a filter is several small Bloom
 //! filters of the same keys, and a reader keeps as many of them as fit in memory.
 
-use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, Verify};
+use filterblock::{FilterBlock, FilterOptions, HashSeed, KeyHash, KeyHasher, Verify};
 
 const KEYS: u64 = 100_000;
 const ABSENT: u64 = 2_000_000;
@@ -12,9 +12,9 @@ fn hashes(keys: std::ops::Range<u64>, seed: u64) -> Vec<KeyHash> {
 }
 
 fn built(spec: &str, seed: u64) -> FilterBlock<Vec<u8>> {
-    let mut builder = FilterBuilder::new(spec.parse().unwrap(), HashSeed(seed));
+    let mut builder = FilterOptions::new(spec.parse().unwrap()).builder(HashSeed(seed)).unwrap();
     hashes(0..KEYS, seed).into_iter().for_each(|hash| builder.add_hash(hash));
-    FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap()
+    FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap()
 }
 
 fn answers<D: AsRef<[u8]>>(filter: &FilterBlock<D>, hashes: &[KeyHash]) -> Vec<bool> {

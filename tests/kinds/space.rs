@@ -3,7 +3,7 @@
 
 use crate::support::{SplitMix, spec};
 use filterblock::planning::Plan;
-use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, SelfCheck, Verify};
+use filterblock::{FilterBlock, FilterOptions, HashSeed, KeyHash, Verify};
 
 /// The space above the FPR lower bound, in per cent of this bound.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,9 +18,9 @@ impl Overhead {
     fn of(columns: u32, num_keys: usize, seed: u64) -> Self {
         let mut random = SplitMix(seed);
         let spec = spec(&format!("bumped-ribbon:fpr={}", 0.5f64.powi(columns.cast_signed())));
-        let mut builder = FilterBuilder::new(spec, HashSeed(0)).with_self_check(SelfCheck::Off);
+        let mut builder = FilterOptions::new(spec).self_check(false).builder(HashSeed(0)).unwrap();
         (0..num_keys).for_each(|_| builder.add_hash(KeyHash::from_raw(random.next())));
-        let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+        let block = FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
         let info = block.metadata();
         assert_eq!(info.num_keys, num_keys as u64);
         let bits_per_key = -block.expected_fpr().log2();

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use filterblock::layout::{TRAILER_LEN_BYTES, stated_len_bytes};
 use filterblock::{
-    Answer, Error, Expected, Field, FilterBuilder, FilterKind, FilterSet, ParsedBlock, SharedBytes, TableFilter,
+    Answer, Error, Expected, Field, FilterKind, FilterOptions, FilterSet, ParsedBlock, SharedBytes, TableFilter,
     VerifiedFilter, Verify,
 };
 
 use super::key_sets::mix;
-use super::support::{Keys, TABLE, block, both, builder, hasher, open};
+use super::support::{Keys, TABLE, block, both, hasher, open};
 
 fn keys(n: u64) -> Keys {
     (0..n).map(|i| mix(i).to_be_bytes().to_vec()).collect()
@@ -38,13 +38,17 @@ fn each_filter_opens_alone() {
         let whole = open(bytes.as_slice(), Verify::AtOpen).unwrap();
         assert_eq!(whole.metadata().block_len_bytes, bytes.len() as u64);
         for key in &keys {
-            assert!(whole.may_contain(key) && alone.may_contain(key), "{points}");
+            assert!(
+                whole.may_contain(whole.hasher().key(key)) && alone.may_contain(alone.hasher().key(key)),
+                "{points}"
+            );
             assert!(whole.may_contain_range(Included(key), Included(key)), "{points}");
             assert!(alone.may_contain_range(Included(key), Included(key)), "{points}");
         }
         let absent = |i: u64| mix(i + 1_000_000).to_be_bytes();
-        let answers =
-            |block: &filterblock::FilterBlock<&[u8]>| (0..500).filter(|&i| block.may_contain(&absent(i))).count();
+        let answers = |block: &filterblock::FilterBlock<&[u8]>| {
+            (0..500).filter(|&i| block.may_contain(block.hasher().key(&absent(i)))).count()
+        };
         assert_eq!(answers(&whole), answers(&alone), "{points}");
         let denied =
             |i: u64| !whole.may_contain_range(Included(&absent(i)), Included(&(mix(i + 1_000_000) | 15).to_be_bytes()));
@@ -67,14 +71,14 @@ fn a_damaged_range_filter_leaves_the_other_usable() {
         let hasher = hasher();
         let expected = Expected::of_table(TABLE, &hasher);
         let verified = VerifiedFilter::open(&damaged, &expected).unwrap();
-        let mut set = FilterSet::<Error>::new(&hasher);
+        let mut set = FilterSet::new(&hasher);
         let shared = open(SharedBytes::from(damaged.clone()), Verify::AtOpen);
         let slot = set.insert(Arc::new(TableFilter::from(shared)));
         for key in keys.iter().step_by(40) {
             let range = (Included(key.as_slice()), Included(key.as_slice()));
-            assert!(whole.may_contain(key) && whole.may_contain_range(range.0, range.1));
-            assert!(lazy.may_contain(key) && lazy.may_contain_range(range.0, range.1), "byte {at}");
-            assert!(verified.may_contain(key));
+            assert!(whole.may_contain(whole.hasher().key(key)) && whole.may_contain_range(range.0, range.1));
+            assert!(lazy.may_contain(lazy.hasher().key(key)) && lazy.may_contain_range(range.0, range.1), "byte {at}");
+            assert!(verified.may_contain(verified.hasher().key(key)));
             assert_eq!(set.ask_range(slot, range.0, range.1), Answer::Unfiltered);
         }
         assert_eq!(set.counts().unfiltered_answers, 50);
@@ -102,14 +106,14 @@ fn a_foreign_or_stale_range_filter_is_refused() {
         mixed[..start].copy_from_slice(&front);
         let opened = open(mixed.as_slice(), Verify::AtOpen).unwrap();
         assert!(!opened.has_ranges(), "{spec}");
-        assert!(
-            new.iter().all(|key| opened.may_contain(key) && opened.may_contain_range(Included(key), Included(key)))
-        );
+        assert!(new.iter().all(|key| opened.may_contain(opened.hasher().key(key))
+            && opened.may_contain_range(Included(key), Included(key))));
     }
     // This range filter has the same keys, but another table id.
-    let mut builder = builder("grafite:fpr=0.01").with_table_id(*b"another table id");
-    new.iter().for_each(|key| builder.add(key));
-    let other = builder.finish().unwrap();
+    let options = FilterOptions::new("grafite:fpr=0.01".parse().unwrap()).table_id(*b"another table id");
+    let mut builder = options.builder(hasher()).unwrap();
+    new.iter().for_each(|key| builder.add(builder.hasher().key(key)));
+    let other = builder.finish().unwrap().bytes;
     assert_eq!(other.len(), len);
     let mut mixed = bytes.clone();
     mixed[..len].copy_from_slice(&other);
@@ -127,9 +131,9 @@ fn damaged_pages_of_both_filters_are_counted() {
         bytes[page + 100] ^= 1;
     }
     let block = open(bytes, Verify::OnFirstTouch).unwrap();
-    assert!(keys.iter().all(|key| block.may_contain(key)));
+    assert!(keys.iter().all(|key| block.may_contain(block.hasher().key(key))));
     let absent = |i: u64| (mix(i + 1_000_000).to_be_bytes(), (mix(i + 1_000_000) | 15).to_be_bytes());
-    (0..20_000).for_each(|i| _ = block.may_contain(&absent(i).0));
+    (0..20_000).for_each(|i| _ = block.may_contain(block.hasher().key(&absent(i).0)));
     let of_keys = block.damaged_pages();
     assert!(keys.iter().all(|key| block.may_contain_range(Included(key), Included(key))));
     (0..20_000).for_each(|i| _ = block.may_contain_range(Included(&absent(i).0), Included(&absent(i).1)));
@@ -142,7 +146,7 @@ fn a_shrunk_copy_has_no_range_filter() {
     let bytes = both("bumped-ribbon:16", "grafite:fpr=0.01", &keys);
     let whole = open(SharedBytes::from(bytes.clone()), Verify::AtOpen).unwrap();
     let copy = whole.shrunk_to(bytes.len() as u64 - 20_000).unwrap().expect("a smaller filter");
-    assert!(!copy.has_ranges() && keys.iter().all(|key| copy.may_contain(key)));
+    assert!(!copy.has_ranges() && keys.iter().all(|key| copy.may_contain(copy.hasher().key(key))));
     assert!(keys.iter().all(|key| copy.may_contain_range(Included(key), Included(key))));
 }
 
@@ -153,14 +157,17 @@ fn a_copy_keeps_as_many_columns_as_fit_without_the_ranges() {
     for spec in ["bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "bumped-ribbon:16:compact"] {
         let bytes = both(spec, "grafite:L=1024:fpr=0.01", &keys);
         let whole = open(bytes.as_slice(), Verify::AtOpen).unwrap();
-        let mut alone = FilterBuilder::new(spec.parse().unwrap(), &hasher).with_table_id(TABLE);
-        keys.iter().for_each(|key| alone.add(key));
-        let alone = alone.finish().unwrap();
+        let mut alone = FilterOptions::new(spec.parse().unwrap()).table_id(TABLE).builder(&hasher).unwrap();
+        keys.iter().for_each(|key| alone.add(alone.hasher().key(key)));
+        let alone = alone.finish().unwrap().bytes;
         let points = open(alone.as_slice(), Verify::AtOpen).unwrap();
         let lens = [bytes.len() - 1, alone.len() + 1, alone.len(), alone.len() - 1, alone.len() / 2, 0];
         for max_len in lens.map(|len| len as u64) {
             let copy = whole.shrunk_to(max_len).unwrap().expect("a smaller filter");
-            assert!(!copy.has_ranges() && keys.iter().all(|key| copy.may_contain(key)), "{spec} {max_len}");
+            assert!(
+                !copy.has_ranges() && keys.iter().all(|key| copy.may_contain(copy.hasher().key(key))),
+                "{spec} {max_len}"
+            );
             // The copy equals the filter for keys that was built alone, or a shrunk copy of that
             // filter.
             let shrunk = points.shrunk_to(max_len).unwrap();
@@ -175,7 +182,7 @@ fn a_set_under_a_budget_drops_ranges_before_columns() {
     let (keys, hasher) = (keys(4_000), hasher());
     let bytes = both("bumped-ribbon:8", "grafite:L=1024:fpr=0.01", &keys);
     let set_of = |budget: u64| {
-        let mut set = FilterSet::<Error>::new(&hasher);
+        let mut set = FilterSet::new(&hasher);
         let filter = || Arc::new(TableFilter::from(open(SharedBytes::from(bytes.clone()), Verify::AtOpen)));
         let slots = [(); 4].map(|()| set.insert(filter()));
         let shrunk = set.shrink_to(budget);
@@ -197,12 +204,12 @@ fn a_set_under_a_budget_drops_ranges_before_columns() {
 fn a_set_asks_the_filter_beside_a_range_filter() {
     let keys = keys(2_000);
     let hasher = hasher();
-    let mut set = FilterSet::<Error>::new(&hasher);
+    let mut set = FilterSet::new(&hasher);
     let opened = open(SharedBytes::from(both("blocked-bloom:10", "grafite:fpr=0.01", &keys)), Verify::AtOpen);
     let slot = set.insert(Arc::new(TableFilter::from(opened)));
-    assert!(keys.iter().all(|key| set.ask(slot, hasher.of(key)) == Answer::Maybe));
+    assert!(keys.iter().all(|key| set.ask_hash(slot, hasher.of(key)) == Answer::Maybe));
     let maybe =
-        (0..2_000).filter(|&i| set.ask(slot, hasher.of(&mix(i + 50_000).to_be_bytes())) == Answer::Maybe).count();
+        (0..2_000).filter(|&i| set.ask_hash(slot, hasher.of(&mix(i + 50_000).to_be_bytes())) == Answer::Maybe).count();
     assert!(maybe < 60, "{maybe}");
     assert_eq!(set.counts().unfiltered_answers, 0);
     assert!(ParsedBlock::open(both("always-maybe", "grafite:8", &keys), Verify::AtOpen).is_ok());

@@ -14,8 +14,8 @@ fn denied(spec: &str, count: u64, key: &dyn Fn(u64) -> u64) -> u64 {
     keys.sort_unstable();
     keys.dedup();
     let mut builder = builder(spec);
-    keys.iter().for_each(|key| builder.add(&key.to_be_bytes()));
-    let block = open(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+    keys.iter().for_each(|key| builder.add(builder.hasher().key(&key.to_be_bytes())));
+    let block = open(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
     let denied = (0..count).filter(|&i| {
         let random = mix(i);
         let key = keys[random as usize % keys.len()];
@@ -62,8 +62,8 @@ fn keys_of_a_filter_of_two_million_keys_are_never_denied() {
     let mut keys: Vec<u64> = (0..2_000_000).map(mix).collect();
     keys.sort_unstable();
     let mut builder = builder("grafite:L=16:fpr=0.01");
-    keys.iter().for_each(|key| builder.add(&key.to_be_bytes()));
-    let block = open(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+    keys.iter().for_each(|key| builder.add(builder.hasher().key(&key.to_be_bytes())));
+    let block = open(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
     for key in keys.iter().map(|key| key.to_be_bytes()) {
         assert!(block.may_contain_range(Included(&key), Included(&key)), "{key:02x?}");
     }

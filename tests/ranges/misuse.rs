@@ -1,15 +1,19 @@
 //! Tests that misuse of range filters gives a typed error or the answer "maybe".
 
+use filterblock::WholeKeys;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
 use filterblock::layout::stated_len_bytes;
 use filterblock::{
-    Answer, Error, Expected, FilterBlock, FilterKind, FilterSet, FilterSpec, Monkey, PartitionIndex,
-    PartitionedBuilder, SharedBytes, TableFilter, VerifiedFilter, Verify, planning::Plan,
+    Answer, Error, Expected, FilterBlock, FilterKind, FilterOptions, FilterSet, FilterSpec, SharedBytes, TableFilter,
+    VerifiedFilter, Verify,
+    partitions::{PartitionIndex, PartitionedBuilder},
+    planning::Plan,
+    policy::Monkey,
 };
 
-use super::support::{Keys, TABLE, block, both, builder, forms, hasher, is_empty, is_reversed, open};
+use super::support::{Keys, TABLE, block, both, forms, hasher, is_empty, is_reversed, open};
 
 fn keys() -> Keys {
     (0..100u32).map(|i| format!("key{i:05}").into_bytes()).collect()
@@ -67,94 +71,75 @@ fn a_short_range_length_allows_a_lower_fpr() {
 
 #[test]
 fn a_key_without_its_bytes_is_an_error_at_finish() {
-    let hash = hasher().of(b"key");
-    for with_ranges in [false, true] {
-        let make = || match with_ranges {
-            false => builder("grafite:fpr=0.01"),
-            true => builder("bloom:10").with_ranges("grafite:fpr=0.01".parse().unwrap()).unwrap(),
-        };
-        let mut by_hash = make();
-        by_hash.add(b"first");
-        by_hash.add_hash(hash);
-        for error in [by_hash.finish().unwrap_err(), make().finish_with(&[hash]).unwrap_err()] {
-            assert!(matches!(error, Error::Invalid { what: "keys", .. }), "{error}");
-        }
-        assert!(make().finish_compact().is_err());
-        let mut hashed = make();
-        hashed.add_hashed(b"key", hash);
-        assert!(open(hashed.finish().unwrap(), Verify::AtOpen).unwrap().may_contain(b"key"));
+    let ranges = FilterOptions::new("grafite:fpr=0.01".parse().unwrap());
+    let both = FilterOptions::new("bloom:10".parse().unwrap()).ranges("grafite:fpr=0.01".parse().unwrap());
+    for options in [ranges, both] {
+        let mut by_hash = options.builder(hasher()).unwrap();
+        by_hash.add(hasher().key(b"first"));
+        by_hash.add_hash(hasher().of(b"key"));
+        let error = by_hash.finish().unwrap_err();
+        assert!(matches!(error, Error::Invalid { what: "keys", .. }), "{error}");
+        assert!(options.builder(hasher()).unwrap().finish_compact().is_err());
     }
-}
-
-#[test]
-fn invalid_combinations_with_range_filters_are_errors() {
-    let ranges = || "grafite:fpr=0.01".parse().unwrap();
-    assert!(builder("bloom:10").with_ranges("bloom:10".parse().unwrap()).is_err());
-    assert!(builder("grafite:9").with_ranges(ranges()).is_err());
-    assert!(builder("bloom:10").with_prefixes("fixed:8", false).unwrap().with_ranges(ranges()).is_err());
-    assert!(builder("bloom:10").with_ranges(ranges()).unwrap().with_prefixes("fixed:8", false).is_err());
-    assert!(builder("grafite:9").with_prefixes("fixed:8", true).is_err());
-    let mut late = builder("bloom:10");
-    late.add(b"key");
-    assert!(late.with_ranges(ranges()).is_err());
 }
 
 #[test]
 fn a_range_filter_beside_prefixes_has_only_whole_keys() {
-    let ranges = || "grafite:fpr=0.001".parse().unwrap();
-    let both = |ranges_first: bool| match ranges_first {
-        true => builder("bloom:10").with_ranges(ranges()).unwrap().with_prefixes("fixed:4", true).unwrap(),
-        false => builder("bloom:10").with_prefixes("fixed:4", true).unwrap().with_ranges(ranges()).unwrap(),
-    };
-    for ranges_first in [true, false] {
-        let mut builder = both(ranges_first);
-        for key in &keys() {
-            builder.add(key);
-            builder.add_prefix(&key[..4]);
-        }
-        let hasher = hasher();
-        let expected = Expected::of_table(TABLE, &hasher).with_prefixes("fixed:4").with_num_entries(100);
-        let block = FilterBlock::open(builder.finish().unwrap(), &expected, Verify::AtOpen).unwrap();
-        assert!(block.has_ranges(), "{:?}", block.ranges_error());
-        for key in &keys() {
-            assert!(block.may_contain(key) && block.may_contain_prefix("fixed:4", &key[..4]));
-            assert!(block.may_contain_range(Included(key), Included(key)));
-        }
-        assert!(block.may_contain_prefix("fixed:4", b"key0") && !block.may_contain_prefix("fixed:4", b"key1"));
-        assert!(!block.may_contain_range(Included(b""), Excluded(b"key00000")), "a prefix is not a key");
+    let ranges = || FilterOptions::new("bloom:10".parse().unwrap()).ranges("grafite:fpr=0.001".parse().unwrap());
+    let both = || ranges().table_id(TABLE).prefixes_by_host("fixed:4", WholeKeys::Too).builder(hasher()).unwrap();
+    let hasher = hasher();
+    let mut builder = both();
+    for key in &keys() {
+        builder.add(hasher.key(key));
+        builder.add_prefix(hasher.key(&key[..4]));
     }
+    let expected = Expected::of_table(TABLE, &hasher).with_prefixes("fixed:4").with_num_entries(100);
+    let block = FilterBlock::open(builder.finish().unwrap().bytes, &expected, Verify::AtOpen).unwrap();
+    assert!(block.has_ranges(), "{:?}", block.ranges_error());
+    let has_prefix = |prefix: &[u8]| block.may_contain_prefix("fixed:4", hasher.key(prefix));
+    for key in &keys() {
+        assert!(block.may_contain(hasher.key(key)) && has_prefix(&key[..4]));
+        assert!(block.may_contain_range(Included(key), Included(key)));
+    }
+    assert!(has_prefix(b"key0") && !has_prefix(b"key1"));
+    assert!(!block.may_contain_range(Included(b""), Excluded(b"key00000")), "a prefix is not a key");
     // The range filter would deny a key that was added only by `add_prefix`.
-    let mut misused = both(true);
-    misused.add(b"one key");
-    misused.add_prefix(b"two");
+    let mut misused = both();
+    misused.add(hasher.key(b"one key"));
+    misused.add_prefix(hasher.key(b"two"));
     assert!(matches!(misused.finish().unwrap_err(), Error::Invalid { what: "keys", .. }));
-    let mut first = both(true);
-    first.add_prefix(b"");
+    let mut first = both();
+    first.add_prefix(hasher.key(b""));
     assert!(first.finish().is_err());
-    let mut undeclared = builder("bloom:10").with_ranges(ranges()).unwrap();
-    undeclared.add(b"key");
-    undeclared.add_prefix(b"key");
+    let mut undeclared = ranges().builder(&hasher).unwrap();
+    undeclared.add(hasher.key(b"key"));
+    undeclared.add_prefix(hasher.key(b"key"));
     assert!(undeclared.finish().is_err());
 }
 
 #[test]
 fn blocks_without_ranges_answer_maybe() {
     let bytes = block("bloom:10", &keys());
-    let filter = TableFilter::from(open(bytes, Verify::AtOpen));
-    let block = filter.ready().unwrap();
+    let block = open(bytes, Verify::AtOpen).unwrap();
     assert!(!block.has_ranges() && block.ranges_error().is_none());
     assert!(block.may_contain_range(Included(b"zzz"), Unbounded));
     assert!(!block.may_contain_range(Excluded(b"a"), Included(b"a")), "no key can lie in an empty range");
-    assert_eq!(filter.ask_range(Included(b"zzz"), Unbounded), Answer::Unfiltered);
-    assert_eq!(TableFilter::<Vec<u8>>::Absent.ask_range(Unbounded, Unbounded), Answer::Unfiltered);
+    let mut set = FilterSet::new(&hasher());
+    let bytes = SharedBytes::from(block.as_bytes().to_vec());
+    let filters = [TableFilter::from(open(bytes, Verify::AtOpen)), TableFilter::Absent];
+    for filter in filters {
+        let slot = set.insert(Arc::new(filter));
+        assert_eq!(set.ask_range(slot, Included(b"zzz"), Unbounded), Answer::Unfiltered);
+    }
 }
 
 /// Returns filters of all forms, of 100 keys and of none.
 fn blocks_of_all_forms() -> Vec<(String, Vec<u8>)> {
     let partitioned = |spec: &str, keys: &Keys| {
-        let mut builder = PartitionedBuilder::new(spec.parse().unwrap(), hasher(), 9).with_table_id(TABLE);
-        keys.iter().for_each(|key| builder.add(key).unwrap());
-        builder.finish().unwrap()
+        let mut builder =
+            PartitionedBuilder::new(&FilterOptions::new(spec.parse().unwrap()).table_id(TABLE), hasher(), 9).unwrap();
+        keys.iter().for_each(|key| builder.add(builder.hasher().key(key)).unwrap());
+        builder.finish().unwrap().bytes
     };
     let mut blocks = Vec::new();
     for keys in [keys(), Keys::new()] {
@@ -189,7 +174,7 @@ fn reversed_ranges_are_maybe_and_empty_ranges_are_absent() {
         damaged[0] ^= 1;
         let lazy = [bytes.as_slice(), &damaged].map(|bytes| FilterBlock::open(bytes, &expected, Verify::OnFirstTouch));
         let opened = [FilterBlock::open(bytes.as_slice(), &expected, Verify::AtOpen)].into_iter().chain(lazy);
-        let mut set = FilterSet::<Error>::new(&hasher);
+        let mut set = FilterSet::new(&hasher);
         let filter = Arc::new(TableFilter::from(open(SharedBytes::from(bytes.clone()), Verify::AtOpen)));
         let slot = set.insert(Arc::clone(&filter));
         let verified = VerifiedFilter::open(&bytes, &expected);
@@ -210,9 +195,7 @@ fn reversed_ranges_are_maybe_and_empty_ranges_are_absent() {
                     "{name}: {lower:?} {upper:?}"
                 );
                 assert!(parts.iter().all(|part| part.may_contain_range(lower, upper)), "{name}: {lower:?} {upper:?}");
-                assert!(
-                    filter.ask_range(lower, upper) != Answer::No && set.ask_range(slot, lower, upper) != Answer::No
-                );
+                assert!(set.ask_range(slot, lower, upper) != Answer::No);
                 assert!(verified.iter().all(|filter| filter.may_contain_range(lower, upper)), "{name}");
             }
             for (lower, upper) in empty.into_iter().filter(|(lower, upper)| is_empty(*lower, *upper)) {
@@ -223,7 +206,7 @@ fn reversed_ranges_are_maybe_and_empty_ranges_are_absent() {
                 assert!(!parts.iter().any(|part| part.may_contain_range(lower, upper)), "{name}: {lower:?} {upper:?}");
                 assert!(!verified.iter().any(|filter| filter.may_contain_range(lower, upper)), "{name}");
                 let answer = if filter.ready().unwrap().has_ranges() { Answer::No } else { Answer::Unfiltered };
-                assert_eq!((filter.ask_range(lower, upper), set.ask_range(slot, lower, upper)), (answer, answer));
+                assert_eq!(set.ask_range(slot, lower, upper), answer);
             }
         }
     }
@@ -232,11 +215,12 @@ fn reversed_ranges_are_maybe_and_empty_ranges_are_absent() {
 #[test]
 fn a_range_filter_answers_keys_but_not_hashes() {
     let filter = TableFilter::from(open(block("grafite:L=16:fpr=0.01", &keys()), Verify::AtOpen));
-    assert_eq!(filter.ask(b"key00007"), Answer::Maybe);
-    assert_eq!(filter.ask(b"zzz"), Answer::No);
-    assert_eq!(filter.ask_hash(hasher().of(b"zzz")), Answer::Unfiltered);
+    assert_eq!(filter.ask(hasher().key(b"key00007")), Answer::Maybe);
+    assert_eq!(filter.ask(hasher().key(b"zzz")), Answer::No);
     let block = filter.ready().unwrap();
-    assert!(block.view().is_none() && block.may_contain_prefix("fixed:8", b"zzz"));
+    assert!(
+        block.may_contain_hash(hasher().of(b"zzz")) && block.may_contain_prefix("fixed:8", block.hasher().key(b"zzz"))
+    );
     let mut answers = [false; 2];
     block.may_contain_batch(&[hasher().of(b"a"), hasher().of(b"b")], &mut answers);
     assert_eq!(answers, [true; 2]);
@@ -246,5 +230,5 @@ fn a_range_filter_answers_keys_but_not_hashes() {
 fn a_range_filter_without_keys_denies_everything() {
     let block = open(block("grafite:fpr=0.01", &Keys::new()), Verify::AtOpen).unwrap();
     assert_eq!(block.metadata().kind, FilterKind::Empty);
-    assert!(!block.may_contain_range(Unbounded, Unbounded) && !block.may_contain(b""));
+    assert!(!block.may_contain_range(Unbounded, Unbounded) && !block.may_contain(block.hasher().key(b"")));
 }

@@ -4,7 +4,7 @@
 
 use std::ops::Bound::Included;
 
-use filterblock::{FilterBuilder, HashSeed, Verify};
+use filterblock::{FilterOptions, HashSeed, Verify};
 
 use super::key_sets::mix;
 use super::support::{TABLE, open};
@@ -15,9 +15,9 @@ fn rate(spec: &str, keys: &[u64], len: u64, from: &dyn Fn(u64) -> u64) -> (f64, 
     let (mut asked, mut wrong) = (0u32, 0u32);
     for seed in 0..40 {
         let hasher = filterblock::KeyHasher::xxh3(HashSeed(mix(seed)));
-        let mut builder = FilterBuilder::new(spec.parse().unwrap(), &hasher).with_table_id(TABLE);
-        keys.iter().for_each(|key| builder.add(&key.to_be_bytes()));
-        let bytes = builder.finish().unwrap();
+        let mut builder = FilterOptions::new(spec.parse().unwrap()).table_id(TABLE).builder(&hasher).unwrap();
+        keys.iter().for_each(|key| builder.add(builder.hasher().key(&key.to_be_bytes())));
+        let bytes = builder.finish().unwrap().bytes;
         let expected = filterblock::Expected::of_table(TABLE, &hasher);
         let block = filterblock::FilterBlock::open(bytes, &expected, Verify::AtOpen).unwrap();
         for i in 0..3_000 {
@@ -99,8 +99,8 @@ fn range_filters_take_the_bits_that_the_paper_states() {
     for (spec, most) in [("grafite:L=16:fpr=0.01", 12.7), ("grafite:L=1024:fpr=0.01", 18.7), ("grafite:fpr=0.01", 12.7)]
     {
         let mut builder = super::support::builder(spec);
-        keys.iter().for_each(|key| builder.add(&key.to_be_bytes()));
-        let bytes = builder.finish().unwrap();
+        keys.iter().for_each(|key| builder.add(builder.hasher().key(&key.to_be_bytes())));
+        let bytes = builder.finish().unwrap().bytes;
         let bits = bytes.len() as f64 * 8.0 / keys.len() as f64;
         assert!(bits <= most && bits > most - 1.0, "{spec}: {bits} bits per key");
         let found = open(bytes, Verify::AtOpen).unwrap().expected_fpr();
@@ -108,8 +108,8 @@ fn range_filters_take_the_bits_that_the_paper_states() {
     }
     for bits in [9.0, 16.0, 25.0] {
         let mut builder = super::support::builder(&format!("grafite:L=16:{bits}"));
-        keys.iter().for_each(|key| builder.add(&key.to_be_bytes()));
-        let found = builder.finish().unwrap().len() as f64 * 8.0 / keys.len() as f64;
+        keys.iter().for_each(|key| builder.add(builder.hasher().key(&key.to_be_bytes())));
+        let found = builder.finish().unwrap().bytes.len() as f64 * 8.0 / keys.len() as f64;
         assert!(found <= bits * 1.002 && found > bits * 0.98, "{bits}: {found}");
     }
 }
@@ -156,11 +156,11 @@ fn scans_of_absent_neighbouring_keys_are_mostly_denied() {
 fn the_measured_range_fpr_is_at_most_the_expected_one() {
     for (fpr, points) in [(0.01, "bloom:10"), (0.1, "bloom:fpr=0.0001"), (0.001, "blocked-bloom:10")] {
         let ranges: filterblock::FilterSpec = format!("grafite:fpr={fpr}").parse().unwrap();
-        let alone = FilterBuilder::new(ranges, HashSeed(1));
-        let beside = FilterBuilder::new(points.parse().unwrap(), HashSeed(1)).with_ranges(ranges).unwrap();
+        let alone = FilterOptions::new(ranges).builder(HashSeed(1)).unwrap();
+        let beside = FilterOptions::new(points.parse().unwrap()).ranges(ranges).builder(HashSeed(1)).unwrap();
         for mut builder in [alone, beside] {
-            (0..2_000).for_each(|i| builder.add(&mix(i).to_be_bytes()));
-            let block = filterblock::FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+            (0..2_000).for_each(|i| builder.add(builder.hasher().key(&mix(i).to_be_bytes())));
+            let block = filterblock::FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
             let rate = block.expected_range_fpr().unwrap();
             let mut keys: Vec<u64> = (0..2_000).map(mix).collect();
             keys.sort_unstable();
@@ -175,9 +175,9 @@ fn the_measured_range_fpr_is_at_most_the_expected_one() {
             let bound = rate + 5.0 * (rate / asked).sqrt();
             assert!(wrong as f64 / asked <= bound, "{points} {fpr}: {rate}, {wrong} of {asked}");
         }
-        let mut none = FilterBuilder::new(points.parse().unwrap(), HashSeed(1));
-        none.add(b"key");
-        let block = filterblock::FilterBlock::open_any(none.finish().unwrap(), Verify::AtOpen).unwrap();
+        let mut none = FilterOptions::new(points.parse().unwrap()).builder(HashSeed(1)).unwrap();
+        none.add(none.hasher().key(b"key"));
+        let block = filterblock::FilterBlock::open_any(none.finish().unwrap().bytes, Verify::AtOpen).unwrap();
         assert_eq!(block.expected_range_fpr(), None);
     }
 }

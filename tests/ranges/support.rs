@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
-use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
+use filterblock::{Expected, FilterBlock, FilterBuilder, FilterOptions, HashSeed, KeyHasher, Verify};
 
 pub const TABLE: [u8; 16] = *b"the tested table";
 pub type Keys = BTreeSet<Vec<u8>>;
@@ -14,20 +14,21 @@ pub fn hasher() -> KeyHasher {
 }
 
 pub fn builder(spec: &str) -> FilterBuilder {
-    FilterBuilder::new(spec.parse().unwrap(), hasher()).with_table_id(TABLE)
+    FilterOptions::new(spec.parse().unwrap()).table_id(TABLE).builder(hasher()).unwrap()
 }
 
 pub fn block(spec: &str, keys: &Keys) -> Vec<u8> {
     let mut builder = builder(spec);
-    keys.iter().for_each(|key| builder.add(key));
-    builder.finish().unwrap()
+    keys.iter().for_each(|key| builder.add(builder.hasher().key(key)));
+    builder.finish().unwrap().bytes
 }
 
 /// Builds a filter of the specification `points` with a range filter beside it.
 pub fn both(points: &str, ranges: &str, keys: &Keys) -> Vec<u8> {
-    let mut builder = builder(points).with_ranges(ranges.parse().unwrap()).unwrap();
-    keys.iter().for_each(|key| builder.add(key));
-    builder.finish().unwrap()
+    let options = FilterOptions::new(points.parse().unwrap()).table_id(TABLE).ranges(ranges.parse().unwrap());
+    let mut builder = options.builder(hasher()).unwrap();
+    keys.iter().for_each(|key| builder.add(builder.hasher().key(key)));
+    builder.finish().unwrap().bytes
 }
 
 pub fn open<D: AsRef<[u8]>>(bytes: D, verify: Verify) -> filterblock::Result<FilterBlock<D>> {

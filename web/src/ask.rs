@@ -191,9 +191,9 @@ fn of_block(block: &Block, prefixes: bool) -> Result<(Ask<'_>, Option<String>), 
     // The page asks by hash, as the command does. It cannot choose a partition by the order of
     // keys, because it does not know the order that the writer used.
     let ask = move |key: &[u8]| match prefixes {
-        true => filter.may_contain_hashed_prefix(&extractor, filter.hasher().of(key)),
+        true => filter.may_contain_prefix(&extractor, filter.hasher().key(key)),
         // A range filter needs the bytes of a key.
-        false if is_of_ranges => filter.may_contain(key),
+        false if is_of_ranges => filter.may_contain(filter.hasher().key(key)),
         false => filter.may_contain_hash(filter.hasher().of(key)),
     };
     Ok((Box::new(move |key| Ok(Found::new(ask(key)))), None))

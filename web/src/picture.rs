@@ -115,17 +115,17 @@ fn positions(kind: Kind, hash: u64, bits: u32, probes: u32) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use filterblock::{FilterBuilder, ParsedBlock, Verify};
+    use filterblock::{FilterOptions, ParsedBlock, Verify};
 
     #[test]
     fn drawn_bits_are_those_of_real_filters() {
         for (name, kind) in [("bloom", Kind::Bloom), ("blocked-bloom", Kind::BlockedBloom)] {
             for keys in [1, 3, 20, 60] {
                 let hasher = KeyHasher::xxh3(HashSeed(0));
-                let mut builder = FilterBuilder::new(format!("{name}:10").parse().unwrap(), &hasher);
+                let mut builder = FilterOptions::new(format!("{name}:10").parse().unwrap()).builder(&hasher).unwrap();
                 let keys: Vec<String> = (0..keys).map(|key| format!("key {key}")).collect();
-                keys.iter().for_each(|key| builder.add(key.as_bytes()));
-                let block = ParsedBlock::open(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+                keys.iter().for_each(|key| builder.add(builder.hasher().key(key.as_bytes())));
+                let block = ParsedBlock::open(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
                 let (payload, probes) = (block.payload(), block.metadata().probes);
                 let mut drawn = vec![0u8; payload.len()];
                 for key in &keys {

@@ -2,7 +2,10 @@
 //! numbers, and the curves of the plots.
 
 use filterblock::planning::{MAX_KEYS, Plan, Variant, VariantPlan};
-use filterblock::{BlockPlan, Error, FilterKind, FilterSpec, Goal};
+use filterblock::{
+    Error, FilterKind, FilterSpec,
+    planning::{BlockPlan, Goal},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use aligned_vec::{AVec, ConstAlign};
 use filterblock::{
-    AlignedBytes, Answer, Error, FilterBlock, FilterBuilder, FilterSet, FilterSlot, FilterSpec, HashSeed, KeyHash,
-    SelfCheck, SharedBytes, TableFilter, Verify,
+    AlignedBytes, Answer, FilterBlock, FilterOptions, FilterSet, FilterSlot, FilterSpec, HashSeed, KeyHash,
+    SharedBytes, TableFilter, Verify,
 };
 
 use crate::clock::{process_time, thread_time};
@@ -91,7 +91,7 @@ fn known(specs: &[&'static str]) -> impl Iterator<Item = (&'static str, FilterSp
 #[must_use]
 pub fn all() -> Vec<Contender> {
     let contender = |(text, spec)| {
-        let mut contender = Contender::new(text, "filterblock", move |input| build(spec, input, SelfCheck::Off));
+        let mut contender = Contender::new(text, "filterblock", move |input| build(spec, input, false));
         contender.ours = true;
         contender
     };
@@ -124,7 +124,7 @@ pub fn is_set(filter: &str) -> bool {
 /// The filters of one specification in a [`FilterSet`].
 struct Set {
     spec: FilterSpec,
-    set: FilterSet<Error>,
+    set: FilterSet,
     slots: Vec<FilterSlot>,
     bits: f64,
 }
@@ -132,7 +132,7 @@ struct Set {
 impl Group for Set {
     fn build(&mut self, input: Input<'_>) -> Result<f64, String> {
         let start = process_time();
-        let bytes = bytes_of(self.spec, input, SelfCheck::Off)?;
+        let bytes = bytes_of(self.spec, input, false)?;
         let shared = SharedBytes::from(AlignedBytes::copy_of(&bytes).map_err(|error| error.to_string())?);
         let block = open(shared)?.0;
         let spent = process_time() - start;
@@ -143,7 +143,7 @@ impl Group for Set {
 
     fn denied(&self, input: Input<'_>) -> usize {
         let Some(&newest) = self.slots.last() else { return 0 };
-        let denies = |&&hash: &&u64| self.set.ask(newest, KeyHash::from_raw(hash)) == Answer::No;
+        let denies = |&&hash: &&u64| self.set.ask_hash(newest, KeyHash::from_raw(hash)) == Answer::No;
         input.hashes.iter().filter(denies).count()
     }
 
@@ -161,8 +161,8 @@ impl Group for Set {
         let start = thread_time();
         let hits = match mode {
             Mode::Batch => queries.chunks(BATCH).map(|queries| self.hits_of_batch(queries)).sum(),
-            Mode::Single => single(queries, |&(slot, hash)| self.set.ask(slot, hash) != Answer::No),
-            Mode::Chain => chain(queries, |&(slot, hash)| self.set.ask(slot, hash) != Answer::No),
+            Mode::Single => single(queries, |&(slot, hash)| self.set.ask_hash(slot, hash) != Answer::No),
+            Mode::Chain => chain(queries, |&(slot, hash)| self.set.ask_hash(slot, hash) != Answer::No),
         };
         let spent = thread_time() - start;
         (spent.as_secs_f64() * 1e9, black_box(hits))
@@ -181,9 +181,8 @@ impl Set {
 #[must_use]
 pub fn extras() -> Vec<Contender> {
     let contenders = |(text, spec)| {
-        let checked = Contender::new(format!("{text}{SELF_CHECK}"), "filterblock", move |input| {
-            build(spec, input, SelfCheck::On)
-        });
+        let checked =
+            Contender::new(format!("{text}{SELF_CHECK}"), "filterblock", move |input| build(spec, input, true));
         let unaligned =
             Contender::new(format!("{text}{UNALIGNED}"), "filterblock", move |input| build_unaligned(spec, input));
         [checked, unaligned]
@@ -197,20 +196,22 @@ pub fn is_extra(filter: &str) -> bool {
     filter.ends_with(SELF_CHECK) || filter.ends_with(UNALIGNED)
 }
 
-fn build(spec: FilterSpec, input: Input<'_>, check: SelfCheck) -> Result<Block<Aligned>, String> {
+fn build(spec: FilterSpec, input: Input<'_>, check: bool) -> Result<Block<Aligned>, String> {
     let bytes = bytes_of(spec, input, check)?;
     open(AVec::from_slice(64, &bytes))
 }
 
 fn build_unaligned(spec: FilterSpec, input: Input<'_>) -> Result<Block<Shifted>, String> {
-    let mut bytes = bytes_of(spec, input, SelfCheck::Off)?;
+    let mut bytes = bytes_of(spec, input, false)?;
     bytes.insert(0, 0);
     open(Shifted(AVec::from_slice(64, &bytes)))
 }
 
-fn bytes_of(spec: FilterSpec, input: Input<'_>, check: SelfCheck) -> Result<Vec<u8>, String> {
-    let builder = FilterBuilder::new(spec, HashSeed(0)).with_self_check(check);
-    builder.finish_with(input.key_hashes).map_err(|error| error.to_string())
+fn bytes_of(spec: FilterSpec, input: Input<'_>, check: bool) -> Result<Vec<u8>, String> {
+    let failed = |error: filterblock::Error| error.to_string();
+    let mut builder = FilterOptions::new(spec).self_check(check).builder(HashSeed(0)).map_err(failed)?;
+    builder.add_hashes(input.key_hashes);
+    Ok(builder.finish().map_err(failed)?.bytes)
 }
 
 fn open<D: AsRef<[u8]>>(bytes: D) -> Result<Block<D>, String> {

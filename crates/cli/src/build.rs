@@ -55,7 +55,7 @@ fn add_keys(arguments: &Arguments, builder: &mut FilterBuilder) -> Outcome<u64> 
     let bar = progress::bar(None, "reading keys");
     let mut keys_read = 0;
     while let Some(next) = reader.next_key()? {
-        builder.add(next.key);
+        builder.add(builder.hasher().key(next.key));
         keys_read += 1;
         progress::tick(&bar, keys_read);
     }

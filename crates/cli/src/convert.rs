@@ -79,7 +79,7 @@ fn add_keys(table: &Foreign, builder: &mut FilterBuilder) -> Result<u64> {
     let bar = progress::bar(len, "reading keys");
     let mut keys_read = 0;
     let mut add = |key: &[u8]| {
-        builder.add(key);
+        builder.add(builder.hasher().key(key));
         keys_read += 1;
         progress::tick(&bar, keys_read);
         Ok(())

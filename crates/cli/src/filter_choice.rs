@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use filterblock::{ByLevel, FilterPolicy, MemoryBudget, Monkey};
+use filterblock::policy::{ByLevel, FilterPolicy, MemoryBudget, Monkey};
 use filterblock::{Error, Result};
 use filterblock::{FilterKind, FilterSpec};
 

@@ -12,7 +12,7 @@ use super::secret::{HashArguments, SecretArguments};
 use super::text;
 use filterblock::FilterSpec;
 use filterblock::HashSeed;
-use filterblock::{FilterBuilder, ParsedBlock, Verify};
+use filterblock::{FilterBuilder, FilterOptions, ParsedBlock, Verify};
 
 /// The options that describe the block and its file.
 #[derive(Debug, clap::Args)]
@@ -69,9 +69,9 @@ impl BlockArguments {
         let hasher = self.secret.hasher(&self.hash, HashSeed(self.seed))?;
         let file = self.new_file(input)?;
         let hash = hasher.identity().kind.to_string();
-        let mut builder = FilterBuilder::new(self.filter, hasher);
+        let mut builder = FilterOptions::new(self.filter).builder(hasher)?;
         let keys_read = add_keys(&mut builder)?;
-        let block = builder.finish()?;
+        let block = builder.finish()?.bytes;
         let opened = ParsedBlock::open(&block, Verify::AtOpen)?;
         let info = opened.metadata();
         let report = Report {

@@ -317,7 +317,11 @@ impl<W: Write> Query<'_, W> {
             }
             // A range filter needs the bytes of a key.
             Target::Native(filter) if filter.metadata().added == Added::Ranges => {
-                self.batch.answers.push(filter.may_contain(key));
+                self.batch.answers.push(filter.may_contain(filter.hasher().key(key)));
+            }
+            Target::Native(filter) if self.arguments.prefixes => {
+                let extractor = filter.metadata().extractor.unwrap_or_default();
+                self.batch.answers.push(filter.may_contain_prefix(extractor, filter.hasher().key(key)));
             }
             Target::Native(filter) => self.batch.hashes.push(filter.hasher().of(key)),
             Target::Foreign(asked) => self.batch.answers.push(asked.may_contain(key).map_err(Refused::Key)?),
@@ -334,7 +338,7 @@ impl<W: Write> Query<'_, W> {
             && !self.batch.hashes.is_empty()
         {
             self.batch.answers.resize(self.batch.hashes.len(), false);
-            answer_native(filter, self.arguments.prefixes, &self.batch.hashes, &mut self.batch.answers);
+            filter.may_contain_batch(&self.batch.hashes, &mut self.batch.answers);
         }
         let silent = self.arguments.quiet || self.arguments.count;
         let end_of_line = [self.arguments.format.delimiter.byte()];
@@ -374,19 +378,6 @@ impl<W: Write> Query<'_, W> {
         }
         self.out.flush().map_err(Failure::stdout)?;
         output::complete(if maybe > 0 { Exit::Success } else { Exit::Negative }, maybe > 0)
-    }
-}
-
-/// Queries a filter block for each hash and stores the answers in `answers`. Prefixes are queried
-/// with the extractor that the block records.
-fn answer_native(filter: &FilterBlock<AlignedBytes>, prefixes: bool, hashes: &[KeyHash], answers: &mut [bool]) {
-    if !prefixes {
-        return filter.may_contain_batch(hashes, answers);
-    }
-    let extractor = filter.metadata().extractor.unwrap_or_default();
-    hashes.iter().for_each(|&hash| filter.prefetch(hash));
-    for (answer, &hash) in answers.iter_mut().zip(hashes) {
-        *answer = filter.may_contain_hashed_prefix(extractor, hash);
     }
 }
 

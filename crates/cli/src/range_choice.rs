@@ -4,7 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use filterblock::{AboveBottom, Error, FilterKind, FilterPolicy, FilterSpec, Result};
+use filterblock::{
+    Error, FilterKind, FilterSpec, Result,
+    policy::{AboveBottom, FilterPolicy},
+};
 
 const NONE: &str = "none";
 const ABOVE_BOTTOM: &str = "above-bottom:";

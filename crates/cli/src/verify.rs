@@ -123,8 +123,8 @@ fn verify_file(arguments: &Arguments) -> Outcome {
                 block_file::check_question(path, &filter, arguments.prefixes)?;
                 let extractor = filter.metadata().extractor.filter(|_| arguments.prefixes);
                 let ask = |key: &[u8]| match extractor {
-                    Some(name) => filter.may_contain_prefix(name, key),
-                    None => filter.may_contain(key),
+                    Some(name) => filter.may_contain_prefix(name, filter.hasher().key(key)),
+                    None => filter.may_contain(filter.hasher().key(key)),
                 };
                 report.ask_every_key(keys, arguments.format, |key| Ok(ask(key)))?;
             }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, SharedBytes, Verify};
+use filterblock::{Expected, FilterBlock, FilterOptions, HashSeed, KeyHash, KeyHasher, SharedBytes, Verify};
 use filterblock_ffi::{
     ExpectedInfo, FILTERBLOCK_VERIFY_AT_OPEN, Hasher, filterblock_filter_free, filterblock_filter_may_contain_hash,
     filterblock_filter_may_contain_hashes, filterblock_filter_open_borrowed, filterblock_hasher_free,
@@ -103,9 +103,9 @@ fn main() {
 
 fn compare(spec: &str, num_keys: u64, is_present: bool, hasher: &Hasher, ask_each: AskEach, rounds: usize) {
     let own = KeyHasher::xxh3(HashSeed(42));
-    let mut builder = FilterBuilder::new(spec.parse().unwrap(), &own).with_table_id(TABLE);
-    (0..num_keys).for_each(|key| builder.add(&key.to_le_bytes()));
-    let bytes = builder.finish().unwrap();
+    let mut builder = FilterOptions::new(spec.parse().unwrap()).table_id(TABLE).builder(&own).unwrap();
+    (0..num_keys).for_each(|key| builder.add(builder.hasher().key(&key.to_le_bytes())));
+    let bytes = builder.finish().unwrap().bytes;
     let block = Block::open(
         filterblock::AlignedBytes::copy_of(&bytes).unwrap().into(),
         &Expected::of_table(TABLE, &own),

@@ -504,7 +504,8 @@ struct filterblock_builder *filterblock_builder_new(const char *spec,
 void filterblock_builder_free(struct filterblock_builder *builder);
 
 /**
- * Binds the filter to the SST with this id of 16 bytes. An id of zeros stands for no SST.
+ * Binds the filter to the SST with this id of 16 bytes. An id of zeros stands for no SST. After the
+ * first key, the call returns `INVALID` and changes nothing.
  */
 filterblock_code filterblock_builder_set_table_id(struct filterblock_builder *builder,
                                                   const void *table_id,
@@ -516,7 +517,7 @@ filterblock_code filterblock_builder_set_table_id(struct filterblock_builder *bu
  * UTF-8, such as `"first-4"`. Change the name whenever the function changes.
  *
  * Call this function before you add the first key or prefix. A later call returns `INVALID`, and
- * finishing will fail: the filter would deny the prefixes of the keys that were added before.
+ * finishing will fail.
  *
  * Also returns `INVALID` if the name is empty or too long, or if the spec of the builder describes
  * a range filter. Returns `INVALID`, too, if the builder has a range filter and `whole_keys_too`
@@ -547,13 +548,13 @@ filterblock_code filterblock_builder_set_ranges(struct filterblock_builder *buil
 /**
  * Sets the number of threads that build the filter; 0 counts as 1. The number does not change the
  * bytes of the filter. Only a bumped ribbon without `:compact` uses more than one thread, and only
- * if it has many keys.
+ * if it has many keys. After the first key, the call changes nothing.
  */
 void filterblock_builder_set_threads(struct filterblock_builder *builder, size_t threads);
 
 /**
  * Sets whether finishing asks the new filter for each key; the default is `true`. The check can
- * detect broken memory and bugs.
+ * detect broken memory and bugs. After the first key, the call changes nothing.
  */
 void filterblock_builder_set_self_check(struct filterblock_builder *builder, bool is_on);
 

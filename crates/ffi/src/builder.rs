@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_void};
 use std::num::NonZeroUsize;
 
-use filterblock::{FilterBuilder, FilterSpec, KeyHash, KeyHasher, SelfCheck};
+use filterblock::{FilterBuilder, FilterOptions, FilterSpec, KeyHash, KeyHasher, WholeKeys};
 
 use crate::border;
 use crate::bytes::Bytes;
@@ -21,8 +21,8 @@ use crate::raw;
 /// key. So the functions that add keys return no error.
 pub struct Builder {
     builder: FilterBuilder,
-    /// A builder with the same settings and without keys.
-    empty: FilterBuilder,
+    /// The settings of the builder.
+    options: FilterOptions,
     has_prefixes: bool,
     /// A reason why finishing must fail. `builder` may know further reasons.
     lost: Option<Lost>,
@@ -54,7 +54,7 @@ impl Lost {
                  filterblock_builder_set_prefixes, and add all keys again",
             ),
             Self::LatePrefixes => Failure::Invalid(
-                "prefixes were set after a key or prefix was added; clear the builder, call \
+                "prefixes were declared after a key was added; clear the builder, call \
                  filterblock_builder_set_prefixes, and add all keys again",
             ),
             Self::Finished => {
@@ -66,21 +66,27 @@ impl Lost {
 }
 
 impl Builder {
-    fn new(spec: FilterSpec, hasher: &KeyHasher) -> Self {
-        let builder = FilterBuilder::new(spec, hasher);
-        Self { empty: builder.clone(), builder, has_prefixes: false, lost: None }
+    fn new(spec: FilterSpec, hasher: &KeyHasher) -> Result<Self, Failure> {
+        let options = FilterOptions::new(spec);
+        Ok(Self { builder: options.builder(hasher)?, options, has_prefixes: false, lost: None })
     }
 
-    /// Changes the settings of the builder, and keeps its keys.
-    fn set(&mut self, set: impl Fn(FilterBuilder) -> Result<FilterBuilder, Failure>) -> Result<(), Failure> {
-        // If the settings are not valid, the builder does not change.
-        let empty = set(self.empty.clone())?;
-        // A panic of `set` would lose the keys, so finishing must then fail.
-        let lost = self.lost.replace(Lost::Panic);
-        let builder = std::mem::replace(&mut self.builder, empty.clone());
-        self.builder = set(builder)?;
-        (self.empty, self.lost) = (empty, lost);
+    /// Changes the settings. If they are not valid or come too late, the builder does not change.
+    fn set(&mut self, set: impl FnOnce(FilterOptions) -> FilterOptions) -> Result<(), Failure> {
+        if !self.builder.is_empty() {
+            let reason = "settings must come before the first key; clear the builder, change the settings, and add all \
+                          keys again";
+            return Err(Failure::Invalid(reason));
+        }
+        let options = set(self.options.clone());
+        self.builder = options.builder(self.builder.hasher())?;
+        self.options = options;
         Ok(())
+    }
+
+    /// Returns a builder with the same settings and without keys.
+    fn fresh(&self) -> Result<FilterBuilder, Failure> {
+        Ok(self.options.builder(self.builder.hasher())?)
     }
 
     #[inline(always)]
@@ -98,7 +104,8 @@ impl Builder {
         if let Some(lost) = self.lost.replace(Lost::Finished) {
             return Err(lost.failure());
         }
-        let builder = std::mem::replace(&mut self.builder, self.empty.clone());
+        let fresh = self.fresh()?;
+        let builder = std::mem::replace(&mut self.builder, fresh);
         Ok(Box::new(Bytes(finish(builder)?)))
     }
 }
@@ -127,7 +134,7 @@ pub unsafe extern "C" fn filterblock_builder_new(
         border::report(error, || {
             let spec = raw::text(spec).ok_or(Failure::Text("spec"))?.parse()?;
             let Hasher(hasher) = hasher.ok_or(Failure::Null("hasher"))?;
-            Ok(Box::new(Builder::new(spec, hasher)))
+            Ok(Box::new(Builder::new(spec, hasher)?))
         })
     };
     made.ok()
@@ -139,7 +146,8 @@ pub extern "C" fn filterblock_builder_free(builder: Option<Box<Builder>>) {
     border::or((), || drop(builder));
 }
 
-/// Binds the filter to the SST with this id of 16 bytes. An id of zeros stands for no SST.
+/// Binds the filter to the SST with this id of 16 bytes. An id of zeros stands for no SST. After the
+/// first key, the call returns `INVALID` and changes nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_set_table_id(
     builder: Option<&mut Builder>,
@@ -151,7 +159,7 @@ pub unsafe extern "C" fn filterblock_builder_set_table_id(
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?;
             let id = raw::bytes(table_id, 16).and_then(|id| id.first_chunk()).ok_or(Failure::Null("table_id"))?;
-            builder.set(|builder| Ok(builder.with_table_id(*id)))
+            builder.set(|options| options.table_id(*id))
         })
     })
 }
@@ -161,7 +169,7 @@ pub unsafe extern "C" fn filterblock_builder_set_table_id(
 /// UTF-8, such as `"first-4"`. Change the name whenever the function changes.
 ///
 /// Call this function before you add the first key or prefix. A later call returns `INVALID`, and
-/// finishing will fail: the filter would deny the prefixes of the keys that were added before.
+/// finishing will fail.
 ///
 /// Also returns `INVALID` if the name is empty or too long, or if the spec of the builder describes
 /// a range filter. Returns `INVALID`, too, if the builder has a range filter and `whole_keys_too`
@@ -178,12 +186,12 @@ pub unsafe extern "C" fn filterblock_builder_set_prefixes(
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?;
             let extractor = raw::text(extractor).ok_or(Failure::Text("extractor"))?;
+            let whole_keys = if whole_keys_too { WholeKeys::Too } else { WholeKeys::Not };
+            // A caller may ignore the error, and ask the filter for prefixes that nobody added.
             if !builder.builder.is_empty() {
-                // A caller may ignore the error and add prefixes of the new extractor.
                 builder.lost = builder.lost.or(Some(Lost::LatePrefixes));
-                return Err(Lost::LatePrefixes.failure());
             }
-            builder.set(|builder| Ok(builder.with_prefixes(extractor, whole_keys_too)?))?;
+            builder.set(|options| options.prefixes_by_host(extractor, whole_keys))?;
             builder.has_prefixes = true;
             Ok(())
         })
@@ -212,36 +220,31 @@ pub unsafe extern "C" fn filterblock_builder_set_ranges(
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?;
             let spec: FilterSpec = raw::text(spec).ok_or(Failure::Text("spec"))?.parse()?;
-            if !builder.builder.is_empty() {
-                let late = "keys or prefixes were added before; set the range filter before the first key";
-                return Err(Failure::Invalid(late));
-            }
-            builder.set(|builder| Ok(builder.with_ranges(spec)?))
+            builder.set(|options| options.ranges(spec))
         })
     })
 }
 
 /// Sets the number of threads that build the filter; 0 counts as 1. The number does not change the
 /// bytes of the filter. Only a bumped ribbon without `:compact` uses more than one thread, and only
-/// if it has many keys.
+/// if it has many keys. After the first key, the call changes nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_set_threads(builder: Option<&mut Builder>, threads: usize) {
     let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
-    set_quietly(builder, |builder| builder.with_threads(threads));
+    set_quietly(builder, |options| options.threads(threads));
 }
 
 /// Sets whether finishing asks the new filter for each key; the default is `true`. The check can
-/// detect broken memory and bugs.
+/// detect broken memory and bugs. After the first key, the call changes nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_set_self_check(builder: Option<&mut Builder>, is_on: bool) {
-    let self_check = if is_on { SelfCheck::On } else { SelfCheck::Off };
-    set_quietly(builder, |builder| builder.with_self_check(self_check));
+    set_quietly(builder, |options| options.self_check(is_on));
 }
 
-fn set_quietly(builder: Option<&mut Builder>, set: impl Fn(FilterBuilder) -> FilterBuilder) {
+fn set_quietly(builder: Option<&mut Builder>, set: impl FnOnce(FilterOptions) -> FilterOptions) {
     let Some(builder) = builder else { return };
-    // These settings never fail. If a panic loses the keys, `Builder::lost` makes finishing fail.
-    let _ = border::or(Err(Failure::Panic), || builder.set(|inner| Ok(set(inner))));
+    // Only a setting after the first key fails, and that one changes nothing.
+    let _ = border::or(Err(Failure::Panic), || builder.set(set));
 }
 
 /// Reserves memory for `num_keys` more keys: 8 bytes each in a filter, and about 8 bytes each in a
@@ -260,7 +263,7 @@ pub unsafe extern "C" fn filterblock_builder_add(builder: Option<&mut Builder>, 
     let Some(builder) = builder else { return };
     // SAFETY: the header asks for valid pointers.
     let key = unsafe { raw::bytes(key, key_len) };
-    builder.add(|builder| key.map(|key| builder.add(key)).ok_or(Lost::NullKey));
+    builder.add(|builder| key.map(|key| builder.add(builder.hasher().key(key))).ok_or(Lost::NullKey));
 }
 
 /// Adds a key by its hash, which must come from a hasher that equals the builder's hasher.
@@ -310,7 +313,7 @@ pub unsafe extern "C" fn filterblock_builder_add_keys(
         builder.reserve(count);
         // The keys are not hashed here, because a range filter needs their bytes.
         keys.ok_or(Lost::NullKey)?.try_for_each(|_, keys| {
-            keys.iter().try_for_each(|key| key.map(|key| builder.add(key)).ok_or(Lost::NullKey))
+            keys.iter().try_for_each(|key| key.map(|key| builder.add(builder.hasher().key(key))).ok_or(Lost::NullKey))
         })
     });
 }
@@ -334,7 +337,7 @@ pub unsafe extern "C" fn filterblock_builder_add_prefix(
     builder.add(|builder| match prefix {
         Some(_) if !has_prefixes => Err(Lost::NoPrefixes),
         Some(prefix) => {
-            builder.add_prefix(prefix);
+            builder.add_prefix(builder.hasher().key(prefix));
             Ok(())
         }
         None => Err(Lost::NullKey),
@@ -353,9 +356,12 @@ pub extern "C" fn filterblock_builder_len(builder: Option<&Builder>) -> usize {
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_clear(builder: Option<&mut Builder>) {
     let Some(builder) = builder else { return };
-    let cleared = border::or(Some(Lost::Panic), || {
-        builder.builder = builder.empty.clone();
-        None
+    let cleared = border::or(Some(Lost::Panic), || match builder.fresh() {
+        Ok(fresh) => {
+            builder.builder = fresh;
+            None
+        }
+        Err(_) => Some(Lost::Panic),
     });
     builder.lost = cleared;
 }
@@ -379,7 +385,7 @@ pub unsafe extern "C" fn filterblock_builder_finish(
     error: *mut ErrorInfo,
 ) -> Option<Box<Bytes>> {
     // SAFETY: the header asks for valid pointers.
-    unsafe { finish_with(builder, FilterBuilder::finish, error) }
+    unsafe { finish_with(builder, |builder| Ok(builder.finish()?.bytes), error) }
 }
 
 /// Encodes the filter in the compact form, for stores that keep many small filters. To ask the

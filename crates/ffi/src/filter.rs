@@ -23,7 +23,7 @@ use crate::raw::{self, CHUNK};
 /// Any number of threads may ask one filter. Free the filter after the last query has returned.
 // The handle is a pointer into an `Arc`, so sets can share the filter.
 #[repr(transparent)]
-pub struct Filter(pub(crate) TableFilter<SharedBytes, Code>);
+pub struct Filter(pub(crate) TableFilter<SharedBytes>);
 
 impl Filter {
     #[inline(always)]
@@ -121,7 +121,7 @@ unsafe fn open(
     let opened = unsafe {
         border::report(error, || {
             let expected = expected.ok_or(Failure::Null("expected"))?;
-            Ok(Arc::new(TableFilter::<_, Code>::Ready(expected.open(bytes()?, verify)?)))
+            Ok(Arc::new(TableFilter::Ready(expected.open(bytes()?, verify)?)))
         })
     };
     opened.map_or(std::ptr::null_mut(), |filter| Arc::into_raw(filter).cast_mut().cast())
@@ -133,7 +133,7 @@ unsafe fn open(
 pub unsafe extern "C" fn filterblock_filter_free(filter: *mut Filter) {
     if !filter.is_null() {
         // SAFETY: `open` made the pointer from an `Arc` of this type, and the caller frees it once.
-        border::or((), || drop(unsafe { Arc::from_raw(filter.cast::<TableFilter<SharedBytes, Code>>().cast_const()) }));
+        border::or((), || drop(unsafe { Arc::from_raw(filter.cast::<TableFilter<SharedBytes>>().cast_const()) }));
     }
 }
 
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn filterblock_filter_may_contain(
     // SAFETY: the header asks for valid pointers.
     let key = unsafe { raw::bytes(key, key_len) };
     let (Some(block), Some(key)) = (Filter::ready(filter), key) else { return true };
-    border::or(true, || block.may_contain(key))
+    border::or(true, || block.may_contain(block.hasher().key(key)))
 }
 
 /// Answers like `filterblock_filter_may_contain` for a key with this hash. If the filter has
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_hashed_key(
     // SAFETY: the header asks for valid pointers.
     let key = unsafe { raw::bytes(key, key_len) };
     let (Some(block), Some(key)) = (Filter::ready(filter), key) else { return true };
-    hash == FILTERBLOCK_NO_HASH || border::or(true, || block.may_contain_hashed_key(key, KeyHash::from_raw(hash)))
+    hash == FILTERBLOCK_NO_HASH || border::or(true, || block.may_contain(block.hasher().key(key)))
 }
 
 /// Returns `false` if no key of the SST has this prefix, and `true` if a key may have it.
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_prefix(
     // SAFETY: the header asks for valid pointers.
     let (extractor, prefix) = unsafe { (raw::text(extractor), raw::bytes(prefix, prefix_len)) };
     let (Some(block), Some(extractor), Some(prefix)) = (Filter::ready(filter), extractor, prefix) else { return true };
-    border::or(true, || block.may_contain_prefix(extractor, prefix))
+    border::or(true, || block.may_contain_prefix(extractor, block.hasher().key(prefix)))
 }
 
 /// Returns `false` if the SST has no key `k` with `lower <= k < upper`, in the order of bytes, and
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_keys(
         keys.try_for_each(|first, keys| {
             let mut maybe = [true; CHUNK];
             for (answer, key) in maybe.iter_mut().zip(keys) {
-                *answer = key.is_none_or(|key| block.may_contain(key));
+                *answer = key.is_none_or(|key| block.may_contain(block.hasher().key(key)));
             }
             answers.write(first, maybe.split_at(keys.len().min(CHUNK)).0);
             Ok(())

@@ -3,7 +3,8 @@
 
 use std::ffi::{c_char, c_void};
 
-use filterblock::PartitionedBuilder;
+use filterblock::partitions::PartitionedBuilder;
+use filterblock::{FilterOptions, WholeKeys};
 
 use crate::border;
 use crate::bytes::Bytes;
@@ -18,6 +19,9 @@ use crate::raw;
 ///
 /// Only one thread at a time may use a builder. If a key cannot be added, finishing fails.
 pub struct Partitioned {
+    /// The settings of the builder.
+    options: FilterOptions,
+    partition_keys: usize,
     /// The builder. It is `None` after finishing and after a failure.
     builder: Option<PartitionedBuilder>,
     /// The failure of an added key or prefix, until a call returns it.
@@ -41,11 +45,16 @@ impl Partitioned {
         }
     }
 
-    fn set(
-        &mut self,
-        set: impl FnOnce(PartitionedBuilder) -> filterblock::Result<PartitionedBuilder>,
-    ) -> Result<(), Failure> {
-        self.builder = Some(set(self.take()?)?);
+    /// Changes the settings. After an error, the builder is lost.
+    fn set(&mut self, set: impl FnOnce(FilterOptions) -> FilterOptions) -> Result<(), Failure> {
+        let builder = self.take()?;
+        if !builder.is_empty() {
+            let late = "a setting was changed after a key was added; make a new builder, change its settings, and add \
+                        all keys again";
+            return Err(Failure::Invalid(late));
+        }
+        self.options = set(self.options.clone());
+        self.builder = Some(PartitionedBuilder::new(&self.options, builder.hasher(), self.partition_keys)?);
         Ok(())
     }
 
@@ -77,8 +86,9 @@ pub unsafe extern "C" fn filterblock_partitioned_new(
         border::report(error, || {
             let spec = raw::text(spec).ok_or(Failure::Text("spec"))?.parse()?;
             let Hasher(hasher) = hasher.ok_or(Failure::Null("hasher"))?;
-            let builder = Some(PartitionedBuilder::new(spec, hasher, partition_keys));
-            Ok(Box::new(Partitioned { builder, failure: None }))
+            let options = FilterOptions::new(spec);
+            let builder = Some(PartitionedBuilder::new(&options, hasher, partition_keys)?);
+            Ok(Box::new(Partitioned { options, partition_keys, builder, failure: None }))
         })
     };
     made.ok()
@@ -103,7 +113,7 @@ pub unsafe extern "C" fn filterblock_partitioned_set_table_id(
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?;
             let id = raw::bytes(table_id, 16).and_then(|id| id.first_chunk()).ok_or(Failure::Null("table_id"))?;
-            builder.set(|builder| Ok(builder.with_table_id(*id)))
+            builder.set(|options| options.table_id(*id))
         })
     })
 }
@@ -122,7 +132,8 @@ pub unsafe extern "C" fn filterblock_partitioned_set_prefixes(
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?;
             let extractor = raw::text(extractor).ok_or(Failure::Text("extractor"))?;
-            builder.set(|builder| builder.with_prefixes(extractor, whole_keys_too))
+            let whole_keys = if whole_keys_too { WholeKeys::Too } else { WholeKeys::Not };
+            builder.set(|options| options.prefixes_by_host(extractor, whole_keys))
         })
     })
 }
@@ -140,7 +151,7 @@ pub unsafe extern "C" fn filterblock_partitioned_add(
     let Some(builder) = builder else { return };
     // SAFETY: the header asks for valid pointers.
     let key = unsafe { raw::bytes(key, key_len) };
-    builder.step(|builder| Ok(builder.add(key.ok_or(NULL_ADDED)?)?));
+    builder.step(|builder| Ok(builder.add(builder.hasher().key(key.ok_or(NULL_ADDED)?))?));
 }
 
 /// Adds a prefix of the key that was added last.
@@ -156,7 +167,7 @@ pub unsafe extern "C" fn filterblock_partitioned_add_prefix(
     let Some(builder) = builder else { return };
     // SAFETY: the header asks for valid pointers.
     let prefix = unsafe { raw::bytes(prefix, prefix_len) };
-    builder.step(|builder| Ok(builder.add_prefix(prefix.ok_or(NULL_ADDED)?)?));
+    builder.step(|builder| Ok(builder.add_prefix(builder.hasher().key(prefix.ok_or(NULL_ADDED)?))?));
 }
 
 /// Encodes all partitions and their index. The builder loses its keys, so a second call fails.
@@ -174,7 +185,7 @@ pub unsafe extern "C" fn filterblock_partitioned_finish(
     let finished = unsafe {
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?.take()?;
-            Ok(Box::new(Bytes(builder.finish()?)))
+            Ok(Box::new(Bytes(builder.finish()?.bytes)))
         })
     };
     finished.ok()

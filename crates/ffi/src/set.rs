@@ -9,7 +9,6 @@ use filterblock::{Answer, FilterSet, FilterSlot, KeyHash, SharedBytes, TableFilt
 
 use crate::answer::{AnswerCode, Answers};
 use crate::border;
-use crate::error::Code;
 use crate::filter::Filter;
 use crate::hasher::{FILTERBLOCK_NO_HASH, Hasher};
 use crate::hashes::{Hashes, or_no_hash};
@@ -21,7 +20,7 @@ use crate::raw::{self, CHUNK};
 /// Any number of threads may ask a set, but not while a filter is inserted. For each new version of
 /// the store, make a new set that shares the filters. Free the old set after its last query has
 /// returned.
-pub struct Set(FilterSet<Code>);
+pub struct Set(FilterSet);
 
 /// The position of a filter in a set. You may copy a slot, but do not change its members. A slot of
 /// zeros belongs to no set. A set answers `FILTERBLOCK_ANSWER_UNFILTERED` for a slot of another
@@ -101,7 +100,7 @@ pub unsafe extern "C" fn filterblock_set_insert(set: Option<&mut Set>, filter: *
         if filter.is_null() {
             return Arc::new(TableFilter::Absent);
         }
-        let filter = filter.cast::<TableFilter<SharedBytes, Code>>();
+        let filter = filter.cast::<TableFilter<SharedBytes>>();
         // SAFETY: the pointer came from `Arc::into_raw` and is not freed yet. The set gets its own
         // reference.
         unsafe {
@@ -116,15 +115,27 @@ pub unsafe extern "C" fn filterblock_set_insert(set: Option<&mut Set>, filter: *
 /// after a panic.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_insert_degraded(set: Option<&mut Set>) -> Slot {
-    insert(set, || Arc::new(TableFilter::Degraded(Code::Other)))
+    insert(set, || Arc::new(TableFilter::Degraded(Arc::new(Unusable))))
 }
 
-fn insert(set: Option<&mut Set>, filter: impl FnOnce() -> Arc<TableFilter<SharedBytes, Code>>) -> Slot {
+/// The reason of a filter that the caller could not open.
+#[derive(Debug)]
+struct Unusable;
+
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the caller could not open the filter; read the SST without it")
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+fn insert(set: Option<&mut Set>, filter: impl FnOnce() -> Arc<TableFilter<SharedBytes>>) -> Slot {
     set.map_or(NO_SLOT, |Set(set)| border::or(NO_SLOT, || set.insert(filter()).into()))
 }
 
 #[inline(always)]
-fn answer(set: Option<&Set>, hash: u64, ask: impl FnOnce(&FilterSet<Code>, KeyHash) -> Answer) -> AnswerCode {
+fn answer(set: Option<&Set>, hash: u64, ask: impl FnOnce(&FilterSet, KeyHash) -> Answer) -> AnswerCode {
     let Some(Set(set)) = set else { return AnswerCode::Unfiltered };
     if hash == FILTERBLOCK_NO_HASH {
         return AnswerCode::Unfiltered;
@@ -143,7 +154,7 @@ fn answer(set: Option<&Set>, hash: u64, ask: impl FnOnce(&FilterSet<Code>, KeyHa
 /// range filter.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_ask(set: Option<&Set>, slot: Slot, hash: u64) -> AnswerCode {
-    answer(set, hash, |set, hash| set.ask(slot.into(), hash))
+    answer(set, hash, |set, hash| set.ask_hash(slot.into(), hash))
 }
 
 /// Asks one filter for a key and its hash: see `filterblock_set_ask`. If the filter has partitions,
@@ -161,7 +172,7 @@ pub unsafe extern "C" fn filterblock_set_ask_hashed_key(
 ) -> AnswerCode {
     // SAFETY: the header asks for valid pointers.
     let Some(key) = (unsafe { raw::bytes(key, key_len) }) else { return AnswerCode::Unfiltered };
-    answer(set, hash, |set, hash| set.ask_hashed_key(slot.into(), key, hash))
+    answer(set, hash, |set, _| set.ask(slot.into(), set.hasher().key(key)))
 }
 
 /// Asks one filter for a prefix: see `filterblock_filter_may_contain_prefix`. Returns
@@ -180,7 +191,7 @@ pub unsafe extern "C" fn filterblock_set_ask_prefix(
     let (Some(Set(set)), Some(extractor), Some(prefix)) = (set, extractor, prefix) else {
         return AnswerCode::Unfiltered;
     };
-    border::or(AnswerCode::Unfiltered, || set.ask_prefix(slot.into(), extractor, prefix).into())
+    border::or(AnswerCode::Unfiltered, || set.ask_prefix(slot.into(), extractor, set.hasher().key(prefix)).into())
 }
 
 /// Asks one filter for a range: see `filterblock_filter_may_contain_range`. Returns
@@ -227,7 +238,7 @@ pub unsafe extern "C" fn filterblock_set_ask_all(
             // SAFETY: the header asks for an array of `count` elements.
             unsafe { raw::copy_in(slots, first, chunk) };
             for (code, slot) in codes.iter_mut().zip(chunk.iter()) {
-                *code = set.ask((*slot).into(), KeyHash::from_raw(hash)).into();
+                *code = set.ask_hash((*slot).into(), KeyHash::from_raw(hash)).into();
             }
             answers.write(first, codes.split_at(chunk.len()).0);
         }

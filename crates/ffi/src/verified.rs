@@ -71,7 +71,7 @@ pub unsafe extern "C" fn filterblock_verified_ask(
     // SAFETY: the header asks for valid pointers.
     unsafe {
         let Some(key) = raw::bytes(key, key_len) else { return AnswerCode::Unfiltered };
-        ask((data, data_len), expected, |filter| filter.may_contain(key))
+        ask((data, data_len), expected, |filter| filter.may_contain(filter.hasher().key(key)))
     }
 }
 
@@ -134,7 +134,8 @@ pub unsafe extern "C" fn filterblock_verified_may_contain_prefix(
     unsafe {
         let (extractor, prefix) = (raw::text(extractor), raw::bytes(prefix, prefix_len));
         let (Some(extractor), Some(prefix)) = (extractor, prefix) else { return true };
-        let answer = ask((data, data_len), expected, |filter| filter.may_contain_prefix(extractor, prefix));
+        let answer =
+            ask((data, data_len), expected, |filter| filter.may_contain_prefix(extractor, filter.hasher().key(prefix)));
         answer != AnswerCode::No
     }
 }

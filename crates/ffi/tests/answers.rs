@@ -10,7 +10,7 @@ use std::ptr;
 
 use common::calls::*;
 use filterblock::{
-    Expected, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, PartitionedBuilder, Verify, layout,
+    Expected, FilterBlock, FilterOptions, HashSeed, KeyHash, KeyHasher, Verify, layout, partitions::PartitionedBuilder,
 };
 use filterblock_ffi::*;
 
@@ -36,15 +36,16 @@ fn key(number: u64) -> Vec<u8> {
 
 /// Builds a filter of [`N`] keys in Rust.
 fn in_rust(spec: &str) -> Vec<u8> {
-    let mut builder = FilterBuilder::new(spec.parse().unwrap(), own()).with_table_id(TABLE);
-    (0..N).for_each(|i| builder.add(&key(i)));
-    builder.finish().unwrap()
+    let mut builder = FilterOptions::new(spec.parse().unwrap()).table_id(TABLE).builder(own()).unwrap();
+    (0..N).for_each(|i| builder.add(builder.hasher().key(&key(i))));
+    builder.finish().unwrap().bytes
 }
 
 fn partitioned() -> Vec<u8> {
-    let mut builder = PartitionedBuilder::new("bloom:10".parse().unwrap(), own(), 100).with_table_id(TABLE);
-    (0..N).for_each(|i| builder.add(&key(i)).unwrap());
-    builder.finish().unwrap()
+    let mut builder =
+        PartitionedBuilder::new(&FilterOptions::new("bloom:10".parse().unwrap()).table_id(TABLE), own(), 100).unwrap();
+    (0..N).for_each(|i| builder.add(builder.hasher().key(&key(i))).unwrap());
+    builder.finish().unwrap().bytes
 }
 
 fn blocks() -> Vec<Vec<u8>> {
@@ -56,7 +57,7 @@ fn assert_answers_alike(filter: &Open, block: &FilterBlock<&[u8]>) {
     let keys: Vec<_> = (0..2 * N).map(key).collect();
     let hashes: Vec<u64> = keys.iter().map(|key| block.hasher().of(key).raw()).collect();
     let by_hash: Vec<bool> = hashes.iter().map(|&hash| block.may_contain_hash(KeyHash::from_raw(hash))).collect();
-    let by_key: Vec<bool> = keys.iter().map(|key| block.may_contain(key)).collect();
+    let by_key: Vec<bool> = keys.iter().map(|key| block.may_contain(block.hasher().key(key))).collect();
     assert!(by_key[..N as usize].iter().all(|maybe| *maybe));
     for (i, key) in keys.iter().enumerate() {
         assert_eq!(filterblock_filter_may_contain_hash(filter.get(), hashes[i]), by_hash[i]);

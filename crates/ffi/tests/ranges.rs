@@ -11,7 +11,7 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::ptr;
 
 use common::calls::*;
-use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
+use filterblock::{Expected, FilterBlock, FilterOptions, HashSeed, KeyHasher, Verify};
 use filterblock_ffi::*;
 
 const N: u32 = 500;
@@ -99,12 +99,13 @@ fn ranges_are_built_and_answered_as_in_rust() {
     for specs in SPECS {
         let bytes = block(specs, &hasher);
         let own = KeyHasher::xxh3(HashSeed(SEED));
-        let mut builder = FilterBuilder::new(specs.0.parse().unwrap(), &own).with_table_id(TABLE);
+        let mut options = FilterOptions::new(specs.0.parse().unwrap()).table_id(TABLE);
         if let Some(ranges) = specs.1 {
-            builder = builder.with_ranges(ranges.parse().unwrap()).unwrap();
+            options = options.ranges(ranges.parse().unwrap());
         }
-        (0..N).for_each(|i| builder.add(&key(i)));
-        assert!(bytes == builder.finish().unwrap(), "{specs:?}");
+        let mut builder = options.builder(&own).unwrap();
+        (0..N).for_each(|i| builder.add(builder.hasher().key(&key(i))));
+        assert!(bytes == builder.finish().unwrap().bytes, "{specs:?}");
 
         let in_rust = FilterBlock::open(bytes.as_slice(), &Expected::of_table(TABLE, &own), Verify::AtOpen).unwrap();
         let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();

@@ -36,7 +36,7 @@ mod rusty_leveldb;
 #[cfg(feature = "sstable")]
 mod sstable;
 
-use filterblock::{Answer, FilterBuilder, FilterSpec, KeyHash, KeyHasher, Result, compact};
+use filterblock::{Answer, FilterOptions, FilterSpec, KeyHash, KeyHasher, Result, compact};
 
 pub use counters::{Counters, Counts};
 
@@ -71,7 +71,7 @@ impl Policy {
     pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>) -> Result<Self> {
         let hasher = hasher.into();
         let build_one = |spec| {
-            let mut builder = FilterBuilder::new(spec, &hasher);
+            let mut builder = FilterOptions::new(spec).builder(&hasher)?;
             builder.add_hash(KeyHash::from_raw(0));
             builder.finish_compact()
         };
@@ -92,17 +92,18 @@ impl Policy {
     /// rusty-leveldb would panic when it reads such a filter. If the build fails, returns the
     /// always-maybe filter.
     fn build(&self, keys: &[u8], offsets: &[usize]) -> Vec<u8> {
-        let mut builder = FilterBuilder::new(self.spec, &self.hasher);
-        builder.reserve(offsets.len());
-        let ends = offsets.iter().copied().skip(1).chain([keys.len()]);
-        let mut ranges = offsets.iter().zip(ends).map(|(&start, end)| keys.get(start..end));
-        let built = match ranges.all(|key| key.map(|key| builder.add(key)).is_some()) {
-            true => builder.finish_compact().ok(),
-            // An offset is out of range, or below the offset before it. A filter without the key
-            // at this offset would deny the key.
-            false => None,
+        let build = || {
+            let mut builder = FilterOptions::new(self.spec).builder(&self.hasher).ok()?;
+            builder.reserve(offsets.len());
+            let ends = offsets.iter().copied().skip(1).chain([keys.len()]);
+            for (&start, end) in offsets.iter().zip(ends) {
+                // If an offset is out of range, or below the offset before it, a filter without the
+                // key at this offset would deny the key.
+                builder.add(self.hasher.key(keys.get(start..end)?));
+            }
+            builder.finish_compact().ok()
         };
-        match built {
+        match build() {
             Some(filter) => {
                 self.counters.add_built(offsets.len(), filter.len());
                 filter

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use filterblock::{
-    AlignedBytes, Answer, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSlot, FilterSpec, HashSeed, KeyHash,
+    AlignedBytes, Answer, Expected, FilterBlock, FilterOptions, FilterSet, FilterSlot, FilterSpec, HashSeed, KeyHash,
     KeyHasher, SharedBytes, TableFilter, Verify,
 };
 
@@ -77,7 +77,7 @@ impl Filters {
     pub(crate) fn may_contain(&self, key: &[u8]) -> bool {
         let hash = self.hasher.of(key);
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let may_contain = |&slot: &FilterSlot| state.set.ask(slot, hash) != Answer::No;
+        let may_contain = |&slot: &FilterSlot| state.set.ask_hash(slot, hash) != Answer::No;
         state.slots.iter().any(may_contain) || state.fresh.contains(&hash.raw())
     }
 
@@ -93,28 +93,25 @@ impl Filters {
         let fresh: Vec<KeyHash> = state.fresh.iter().map(|&hash| KeyHash::from_raw(hash)).collect();
         let Ok(filter) = self.filter_of([0xff; 16], &fresh) else { return };
         let filters = state.slots.iter().filter_map(|&slot| state.set.filter(slot).cloned());
-        let all: Vec<_> = filters.chain([Arc::new(filter)]).collect();
+        let all: Vec<_> = filters.chain([Arc::new(TableFilter::Ready(filter))]).collect();
         *state = State::new(&self.hasher, all, state.generation);
     }
 
     /// Builds one filter of all keys, which replaces all other filters. If the build fails, the new
     /// filter answers "maybe" to every key.
     pub(crate) fn build(&mut self, generation: [u8; 16], hashes: &[KeyHash]) {
-        let filter = self.filter_of(generation, hashes).unwrap_or_else(TableFilter::Degraded);
+        let filter = TableFilter::from(self.filter_of(generation, hashes));
         self.state = RwLock::new(State::new(&self.hasher, [Arc::new(filter)], generation));
     }
 
-    fn filter_of(
-        &self,
-        table_id: [u8; 16],
-        hashes: &[KeyHash],
-    ) -> filterblock::Result<TableFilter<SharedBytes, filterblock::Error>> {
-        let block = FilterBuilder::new(self.spec, &self.hasher).with_table_id(table_id).finish_with(hashes)?;
-        let checksum = filterblock::layout::checksum_of(&block).unwrap_or_default();
+    fn filter_of(&self, table_id: [u8; 16], hashes: &[KeyHash]) -> filterblock::Result<FilterBlock<SharedBytes>> {
+        let mut builder = FilterOptions::new(self.spec).table_id(table_id).builder(&self.hasher)?;
+        builder.add_hashes(hashes);
+        let built = builder.finish()?;
         // Before the first `Writer::commit`, the generation and so the table id is all zeros.
         // Opening such a block needs its checksum.
-        let expected = Expected::of_table(table_id, &self.hasher).with_checksum(checksum);
-        FilterBlock::open(SharedBytes::from(block), &expected, Verify::AtOpen).map(TableFilter::Ready)
+        let expected = Expected::of_table(table_id, &self.hasher).with_checksum(built.checksum);
+        FilterBlock::open(SharedBytes::from(built.bytes), &expected, Verify::AtOpen)
     }
 
     /// Returns whether there is only one filter, it is of this generation, and there are no new

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use filterblock::{FilterBuilder, FilterSpec, KeyHash};
+use filterblock::{FilterBuilder, FilterOptions, FilterSpec, KeyHash};
 use slatedb::bytes::Bytes;
 use slatedb::{Filter, PrefixTarget, RowEntry};
 
@@ -70,17 +70,18 @@ impl Builder {
             });
         }
         let spec = (self.config.choice)(self.hashes.len() as u64).unwrap_or(FilterSpec::ALWAYS_MAYBE);
-        let block = self.core_builder(spec)?.finish_with(&self.hashes)?;
-        let (opened, filter) = Opened::open(&block, &self.config);
+        let mut builder = self.core_builder(spec)?;
+        builder.add_hashes(&self.hashes);
+        let (opened, filter) = Opened::open(&builder.finish()?.bytes, &self.config);
         opened.map(|()| filter)
     }
 
     fn core_builder(&self, spec: FilterSpec) -> filterblock::Result<FilterBuilder> {
-        let builder = FilterBuilder::new(spec, &self.config.hasher).with_table_id(TABLE_ID);
-        match &self.config.prefixes {
-            None => Ok(builder),
-            Some(prefixes) => builder.with_prefixes(prefixes.extractor.name(), prefixes.whole_keys_too),
+        let mut options = FilterOptions::new(spec).table_id(TABLE_ID);
+        if let Some(prefixes) = &self.config.prefixes {
+            options = options.prefixes_by_host(prefixes.extractor.name(), prefixes.whole_keys);
         }
+        options.builder(&self.config.hasher)
     }
 
     /// Returns a filter that answers "maybe" to every key.
@@ -88,7 +89,7 @@ impl Builder {
         let block = self.core_builder(FilterSpec::ALWAYS_MAYBE).and_then(FilterBuilder::finish);
         // If the build fails, the bytes are empty. They are not a filter block, so the filter
         // answers "maybe", too.
-        Opened::open(&block.unwrap_or_default(), &self.config).1
+        Opened::open(&block.map(|built| built.bytes).unwrap_or_default(), &self.config).1
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use filterblock::{Expected, FilterSpec, HashSeed, KeyHasher, layout};
+use filterblock::{Expected, FilterSpec, HashSeed, KeyHasher, WholeKeys, layout};
 use slatedb::bytes::Bytes;
 use slatedb::{PrefixExtractor, PrefixTarget};
 
@@ -40,7 +40,7 @@ pub(crate) struct Config {
 #[derive(Clone)]
 pub(crate) struct Prefixes {
     pub(crate) extractor: Arc<dyn PrefixExtractor>,
-    pub(crate) whole_keys_too: bool,
+    pub(crate) whole_keys: WholeKeys,
 }
 
 impl Config {
@@ -73,13 +73,15 @@ impl Config {
         }
         match &self.prefixes {
             None => name,
-            Some(Prefixes { extractor, whole_keys_too: true }) => format!("{name}:keys+prefixes={}", extractor.name()),
-            Some(Prefixes { extractor, whole_keys_too: false }) => format!("{name}:prefixes={}", extractor.name()),
+            Some(Prefixes { extractor, whole_keys: WholeKeys::Too }) => {
+                format!("{name}:keys+prefixes={}", extractor.name())
+            }
+            Some(Prefixes { extractor, whole_keys: WholeKeys::Not }) => format!("{name}:prefixes={}", extractor.name()),
         }
     }
 
     pub(crate) fn has_whole_keys(&self) -> bool {
-        self.prefixes.as_ref().is_none_or(|prefixes| prefixes.whole_keys_too)
+        self.prefixes.as_ref().is_none_or(|prefixes| prefixes.whole_keys == WholeKeys::Too)
     }
 
     /// Returns the expectations that a filter of this policy must meet.

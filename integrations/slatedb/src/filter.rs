@@ -58,7 +58,7 @@ impl Opened {
     fn ask(&self, target: &FilterTarget) -> Answer {
         let Inner { block: Some(block), config, .. } = &*self.0 else { return Answer::Unfiltered };
         match target {
-            FilterTarget::Point(key) if config.has_whole_keys() => block.may_contain(key).into(),
+            FilterTarget::Point(key) if config.has_whole_keys() => block.may_contain(block.hasher().key(key)).into(),
             FilterTarget::Point(key) => self.ask_prefix(block, key, PrefixTarget::Point),
             FilterTarget::Prefix(prefix) => self.ask_prefix(block, prefix, PrefixTarget::Prefix),
             FilterTarget::Range { lower, upper } if block.has_ranges() => {
@@ -71,7 +71,7 @@ impl Opened {
     fn ask_prefix(&self, block: &FilterBlock<SharedBytes>, bytes: &Bytes, target: fn(Bytes) -> PrefixTarget) -> Answer {
         let Some(prefixes) = &self.0.config.prefixes else { return Answer::Unfiltered };
         match prefixes.of(bytes, target) {
-            Ok(Some(prefix)) => block.may_contain_prefix(prefixes.extractor.name(), prefix).into(),
+            Ok(Some(prefix)) => block.may_contain_prefix(prefixes.extractor.name(), block.hasher().key(prefix)).into(),
             Ok(None) | Err(_) => Answer::Unfiltered,
         }
     }
@@ -84,7 +84,7 @@ impl Filter for Opened {
         }
         let answer = self.ask(&query.target);
         self.0.config.counters.count_answer(answer);
-        answer.may_contain()
+        answer.must_read()
     }
 
     fn encode(&self, writer: &mut dyn BufMut) {

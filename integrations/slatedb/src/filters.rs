@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use filterblock::{FilterSpec, KeyHasher};
+use filterblock::{FilterOptions, FilterSpec, KeyHasher, WholeKeys};
 use slatedb::{BloomFilterPolicy, FilterPolicy, PrefixExtractor};
 
 use crate::bloom::ReadOnlyBloom;
@@ -89,9 +89,10 @@ impl Filters {
         extractor: Arc<dyn PrefixExtractor>,
         whole_keys_too: bool,
     ) -> filterblock::Result<Self> {
-        filterblock::FilterBuilder::new(FilterSpec::ALWAYS_MAYBE, &self.config.hasher)
-            .with_prefixes(extractor.name(), whole_keys_too)?;
-        self.config.prefixes = Some(Prefixes { extractor, whole_keys_too });
+        let whole_keys = if whole_keys_too { WholeKeys::Too } else { WholeKeys::Not };
+        let options = FilterOptions::new(FilterSpec::ALWAYS_MAYBE);
+        options.prefixes_by_host(extractor.name(), whole_keys).builder(&self.config.hasher)?;
+        self.config.prefixes = Some(Prefixes { extractor, whole_keys });
         Ok(self)
     }
 
@@ -118,7 +119,7 @@ impl Filters {
     /// Returns [`filterblock::Error::Invalid`] if `spec` is not the specification of a range
     /// filter.
     pub fn with_ranges(mut self, spec: FilterSpec) -> filterblock::Result<Self> {
-        filterblock::FilterBuilder::new(FilterSpec::ALWAYS_MAYBE, &self.config.hasher).with_ranges(spec)?;
+        FilterOptions::new(FilterSpec::ALWAYS_MAYBE).ranges(spec).builder(&self.config.hasher)?;
         self.ranges = Some(spec);
         Ok(self)
     }

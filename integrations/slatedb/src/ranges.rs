@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use filterblock::{FilterBuilder, FilterSpec, KeyHash};
+use filterblock::{FilterBuilder, FilterOptions, FilterSpec, KeyHash};
 use slatedb::{Filter, RowEntry};
 
 use crate::config::{Config, RANGES_TABLE_ID};
@@ -19,16 +19,19 @@ pub(crate) struct RangeBuilder {
 
 impl RangeBuilder {
     pub(crate) fn new(config: Arc<Config>, spec: FilterSpec) -> Self {
-        let builder = |spec| FilterBuilder::new(spec, &config.hasher).with_table_id(RANGES_TABLE_ID);
+        let builder = |spec| FilterOptions::new(spec).table_id(RANGES_TABLE_ID).builder(&config.hasher);
+        let always_maybe = builder(FilterSpec::ALWAYS_MAYBE).and_then(|mut builder| {
+            builder.add_hash(KeyHash::from_raw(0));
+            Ok(builder.finish()?.bytes)
+        });
         // If even the always-maybe filter cannot be built, the bytes are empty. They are not a
         // filter block, so the filter answers "maybe".
-        let always_maybe = builder(FilterSpec::ALWAYS_MAYBE).finish_with(&[KeyHash::from_raw(0)]).unwrap_or_default();
-        let built = Opened::open(&always_maybe, &config).1;
-        Self { keys: Some(builder(spec)), built, config }
+        let built = Opened::open(&always_maybe.unwrap_or_default(), &config).1;
+        Self { keys: builder(spec).ok(), built, config }
     }
 
     fn encode(&self, keys: FilterBuilder) -> filterblock::Result<Opened> {
-        let (opened, filter) = Opened::open(&keys.finish()?, &self.config);
+        let (opened, filter) = Opened::open(&keys.finish()?.bytes, &self.config);
         opened.map(|()| filter)
     }
 }
@@ -37,7 +40,7 @@ impl slatedb::FilterBuilder for RangeBuilder {
     /// Adds the key of an entry of any type: a value, a merge operand or a tombstone.
     fn add_entry(&mut self, entry: &RowEntry) {
         match &mut self.keys {
-            Some(keys) => keys.add(&entry.key),
+            Some(keys) => keys.add(self.config.hasher.key(&entry.key)),
             // The built filter would deny this key. A filter of empty bytes answers "maybe".
             None => self.built = Opened::open(&[], &self.config).1,
         }

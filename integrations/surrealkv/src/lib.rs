@@ -35,7 +35,7 @@ mod memo;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use filterblock::planning::Plan;
-use filterblock::{Error, Expected, FilterBuilder, FilterSpec, KeyHash, KeyHasher, Result, layout};
+use filterblock::{Error, Expected, FilterOptions, FilterSpec, KeyHash, KeyHasher, Result, layout};
 use surrealkv::FilterPolicy;
 
 pub use counters::{Counters, Counts};
@@ -79,10 +79,10 @@ impl Policy {
         let plan = Plan::new(spec, USUAL_KEYS)?;
         let usual_len_bytes = layout::block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes())
             .ok_or(Error::TooLarge { what: "a filter" })?;
-        let always_maybe = FilterBuilder::new("always-maybe".parse()?, &hasher).finish_with(&[KeyHash::from_raw(0)])?;
+        let always_maybe = built(FilterSpec::ALWAYS_MAYBE, &hasher, &[KeyHash::from_raw(0)])?;
         // This build fails for a range filter, which needs the bytes of keys. SurrealKV passes only
         // hashes.
-        FilterBuilder::new(spec, &hasher).finish_with(&[KeyHash::from_raw(0)])?;
+        built(spec, &hasher, &[KeyHash::from_raw(0)])?;
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Relaxed);
         Ok(Self { spec, hasher, always_maybe, usual_len_bytes, counters: Counters::default(), number })
@@ -95,8 +95,8 @@ impl Policy {
         self.counters.clone()
     }
 
-    fn build(&self, builder: FilterBuilder, hashes: &[KeyHash]) -> Vec<u8> {
-        match builder.finish_with(hashes) {
+    fn build(&self, hashes: &[KeyHash]) -> Vec<u8> {
+        match built(self.spec, &self.hasher, hashes) {
             Ok(block) => {
                 self.counters.add_built(hashes.len(), block.len());
                 block
@@ -109,6 +109,12 @@ impl Policy {
             }
         }
     }
+}
+
+fn built(spec: FilterSpec, hasher: &KeyHasher, hashes: &[KeyHash]) -> Result<Vec<u8>> {
+    let mut builder = FilterOptions::new(spec).builder(hasher)?;
+    builder.add_hashes(hashes);
+    Ok(builder.finish()?.bytes)
 }
 
 impl FilterPolicy for Policy {
@@ -131,7 +137,7 @@ impl FilterPolicy for Policy {
 
     fn create_filter(&self, keys: &[Vec<u8>]) -> Vec<u8> {
         let hashes: Vec<KeyHash> = keys.iter().map(|key| self.hasher.of(key)).collect();
-        self.build(FilterBuilder::new(self.spec, &self.hasher), &hashes)
+        self.build(&hashes)
     }
 
     fn key_hash(&self, key: &[u8]) -> u64 {
@@ -140,7 +146,7 @@ impl FilterPolicy for Policy {
 
     fn create_filter_from_hashes(&self, hashes: &[u64]) -> Vec<u8> {
         let hashes: Vec<KeyHash> = hashes.iter().map(|&hash| KeyHash::from_raw(hash)).collect();
-        self.build(FilterBuilder::new(self.spec, &self.hasher), &hashes)
+        self.build(&hashes)
     }
 
     fn filter_keys_per_partition(&self, partition_bytes: usize) -> usize {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use filterblock::{Error, Expected, KeyHash, Result, VerifiedFilter, VerifiedTrailer, layout};
+use filterblock::{Answer, Expected, KeyHash, Result, VerifiedFilter, VerifiedTrailer, layout};
 
 /// The maximum number of trailers that a thread keeps. With partitions of 16 KiB and 7 bits per
 /// key, their filters together have more than 18 million keys.
@@ -50,8 +50,8 @@ pub(crate) fn ask(bytes: &[u8], policy: u64, expected: &Expected<'_>, hash: KeyH
     let known = TRAILERS.try_with(|trailers| {
         let trailers = trailers.borrow();
         let (owner, trailer) = trailers.get(&checksum)?;
-        let filter = trailer.filter_in(bytes).filter(|_| *owner == policy)?;
-        Some(filter.may_contain_hash(hash))
+        let answer = if *owner == policy { trailer.ask_hash(bytes, hash) } else { Answer::Unfiltered };
+        (answer != Answer::Unfiltered).then(|| answer.must_read())
     });
     match known {
         Ok(Some(answer)) => Ok(answer),
@@ -63,8 +63,7 @@ pub(crate) fn ask(bytes: &[u8], policy: u64, expected: &Expected<'_>, hash: KeyH
 #[cold]
 fn ask_unknown(bytes: &[u8], policy: u64, checksum: u32, expected: &Expected<'_>, hash: KeyHash) -> Result<bool> {
     let trailer = VerifiedTrailer::read(bytes, expected)?;
-    let filter = trailer.filter_in(bytes).ok_or(Error::TooLarge { what: "a trailer" })?;
-    let answer = filter.may_contain_hash(hash);
+    let answer = trailer.ask_hash(bytes, hash).must_read();
     // While a thread ends, its trailers no longer exist. Then the trailer is not kept.
     let _ = TRAILERS.try_with(|trailers| {
         let mut trailers = trailers.borrow_mut();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use filterblock::layout::{PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES};
-use filterblock::{FilterBuilder, HashSeed, KeyHasher, Secret};
+use filterblock::{FilterOptions, HashSeed, KeyHasher, Secret, WholeKeys};
 use filterblock_surrealkv::Policy;
 use proptest::prelude::*;
 use surrealkv::FilterPolicy;
@@ -149,10 +149,12 @@ fn filters_with_an_unexpected_trailer_answer_maybe() {
     // A filter without keys. SurrealKV never writes one.
     assert!(refused(&ours.create_filter(&[])));
     // A filter of prefixes only.
-    let mut builder =
-        FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(42)).with_prefixes("first-4", false).unwrap();
-    builder.add(b"key-");
-    assert!(refused(&builder.finish().unwrap()));
+    let mut builder = FilterOptions::new("bloom:10".parse().unwrap())
+        .prefixes_by_host("first-4", WholeKeys::Not)
+        .builder(HashSeed(42))
+        .unwrap();
+    builder.add_prefix(builder.hasher().key(b"key-"));
+    assert!(refused(&builder.finish().unwrap().bytes));
     assert_eq!(counters.counts().unfiltered(), 500);
 }
 

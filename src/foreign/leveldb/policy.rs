@@ -38,7 +38,7 @@ impl Policy {
     pub(super) fn may_contain(&self, filter: &[u8], key: &[u8]) -> bool {
         match self {
             Self::Builtin => LevelDbBloom::new(filter).may_contain(key),
-            Self::Native(hasher) => compact::ask(filter, hasher, hasher.of(key)).may_contain(),
+            Self::Native(hasher) => compact::ask(filter, hasher, hasher.of(key)).must_read(),
         }
     }
 

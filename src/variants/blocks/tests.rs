@@ -1,7 +1,7 @@
 //! Tests merging and comparing blocks.
 
 use super::*;
-use crate::block::{FilterBlock, FilterBuilder, PartitionedBuilder, Verify};
+use crate::block::{FilterBlock, FilterOptions, PartitionedBuilder, Verify};
 use crate::codec::u64_bytes;
 use crate::hash::{HashSeed, KeyHasher, Secret};
 use crate::hash_kind::HashKind;
@@ -9,9 +9,9 @@ use crate::hash_kind::HashKind;
 const KINDS: [&str; 4] = ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10"];
 
 fn build(spec: &str, keys: std::ops::Range<u64>, seed: u64) -> Vec<u8> {
-    let mut builder = FilterBuilder::new(spec.parse().unwrap(), HashSeed(seed));
-    keys.for_each(|i| builder.add(&u64_bytes(i)));
-    builder.finish().unwrap()
+    let mut builder = FilterOptions::new(spec.parse().unwrap()).builder(HashSeed(seed)).unwrap();
+    keys.for_each(|i| builder.add(builder.hasher().key(&u64_bytes(i))));
+    builder.finish().unwrap().bytes
 }
 
 fn open(bytes: &[u8]) -> ParsedBlock<&[u8]> {
@@ -24,7 +24,7 @@ fn a_merged_block_has_its_kind_and_exactly_the_united_bits() {
         let (a, b) = (build(spec, 0..5_000, 1), build(spec, 3_000..8_000, 1));
         let merged = merge_blocks(&[open(&a), open(&b), open(&build("bloom:10", 0..0, 1))]).unwrap();
         let block = FilterBlock::open_any(merged.as_slice(), Verify::AtOpen).unwrap();
-        assert!((0..8_000u64).all(|i| block.may_contain(&u64_bytes(i))), "{spec}");
+        assert!((0..8_000u64).all(|i| block.may_contain(block.hasher().key(&u64_bytes(i)))), "{spec}");
         let info = block.metadata();
         assert_eq!((info.kind.name(), info.num_keys), (spec.split_once(':').unwrap().0, 10_000), "{spec}");
         assert_eq!(merged.len(), a.len());
@@ -36,9 +36,9 @@ fn a_merged_block_has_its_kind_and_exactly_the_united_bits() {
 
 #[test]
 fn a_block_with_a_new_payload_has_its_length_and_no_table_id() {
-    let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(1)).with_table_id([7; 16]);
-    (0..9u64).for_each(|i| builder.add(&u64_bytes(i)));
-    let first = builder.finish().unwrap();
+    let mut builder = FilterOptions::new("bloom:10".parse().unwrap()).table_id([7; 16]).builder(HashSeed(1)).unwrap();
+    (0..9u64).for_each(|i| builder.add(builder.hasher().key(&u64_bytes(i))));
+    let first = builder.finish().unwrap().bytes;
     let merged = merge_blocks(&[open(&first), open(&first)]).unwrap();
     assert_eq!((open(&first).metadata().table_id, open(&merged).metadata().table_id), ([7; 16], [0; 16]));
     let first = open(&first);
@@ -56,7 +56,7 @@ fn blocks_without_bits_merge_and_key_counts_are_capped() {
     let always_maybe = build("always-maybe", 0..9, 1);
     let merged =
         FilterBlock::open_any(merge_blocks(&[open(&always_maybe), open(&none)]).unwrap(), Verify::AtOpen).unwrap();
-    assert!(merged.may_contain(b"anything"));
+    assert!(merged.may_contain(merged.hasher().key(b"anything")));
     let small = build("bloom:1", 0..64, 1);
     let merged = merge_blocks(&[open(&small), open(&small), open(&small)]).unwrap();
     assert_eq!(FilterBlock::open_any(merged, Verify::AtOpen).unwrap().metadata().num_keys, 64);
@@ -90,9 +90,9 @@ fn blocks_under_different_secrets_do_not_merge() {
     let secret = |fill| Secret::new(&[fill; 32]).unwrap();
     let keyed = |kind, fill, keys: std::ops::Range<u64>| {
         let hasher = KeyHasher::new(kind, HashSeed(1), Some(&secret(fill))).unwrap();
-        let mut builder = FilterBuilder::new("blocked-bloom:10".parse().unwrap(), hasher);
-        keys.for_each(|i| builder.add(&u64_bytes(i)));
-        builder.finish().unwrap()
+        let mut builder = FilterOptions::new("blocked-bloom:10".parse().unwrap()).builder(hasher).unwrap();
+        keys.for_each(|i| builder.add(builder.hasher().key(&u64_bytes(i))));
+        builder.finish().unwrap().bytes
     };
     let first = keyed(HashKind::SipHash13, 1, 0..1_000);
     for (other, what) in [
@@ -112,7 +112,7 @@ fn blocks_under_different_secrets_do_not_merge() {
     let other = keyed(HashKind::SipHash13, 1, 1_000..2_000);
     let merged = merge_blocks(&[open(&first), open(&other)]).unwrap();
     let merged = open(&merged).bind_any(Some(&secret(1))).unwrap();
-    assert!((0..2_000u64).all(|i| merged.may_contain(&u64_bytes(i))));
+    assert!((0..2_000u64).all(|i| merged.may_contain(merged.hasher().key(&u64_bytes(i)))));
 }
 
 /// A partition denies the keys of the other partitions. A merge with a whole filter could give a
@@ -120,9 +120,10 @@ fn blocks_under_different_secrets_do_not_merge() {
 #[test]
 fn a_partition_merges_only_with_partitions_of_its_number() {
     let key = |i: u8| [i];
-    let mut builder = PartitionedBuilder::new("blocked-bloom:10".parse().unwrap(), HashSeed(1), 40);
-    (0..80).for_each(|i| builder.add(&key(i)).unwrap());
-    let bytes = builder.finish().unwrap();
+    let mut builder =
+        PartitionedBuilder::new(&FilterOptions::new("blocked-bloom:10".parse().unwrap()), HashSeed(1), 40).unwrap();
+    (0..80).for_each(|i| builder.add(builder.hasher().key(&key(i))).unwrap());
+    let bytes = builder.finish().unwrap().bytes;
     let whole = open(&bytes);
     for refused in
         [merge_blocks(&[whole, open(&bytes)]).map(drop), compare_blocks(&open(&bytes), &open(&bytes)).map(drop)]
@@ -148,7 +149,7 @@ fn a_partition_merges_only_with_partitions_of_its_number() {
     let merged = ParsedBlock::open_partition(merged.as_slice(), 0, Verify::AtOpen)
         .and_then(|block| block.bind_any(None))
         .unwrap();
-    assert!((0..40).all(|i| merged.may_contain(&key(i))));
+    assert!((0..40).all(|i| merged.may_contain(merged.hasher().key(&key(i)))));
 }
 
 #[test]

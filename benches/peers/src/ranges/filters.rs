@@ -6,7 +6,7 @@
 use std::ops::Bound::Included;
 use std::panic::catch_unwind;
 
-use filterblock::{AlignedBytes, FilterBlock, FilterBuilder, FilterSpec, HashSeed, SelfCheck, Verify};
+use filterblock::{AlignedBytes, FilterBlock, FilterOptions, FilterSpec, HashSeed, Verify};
 
 use super::{FPR, Pass, Work, pass};
 
@@ -94,9 +94,9 @@ impl RangeFilter for Ours {
     fn build(keys: &[u64], range_len: u64) -> Result<Self, String> {
         let failed = |error: filterblock::Error| error.to_string();
         let spec: FilterSpec = format!("grafite:L={range_len}:fpr={FPR}").parse().map_err(failed)?;
-        let mut builder = FilterBuilder::new(spec, HashSeed(42)).with_self_check(SelfCheck::Off);
-        keys.iter().for_each(|key| builder.add(&key.to_be_bytes()));
-        let block = AlignedBytes::copy_of(&builder.finish().map_err(failed)?).map_err(failed)?;
+        let mut builder = FilterOptions::new(spec).self_check(false).builder(HashSeed(42)).map_err(failed)?;
+        keys.iter().for_each(|key| builder.add(builder.hasher().key(&key.to_be_bytes())));
+        let block = AlignedBytes::copy_of(&builder.finish().map_err(failed)?.bytes).map_err(failed)?;
         FilterBlock::open_any(block, Verify::AtOpen).map(Self).map_err(failed)
     }
 

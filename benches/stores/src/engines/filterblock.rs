@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use filterblock::{ByLevel, FilterPolicy, FilterSpec};
+use filterblock::{
+    FilterSpec,
+    policy::{ByLevel, FilterPolicy},
+};
 use filterblock_store::lsm::{Db, Options, WriteBatch};
 
 use crate::asking::Store;

@@ -12,7 +12,7 @@ use super::source::{Source, fill_value};
 use crate::filter_choice::FilterChoice;
 use crate::range_choice::RangeChoice;
 use filterblock::Verify;
-use filterblock::{FilterPolicy, LevelShape, TableShape};
+use filterblock::policy::{FilterPolicy, LevelShape, TableShape};
 use filterblock_store::lsm::{Db, FilterUse, Options, PrefixChoice, Stats};
 use filterblock_store::sstable::FilterMemory;
 use filterblock_store::storage::IoMode;

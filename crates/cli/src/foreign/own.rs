@@ -72,14 +72,16 @@ impl Sst {
     /// filter does not deny it.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         let range = self.table.smallest()..=self.table.largest();
-        self.table.properties().num_entries > 0 && range.contains(&key) && self.table.filter().may_contain(key)
+        let filter = self.table.filter().ready();
+        let denies = filter.is_some_and(|filter| !filter.may_contain(filter.hasher().key(key)));
+        self.table.properties().num_entries > 0 && range.contains(&key) && !denies
     }
 
     /// Returns whether the filter may hold a prefix.
     pub fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
         self.table.filter().ready().is_none_or(|filter| {
             let extractor = filter.metadata().extractor;
-            extractor.is_none_or(|extractor| filter.may_contain_prefix(extractor, prefix))
+            extractor.is_none_or(|extractor| filter.may_contain_prefix(extractor, filter.hasher().key(prefix)))
         })
     }
 

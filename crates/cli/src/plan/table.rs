@@ -13,7 +13,10 @@ use super::super::text::{count, percent, significant, thousands};
 use super::measured::{Machine, Measured};
 use filterblock::Error;
 use filterblock::planning::{Variant, VariantPlan};
-use filterblock::{BlockPlan, FilterKind, FilterSpec, Goal};
+use filterblock::{
+    FilterKind, FilterSpec,
+    planning::{BlockPlan, Goal},
+};
 
 /// The kinds of filter that a plan compares.
 pub const KINDS: [FilterKind; 7] = [

@@ -10,9 +10,7 @@ use serde::Serialize;
 
 use super::failure::Outcome;
 use super::text::{count, percent, significant, thousands};
-use filterblock::HashSeed;
-use filterblock::{FilterBuilder, ParsedBlock, SelfCheck, Verify};
-use filterblock::{FilterKind, FilterSpec};
+use filterblock::{FilterKind, FilterOptions, FilterSpec, HashSeed, ParsedBlock, Verify};
 
 pub use engines::Engine;
 
@@ -142,11 +140,11 @@ fn rounded_down(rate: f64) -> f64 {
 fn size(spec: FilterSpec, keys: u64, blocks: u64) -> Outcome<(u64, f64)> {
     let of_block = keys.div_ceil(blocks);
     let built = of_block.min(BUILT_KEYS_MAX);
-    let mut builder = FilterBuilder::new(spec, HashSeed(0)).with_self_check(SelfCheck::Off);
+    let mut builder = FilterOptions::new(spec).self_check(false).builder(HashSeed(0))?;
     for number in 0..built {
-        builder.add(&number.to_le_bytes());
+        builder.add(builder.hasher().key(&number.to_le_bytes()));
     }
-    let block = ParsedBlock::open(builder.finish()?, Verify::AtOpen)?;
+    let block = ParsedBlock::open(builder.finish()?.bytes, Verify::AtOpen)?;
     let scale = of_block as f64 / built as f64 * blocks as f64;
     let len_bytes = super::text::whole(block.metadata().block_len_bytes as f64 * scale);
     Ok((len_bytes, block.expected_fpr()))

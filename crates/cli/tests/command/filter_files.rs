@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use crate::shell::{Run, Shell, command};
 use filterblock::layout::{TRAILER_LEN_BYTES, offset_of};
-use filterblock::{Field, FilterBuilder, HashSeed};
+use filterblock::{Field, FilterOptions, HashSeed};
 
 const FRUIT: &str = "apple\npear\nplum\n";
 
@@ -448,14 +448,14 @@ fn a_block_may_go_to_standard_output() {
 
 #[test]
 fn a_filter_of_prefixes_answers_prefixes_only() {
-    use filterblock::{FilterBuilder, FilterSpec, HashSeed};
+    use filterblock::{FilterOptions, FilterSpec, HashSeed, WholeKeys};
     let shell = shell_with_fruit();
-    for (name, whole_keys_too) in [("prefixes", false), ("both", true)] {
-        let builder = FilterBuilder::new(FilterSpec::default(), HashSeed(0));
-        let mut builder = builder.with_prefixes("first-two", whole_keys_too).unwrap();
-        builder.add(b"ap");
-        builder.add(if whole_keys_too { b"apple" } else { b"ap" });
-        shell.write(name, builder.finish().unwrap());
+    for (name, whole_keys) in [("prefixes", WholeKeys::Not), ("both", WholeKeys::Too)] {
+        let options = FilterOptions::new(FilterSpec::default()).prefixes_by_host("first-two", whole_keys);
+        let mut builder = options.builder(HashSeed(0)).unwrap();
+        builder.add(builder.hasher().key(b"apple"));
+        builder.add_prefix(builder.hasher().key(b"ap"));
+        shell.write(name, builder.finish().unwrap().bytes);
         assert_eq!(shell.run(&["query", name, "--prefixes", "ap"]).exits(0), "maybe\tap\n");
         let text = shell.run(&["inspect", name]).exits(0);
         assert!(text.contains("prefix extractor first-two") && !text.contains("Some("), "{text}");
@@ -508,12 +508,13 @@ fn the_short_help_has_no_examples() {
 fn an_export_skips_the_range_filter_before_the_payload() {
     let shell = Shell::new();
     for name in ["plain", "with-ranges"] {
-        let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(42));
+        let mut options = FilterOptions::new("bloom:10".parse().unwrap());
         if name == "with-ranges" {
-            builder = builder.with_ranges("grafite:fpr=0.01".parse().unwrap()).unwrap();
+            options = options.ranges("grafite:fpr=0.01".parse().unwrap());
         }
-        (0..100u8).for_each(|i| builder.add(&[i]));
-        shell.write(name, builder.finish().unwrap());
+        let mut builder = options.builder(HashSeed(42)).unwrap();
+        (0..100u8).for_each(|i| builder.add(builder.hasher().key(&[i])));
+        shell.write(name, builder.finish().unwrap().bytes);
     }
     shell.run(&["export", "plain", "-o", "payload-of-plain"]).exits(0);
     let told = shell.run(&["export", "with-ranges", "-o", "payload"]).json(0);

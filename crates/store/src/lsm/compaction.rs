@@ -20,7 +20,7 @@ use crate::sstable::{TableOptions, TableSummary, TableWriter};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use filterblock::FilterSpec;
-use filterblock::TableShape;
+use filterblock::policy::TableShape;
 
 /// A [`Pick`] with its SSTs.
 #[derive(Debug)]

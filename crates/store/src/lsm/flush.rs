@@ -17,8 +17,7 @@ use crate::error::{Error, Result};
 use crate::sstable::{TableOptions, TableOrigin, TableSummary, TableWriter};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use filterblock::SelfCheck;
-use filterblock::TableShape;
+use filterblock::policy::TableShape;
 
 /// The interval at which a background thread passes the log's buffer to the operating system.
 const LOG_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
@@ -135,7 +134,7 @@ impl Shared {
             prefix_extractor: self.identity.extractor.clone(),
             hasher: self.identity.hasher.clone(),
             table_id: self.identity.table_id(number),
-            self_check: SelfCheck::On,
+            self_check: true,
             ..TableOptions::default()
         })
     }

@@ -8,7 +8,10 @@ use super::log_reader::LogRecovery;
 use crate::error::Result;
 use crate::sstable::{Compression, FilterMemory, FilterSpecs, check_ranges};
 use crate::storage::{Disk, IoMode, Storage};
-use filterblock::{ByLevel, FilterPolicy, HashKind, PrefixExtractor, Secret, TableShape, Verify};
+use filterblock::{
+    HashKind, PrefixExtractor, Secret, Verify,
+    policy::{ByLevel, FilterPolicy, TableShape},
+};
 
 /// The condition under which a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -107,7 +110,7 @@ pub struct Options {
     /// Whether to create the store if the directory is missing or empty.
     pub create_if_missing: bool,
     /// Chooses the filter of each new SST ([`filterblock::FilterSpec`], [`ByLevel`],
-    /// [`filterblock::Monkey`], [`filterblock::MemoryBudget`], or your own function). With `None`,
+    /// [`filterblock::policy::Monkey`], [`filterblock::policy::MemoryBudget`], or your own function). With `None`,
     /// new SSTs get no filter of keys.
     pub filter: Option<Arc<dyn FilterPolicy>>,
     /// Chooses the range filter of each new SST, beside its filter: a [`filterblock::FilterSpec`]
@@ -117,7 +120,7 @@ pub struct Options {
     /// ignored for an SST for which [`Options::filter`] chooses a range filter.
     ///
     /// To save memory, a policy may choose no range filters for bottommost SSTs:
-    /// [`filterblock::AboveBottom`].
+    /// [`filterblock::policy::AboveBottom`].
     pub range_filter: Option<Arc<dyn FilterPolicy>>,
     /// The prefixes that the filters hold beside the keys. Scans within one prefix then skip the
     /// SSTs whose filters deny the prefix. Each distinct prefix takes as much space in a filter as

@@ -50,7 +50,7 @@ impl<'a> ScanQuery<'a> {
     pub(super) fn denies_prefix(&self, version: &Version, slot: &Slot) -> bool {
         // If `has_prefixes` is set, the filter also holds the hashes of the extractor's prefixes.
         // `ask` does not compare the extractor's name.
-        let ask = |(_, hash)| version.filters.ask(slot.filter, hash) == Answer::No;
+        let ask = |(_, hash)| version.filters.ask_hash(slot.filter, hash) == Answer::No;
         slot.has_prefixes && self.prefix.is_some_and(ask)
     }
 
@@ -77,8 +77,8 @@ impl<'a> ScanQuery<'a> {
     /// copy, which has no range filter. Without a usable range filter, returns
     /// [`Answer::Unfiltered`] if that is to be counted, otherwise `None`.
     fn answer_of_range(&self, slot: &Slot) -> Option<Answer> {
-        if slot.has_ranges {
-            return Some(slot.table.filter().ask_range(self.from, self.to));
+        if let Some(filter) = slot.table.filter().ready().filter(|_| slot.has_ranges) {
+            return Some(filter.may_contain_range(self.from, self.to).into());
         }
         let is_counted = self.counts_ranges || slot.table.range_damage().is_some();
         is_counted.then_some(Answer::Unfiltered)

@@ -68,7 +68,7 @@ pub struct ProbeStats {
     pub unfiltered: u64,
     /// Expected number of false positives: the sum of the expected FPRs over all true negatives and
     /// false positives. A query for a range counts with the upper bound that
-    /// [`FilterBlock::expected_range_fpr`](filterblock::FilterBlock::expected_range_fpr) returns.
+    /// [`FilterBlock::expected_range_fpr`](filterblock::ParsedBlock::expected_range_fpr) returns.
     pub expected_false_positives: f64,
 }
 

@@ -6,7 +6,7 @@ use super::reports::Reports;
 use super::stats::{Recorder, Tally};
 use super::version::{Level, Slot, Version};
 use super::version_edit::NUM_LEVELS;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sstable::{BlockCache, BlockReads, FoundValue, Handle, KnownBlock, TableFilter};
 use filterblock::{Answer, FilterSet, FilterSlot, KeyHash, PrefixExtractor};
 
@@ -150,7 +150,7 @@ impl<'v> Pairs<'v> {
         }
     }
 
-    fn ask(&mut self, filters: &FilterSet<Error>, filter_use: FilterUse) {
+    fn ask(&mut self, filters: &FilterSet, filter_use: FilterUse) {
         self.answers.clear();
         self.answers.resize(self.queries.len(), Answer::Unfiltered);
         if filter_use == FilterUse::Consult {
@@ -186,7 +186,7 @@ impl<'v> Pairs<'v> {
     /// After a key is found, its pairs in deeper levels are neither searched nor counted.
     fn search(
         &mut self,
-        filters: &FilterSet<Error>,
+        filters: &FilterSet,
         batch: &mut Batch<'_>,
         values: &mut [Option<Vec<u8>>],
         context: &ReadContext<'_>,
@@ -217,7 +217,7 @@ impl<'v> Pairs<'v> {
 /// keys go to `values`, and the bits of these keys in `batch.open` are cleared.
 fn search_wanted(
     wanted: &mut Vec<Wanted<'_>>,
-    filters: &FilterSet<Error>,
+    filters: &FilterSet,
     batch: &mut Batch<'_>,
     values: &mut [Option<Vec<u8>>],
     context: &ReadContext<'_>,
@@ -268,7 +268,7 @@ impl Level {
     #[inline]
     fn get<V: FoundValue>(
         &self,
-        filters: &FilterSet<Error>,
+        filters: &FilterSet,
         probe: &Probe<'_>,
         context: &ReadContext<'_>,
         tally: &mut Tally,
@@ -281,7 +281,7 @@ impl Level {
             // lets the processor continue with the next SST while this filter's cache line is still
             // loading.
             let answer = match context.filter_use {
-                FilterUse::Consult => filters.ask(slot.filter, probe.hash),
+                FilterUse::Consult => filters.ask_hash(slot.filter, probe.hash),
                 FilterUse::Ignore => Answer::Unfiltered,
             };
             if answer == Answer::No {
@@ -303,7 +303,7 @@ impl Slot {
     /// does not deny. If several reads may overlap, announces them to the storage.
     fn ask_batch<'v>(
         &'v self,
-        filters: &FilterSet<Error>,
+        filters: &FilterSet,
         mask: u32,
         batch: &Batch<'_>,
         context: &ReadContext<'_>,
@@ -333,10 +333,10 @@ impl Slot {
     }
 
     /// Returns whether the filter denies a prefix of the key.
-    fn denies_prefix(&self, filters: &FilterSet<Error>, extractor: &PrefixExtractor, key: &[u8]) -> bool {
+    fn denies_prefix(&self, filters: &FilterSet, extractor: &PrefixExtractor, key: &[u8]) -> bool {
         // The filter was already asked for the key itself.
         let mut prefixes = extractor.prefixes(key).filter(|prefix| prefix.len() < key.len());
-        self.has_prefixes && prefixes.any(|prefix| filters.ask(self.filter, filters.hasher().of(prefix)) == Answer::No)
+        self.has_prefixes && prefixes.any(|prefix| filters.ask(self.filter, filters.hasher().key(prefix)) == Answer::No)
     }
 
     /// Searches the SST, unless its filter denies a prefix of the key, or its only filter is a
@@ -347,7 +347,7 @@ impl Slot {
     #[cold]
     fn search<V: FoundValue>(
         &self,
-        filters: &FilterSet<Error>,
+        filters: &FilterSet,
         probe: &Probe<'_>,
         context: &ReadContext<'_>,
         (answer, block): (Answer, KnownBlock<'_>),
@@ -363,7 +363,7 @@ impl Slot {
         }
         // If the SST has only a range filter, ask it for the range that holds just this key.
         let answer = match (answer, context.filter_use) {
-            (Answer::Unfiltered, FilterUse::Consult) => self.table.filter().ask(probe.key),
+            (Answer::Unfiltered, FilterUse::Consult) => self.table.filter().ask(filters.hasher().key(probe.key)),
             _ => answer,
         };
         if answer == Answer::No {

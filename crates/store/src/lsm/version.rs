@@ -20,7 +20,7 @@ use crate::sstable::{Table, TableFilter};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock};
-use filterblock::{FilterSet, FilterSlot, HashSeed, KeyHasher, LevelShape};
+use filterblock::{FilterSet, FilterSlot, HashSeed, KeyHasher, policy::LevelShape};
 
 /// An SST of the store. After a compaction has replaced the SST, its file is removed when the last
 /// reference is dropped, unless the store is closed.
@@ -80,8 +80,8 @@ impl StoredTable {
     /// Returns whether the filter could not be loaded when the SST was opened, although it may be
     /// sound: memory was short, or an I/O error occurred.
     pub(super) fn lacks_filter(&self) -> bool {
-        matches!(self.table.filter(), TableFilter::Degraded(error)
-            if matches!(error.root(), Error::Io(_) | Error::TooLarge { .. }))
+        let is_transient = |error: &Error| matches!(error.root(), Error::Io(_) | Error::TooLarge { .. });
+        self.table.filter().reason().and_then(|error| error.downcast_ref()).is_some_and(is_transient)
     }
 
     /// Reports a damaged or unusable filter, at most once.
@@ -175,7 +175,7 @@ pub(super) struct Slot {
 const _: () = assert!(size_of::<Slot>() <= 64);
 
 impl Slot {
-    fn new(stored: Arc<StoredTable>, filters: &mut FilterSet<Error>, earlier: &Earlier) -> Self {
+    fn new(stored: Arc<StoredTable>, filters: &mut FilterSet, earlier: &Earlier) -> Self {
         let (filter, queries) = earlier.of(stored.meta.number, stored.table.shared_filter());
         let filter = filters.insert(filter);
         filters.add_queries(filter, queries);
@@ -186,7 +186,7 @@ impl Slot {
     }
 
     /// Adapts the expected FPR to a filter that has lost columns.
-    fn update_expected(&mut self, filters: &FilterSet<Error>) {
+    fn update_expected(&mut self, filters: &FilterSet) {
         let Some(filter) = filters.filter(self.filter) else { return };
         if !Arc::ptr_eq(filter, self.table.shared_filter())
             && let Some(filter) = filter.ready()
@@ -289,7 +289,7 @@ pub(super) struct Version {
     pub(super) levels: Vec<Level>,
     hasher: KeyHasher,
     /// The filters of all SSTs.
-    pub(super) filters: FilterSet<Error>,
+    pub(super) filters: FilterSet,
     /// The total length in bytes to which the filters shrink, as far as possible. `None` sets no
     /// limit.
     filter_budget: Option<u64>,

@@ -15,7 +15,7 @@ use crate::lsm::{Options, Progress};
 use crate::sstable::{
     KeyRange, Known, Loss, Table, TableOptions, TableReadOptions, TableSummary, TableWriter, salvage,
 };
-use filterblock::{KeyHasher, PrefixExtractor, TableShape};
+use filterblock::{KeyHasher, PrefixExtractor, policy::TableShape};
 
 pub(super) struct Tables<'a> {
     pub(super) dir: &'a Path,

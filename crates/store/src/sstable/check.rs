@@ -3,13 +3,13 @@
 use std::ops::Bound;
 
 use super::data_block::{Block, EntryCursor};
-use super::filter::{self, FilterUse, TableFilter};
+use super::filter::{self, FilterUse};
 use super::index_block::IndexBlock;
 use super::layout::Handle;
 use super::properties::Properties;
 use super::reader::{BlockReads, Table, read_footer, read_properties};
 use crate::error::{Error, Field, Result};
-use filterblock::{Answer, PrefixExtractor, Verify};
+use filterblock::{FilterBlock, PrefixExtractor, SharedBytes, Verify};
 
 /// The result of [`Table::verify`].
 #[derive(Debug, Default)]
@@ -82,20 +82,17 @@ impl Table {
         let hasher = self.options.hasher.as_ref();
         let how = FilterUse { verify: Verify::AtOpen, memory: self.options.filter_memory, hasher, reclaimer: None };
         let filter = filter::open(self.file.as_ref(), &self.path, &self.footer, self.properties(), how);
-        let filter = match self.note(&mut check, filter)? {
-            Some(Some(filter)) => {
-                let ranges = filter::range_damage(&filter, self.properties(), &self.footer).map_or(Ok(()), Err);
-                self.note(&mut check, ranges)?;
-                TableFilter::Ready(filter)
-            }
-            _ => TableFilter::Absent,
-        };
+        let filter = self.note(&mut check, filter)?.flatten();
+        if let Some(filter) = &filter {
+            let ranges = filter::range_damage(filter, self.properties(), &self.footer).map_or(Ok(()), Err);
+            self.note(&mut check, ranges)?;
+        }
         let padding = self.check_padding();
         self.note(&mut check, padding)?;
         let index = self.read_index().and_then(|index| index.check().map(|()| index));
         let Some(index) = self.note(&mut check, index)? else { return Ok(check) };
         let damage_before = check.damage.len();
-        let walk = self.walk(&index, &filter, &mut check, progress)?;
+        let walk = self.walk(&index, filter.as_ref(), &mut check, progress)?;
         // Compare the totals only if the walk found no damage. Damage can make the totals differ
         // from the properties, and `check.damage` lists the damage already.
         if let Some(properties) = properties.filter(|_| check.damage.len() == damage_before) {
@@ -144,7 +141,7 @@ impl Table {
     fn walk(
         &self,
         index: &IndexBlock,
-        filter: &TableFilter,
+        filter: Option<&FilterBlock<SharedBytes>>,
         check: &mut TableCheck,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Walk> {
@@ -162,7 +159,7 @@ impl Table {
         &self,
         index: &IndexBlock,
         number: usize,
-        (filter, extractor): (&TableFilter, Option<&PrefixExtractor>),
+        (filter, extractor): (Option<&FilterBlock<SharedBytes>>, Option<&PrefixExtractor>),
         walk: &mut Walk,
         check: &mut TableCheck,
     ) -> Result<()> {
@@ -186,10 +183,7 @@ impl Table {
                 return Err(Error::Corrupt { field: Field::Key, offset: handle.offset });
             }
             check.entries += 1;
-            check.filter_false_negatives += u64::from(!filter.may_contain(key));
-            let is_in_no_range = filter.ask_range(Bound::Included(key), Bound::Included(key)) == Answer::No;
-            check.filter_false_negatives += u64::from(is_in_no_range);
-            check.filter_false_negatives += denied_prefixes(filter, extractor, key);
+            check.filter_false_negatives += filter.map_or(0, |filter| false_negatives(filter, extractor, key));
             walk.add(key, entry.value(&block));
             floor = Some(key.to_vec());
             if !entry.advance(&block)? {
@@ -199,11 +193,17 @@ impl Table {
     }
 }
 
-/// Returns the number of the key's prefixes that the filter denies.
-fn denied_prefixes(filter: &TableFilter, extractor: Option<&PrefixExtractor>, key: &[u8]) -> u64 {
-    let (Some(filter), Some(extractor)) = (filter.ready(), extractor) else { return 0 };
-    let denied = |prefix: &&[u8]| !filter.may_contain_prefix(extractor.name(), prefix);
-    extractor.prefixes(key).filter(denied).count() as u64
+/// Counts the filter's answers "absent" for a present key: for the key itself, for the range that
+/// holds just this key, and for each of its prefixes.
+fn false_negatives(filter: &FilterBlock<SharedBytes>, extractor: Option<&PrefixExtractor>, key: &[u8]) -> u64 {
+    let hasher = filter.hasher();
+    let denies_key = !filter.may_contain(hasher.key(key));
+    let denies_range = !filter.may_contain_range(Bound::Included(key), Bound::Included(key));
+    let denies_prefix = |extractor: &PrefixExtractor| {
+        let denied = |prefix: &&[u8]| !filter.may_contain_prefix(extractor.name(), hasher.key(prefix));
+        extractor.prefixes(key).filter(denied).count() as u64
+    };
+    u64::from(denies_key) + u64::from(denies_range) + extractor.map_or(0, denies_prefix)
 }
 
 impl Walk {

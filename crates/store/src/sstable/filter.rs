@@ -24,7 +24,7 @@ pub enum FilterMemory {
 }
 
 /// The filter of an open SST. Its errors name the file.
-pub type TableFilter = filterblock::TableFilter<SharedBytes, Error>;
+pub type TableFilter = filterblock::TableFilter<SharedBytes>;
 
 /// The options for opening a filter.
 #[derive(Debug, Clone, Copy)]
@@ -115,19 +115,25 @@ mod tests {
     use super::*;
     use crate::storage::{IoMode, Memory, Storage};
     use filterblock::layout::checksum_of;
-    use filterblock::{Field, FilterBuilder, HashSeed};
+    use filterblock::{Field, FilterOptions, HashSeed, WholeKeys};
 
     #[test]
     fn a_filter_that_would_deny_keys_of_its_sst_is_refused() {
         let ours = *b"0123456789abcdef";
         let block = |keys: u32, table_id, has_keys: bool| {
-            let builder = FilterBuilder::new("bloom:10".parse().unwrap(), KeyHasher::xxh3(HashSeed(3)));
-            let mut builder = builder.with_table_id(table_id);
+            let mut options = FilterOptions::new("bloom:10".parse().unwrap()).table_id(table_id);
             if !has_keys {
-                builder = builder.with_prefixes("all of it", false).unwrap();
+                options = options.prefixes_by_host("all of it", WholeKeys::Not);
             }
-            (0..keys).for_each(|key| builder.add(format!("{key}").as_bytes()));
-            builder.finish().unwrap()
+            let hasher = KeyHasher::xxh3(HashSeed(3));
+            let mut builder = options.builder(&hasher).unwrap();
+            for key in (0..keys).map(|key| key.to_string()) {
+                builder.add(hasher.key(key.as_bytes()));
+                if !has_keys {
+                    builder.add_prefix(hasher.key(key.as_bytes()));
+                }
+            }
+            builder.finish().unwrap().bytes
         };
         for (bytes, entries, refused) in [
             (block(10, ours, true), 10, None),

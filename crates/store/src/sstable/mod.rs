@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use std::{path::Path, sync::Arc};
-//! use filterblock::Answer;
+//! use filterblock::{Answer, HashSeed, KeyHasher};
 //! use filterblock_store::sstable::{Lookup, Table, TableOptions, TableReadOptions, TableWriter};
 //! use filterblock_store::storage::Memory;
 //!
@@ -22,7 +22,7 @@
 //! let table = Arc::new(Table::open(&storage, Path::new("fruit.sst"), TableReadOptions::default())?);
 //! assert_eq!(table.get(b"apple")?, Lookup::Value(b"red".to_vec()));
 //! assert_eq!(table.get(b"plum")?, Lookup::Tombstone);
-//! assert_eq!(table.filter().ask(b"apple"), Answer::Maybe);
+//! assert_eq!(table.filter().ask(KeyHasher::xxh3(HashSeed::default()).key(b"apple")), Answer::Maybe);
 //! assert_eq!(table.iter().count(), 2);
 //! # Ok(())
 //! # }

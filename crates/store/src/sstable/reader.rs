@@ -18,7 +18,7 @@ use super::properties::Properties;
 use crate::checksum::crc32;
 use crate::error::{Error, Field, Result};
 use crate::storage::{IoMode, ReadAt, Storage};
-use filterblock::{KeyHasher, PrefixExtractor, Reclaimer, Verify};
+use filterblock::{FilterBlock, KeyHasher, PrefixExtractor, Reclaimer, SharedBytes, Verify};
 
 /// The options for reading an SST file.
 #[derive(Debug, Clone, Default)]
@@ -280,7 +280,8 @@ impl Table {
     /// is damaged or unsupported. A damaged filter is never an error here.
     pub fn get(&self, key: &[u8]) -> Result<Lookup> {
         let outside = key < self.smallest() || key > self.largest();
-        if outside || !self.filter.may_contain(key) {
+        let denies = |filter: &FilterBlock<SharedBytes>| !filter.may_contain(filter.hasher().key(key));
+        if outside || self.filter.ready().is_some_and(denies) {
             return Ok(Lookup::NotFound);
         }
         self.find(key, None, &mut BlockReads::default())

@@ -15,7 +15,7 @@ use super::properties::{Properties, TableOrigin};
 use crate::checksum::crc32;
 use crate::error::{Error, Result};
 use crate::storage::{Storage, WriteFile};
-use filterblock::{FilterBuilder, FilterSpec, HashSeed, KeyHasher, PrefixExtractor, SelfCheck};
+use filterblock::{FilterBuilder, FilterOptions, FilterSpec, HashSeed, KeyHasher, PrefixExtractor, WholeKeys};
 
 /// The number of bytes that the writer collects before it writes them to the file.
 const CHUNK_LEN_BYTES: usize = 256 << 10;
@@ -44,7 +44,7 @@ pub struct TableOptions {
     /// The identity of the file. No two SST files may have the same identity.
     pub table_id: TableId,
     /// Whether the writer asks the finished filter for every key.
-    pub self_check: SelfCheck,
+    pub self_check: bool,
     /// The name of the program that writes the file, for readers of its properties.
     pub created_by: String,
     /// The level and the sequence numbers of the file, or `None` if no store writes the file.
@@ -64,7 +64,7 @@ impl Default for TableOptions {
             prefix_extractor: None,
             hasher: KeyHasher::xxh3(HashSeed::default()),
             table_id: [0; 16],
-            self_check: SelfCheck::On,
+            self_check: true,
             created_by: concat!("filterblock ", env!("CARGO_PKG_VERSION")).to_owned(),
             origin: None,
             copied_from: None,
@@ -123,16 +123,14 @@ impl<'s> TableWriter<'s> {
         let specs = FilterSpecs::of(options.filter, options.range_filter)?;
         let extractor = options.prefix_extractor.as_ref().filter(|_| specs.holds_prefixes());
         let filter = specs.points.map(|spec| {
-            let mut filter = FilterBuilder::new(spec, options.hasher.clone())
-                .with_table_id(options.table_id)
-                .with_self_check(options.self_check);
+            let mut filter = FilterOptions::new(spec).table_id(options.table_id).self_check(options.self_check);
             if let Some(extractor) = extractor {
-                filter = filter.with_extractor(extractor, true)?;
+                filter = filter.prefixes(extractor, WholeKeys::Too);
             }
-            match specs.ranges {
-                Some(ranges) => filter.with_ranges(ranges),
-                None => Ok(filter),
+            if let Some(ranges) = specs.ranges {
+                filter = filter.ranges(ranges);
             }
+            filter.builder(&options.hasher)
         });
         let filter = filter.transpose()?;
         let file = storage.create(&temporary(path))?;
@@ -218,7 +216,7 @@ impl<'s> TableWriter<'s> {
             reason: "the data block would exceed 4 GiB; use a smaller block size".to_owned(),
         })?;
         if let Some(filter) = &mut self.filter {
-            filter.add(key);
+            filter.add(filter.hasher().key(key));
         }
         self.properties.num_entries += 1;
         self.properties.num_tombstones += u64::from(value.is_none());
@@ -281,11 +279,11 @@ impl<'s> TableWriter<'s> {
         let data_len_bytes = self.len_bytes;
         let (mut filter, mut filter_checksum) = (Handle { offset: data_len_bytes, len_bytes: 0 }, 0);
         if let Some(builder) = self.filter.take() {
-            let block = builder.finish()?;
-            filter_checksum = filterblock::layout::checksum_of(&block).unwrap_or_default();
+            let built = builder.finish()?;
+            filter_checksum = built.checksum;
             let padding = data_len_bytes.next_multiple_of(FILTER_ALIGNMENT_BYTES) - data_len_bytes;
             self.put(&vec![0; usize::try_from(padding).unwrap_or_default()])?;
-            filter = self.put(&block)?;
+            filter = self.put(&built.bytes)?;
         }
         let index_content = self.index.finish().to_vec();
         let index = self.put(&index_content)?;

@@ -8,7 +8,10 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::common::{self, DIR, files, image, key, quiet, scan_all};
-use filterblock::{FilterPolicy, FilterSpec, TableShape};
+use filterblock::{
+    FilterSpec,
+    policy::{FilterPolicy, TableShape},
+};
 use filterblock_store::lsm::{Durability, WriteBatch};
 use filterblock_store::storage::{IoMode, Memory, ReadAt, Storage, WriteFile};
 use filterblock_store::{Db, Error, Options, Result};

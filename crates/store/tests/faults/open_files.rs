@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::common::{files, key, test_path};
 use filterblock::AlignedBytes;
-use filterblock::{FilterBlock, FilterBuilder, HashSeed, Verify};
+use filterblock::{FilterBlock, FilterOptions, HashSeed, Verify};
 use filterblock_store::sstable::FilterMemory;
 use filterblock_store::storage::Disk;
 use filterblock_store::{Db, Options};
@@ -118,13 +118,13 @@ fn default_filters_are_heap_copies_that_survive_truncation() {
     assert_eq!(FilterMemory::default(), FilterMemory::Heap);
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("filter");
-    let mut builder = FilterBuilder::new("blocked-bloom:10".parse().unwrap(), HashSeed(3));
-    (0..20_000u32).for_each(|i| builder.add(i.to_string().as_bytes()));
-    std::fs::write(&path, builder.finish().unwrap()).unwrap();
+    let mut builder = FilterOptions::new("blocked-bloom:10".parse().unwrap()).builder(HashSeed(3)).unwrap();
+    (0..20_000u32).for_each(|i| builder.add(builder.hasher().key(i.to_string().as_bytes())));
+    std::fs::write(&path, builder.finish().unwrap().bytes).unwrap();
     let bytes = AlignedBytes::read(&path).unwrap();
     assert_eq!(bytes.as_ref().as_ptr().align_offset(64), 0);
     let filter = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
     OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
-    assert!((0..20_000u32).all(|i| filter.may_contain(i.to_string().as_bytes())));
+    assert!((0..20_000u32).all(|i| filter.may_contain(filter.hasher().key(i.to_string().as_bytes()))));
     assert!(AlignedBytes::read(Path::new("/nowhere")).is_err());
 }

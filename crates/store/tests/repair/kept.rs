@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
 use crate::common::{self, DIR, change, files, forget_manifest, image, key, quiet, scan_all};
-use filterblock::{FilterSpec, TableShape};
+use filterblock::{FilterSpec, policy::TableShape};
 use filterblock_store::lsm::{Durability, Progress};
 use filterblock_store::repair::{RepairMode, RepairReport};
 use filterblock_store::storage::{Memory, Storage};

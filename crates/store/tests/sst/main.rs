@@ -12,3 +12,8 @@ mod document;
 mod faults;
 mod open_memory;
 mod tables;
+
+/// Returns whether the filter of the SST denies the key.
+fn denies(table: &filterblock_store::sstable::Table, key: &[u8]) -> bool {
+    table.filter().ready().is_some_and(|filter| !filter.may_contain(filter.hasher().key(key)))
+}

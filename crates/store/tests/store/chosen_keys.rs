@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use filterblock::{FilterBlock, FilterBuilder, FilterPolicy, FilterSpec, HashKind, HashSeed, KeyHash, Secret, Verify};
+use filterblock::{
+    FilterBlock, FilterOptions, FilterSpec, HashKind, HashSeed, KeyHash, Secret, Verify, policy::FilterPolicy,
+};
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Options};
 
@@ -21,9 +23,9 @@ fn honest_keys() -> impl Iterator<Item = Vec<u8>> {
 }
 
 fn build(keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBlock<Vec<u8>> {
-    let mut builder = FilterBuilder::new(spec(), SEED);
-    keys.into_iter().for_each(|key| builder.add(&key));
-    FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap()
+    let mut builder = FilterOptions::new(spec()).builder(SEED).unwrap();
+    keys.into_iter().for_each(|key| builder.add(builder.hasher().key(&key)));
+    FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap()
 }
 
 /// Returns keys that look like the honest ones, were never added, and pass the attacker's own copy

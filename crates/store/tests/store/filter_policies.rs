@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::common::{DIR, Random};
 use filterblock::{
-    FilterBuilder, FilterKind, FilterPolicy, FilterSpec, HashSeed, KeyHash, LevelShape, MemoryBudget, Monkey,
-    TableShape,
+    FilterKind, FilterOptions, FilterSpec, HashSeed, KeyHash,
+    policy::{FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape},
 };
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Options};
@@ -120,9 +120,9 @@ proptest! {
 
 /// Returns the size in bytes of a filter block over `keys` random keys.
 fn block_bytes(spec: FilterSpec, keys: u64) -> u64 {
-    let mut builder = FilterBuilder::new(spec, HashSeed(0));
+    let mut builder = FilterOptions::new(spec).builder(HashSeed(0)).unwrap();
     (0..keys).for_each(|i| builder.add_hash(KeyHash::from_raw(Random(i).next())));
-    builder.finish().unwrap().len() as u64
+    builder.finish().unwrap().bytes.len() as u64
 }
 
 /// A binary fuse filter of 8-bit fingerprints takes more than 8 bits per key. A budget that counts

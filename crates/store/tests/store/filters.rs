@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::{self, DIR, Random, change, files, image, key, quiet};
-use filterblock::{FilterPolicy, FilterSpec, Verify};
+use filterblock::{FilterSpec, Verify, policy::FilterPolicy};
 use filterblock_store::lsm::{FilterUse, WriteBatch};
 use filterblock_store::sstable::FilterMemory;
 use filterblock_store::storage::{Disk, IoMode, Memory, Storage};

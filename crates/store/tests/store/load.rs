@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use crate::common::{self, DIR, key, quiet};
-use filterblock::{FilterSpec, TableShape};
+use filterblock::{FilterSpec, policy::TableShape};
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Options};
 

@@ -6,7 +6,10 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use filterblock::{AboveBottom, FilterPolicy, FilterSpec, PrefixExtractor, Verify};
+use filterblock::{
+    FilterSpec, PrefixExtractor, Verify,
+    policy::{AboveBottom, FilterPolicy},
+};
 use filterblock_store::lsm::{Durability, FilterUse, PinnableSlice, PrefixChoice, Scan, Snapshot, WriteBatch};
 use filterblock_store::sstable::Compression;
 use filterblock_store::storage::Memory;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use super::prefixes::check;
 use crate::common::{self, DIR, Random, files, quiet};
-use filterblock::{AboveBottom, FilterPolicy, FilterSpec, Verify};
+use filterblock::policy::{AboveBottom, FilterPolicy};
+use filterblock::{FilterSpec, Verify};
 use filterblock_store::lsm::{FilterUse, Options, ProbeStats};
 use filterblock_store::repair::RepairMode;
 use filterblock_store::sstable::{Table, TableReadOptions};
@@ -344,7 +345,7 @@ fn another_kind_is_refused_before_anything_is_written() {
     assert!(!storage.exists(Path::new(DIR)).unwrap());
     // A policy that returns a range filter at open and a Bloom filter for an SST of five keys or
     // more makes flushes fail, and loses no write.
-    let fickle = |table: &filterblock::TableShape| {
+    let fickle = |table: &filterblock::policy::TableShape| {
         let spec = if table.num_keys < 5 { "grafite:9" } else { "bloom:10" };
         spec.parse::<FilterSpec>().ok()
     };

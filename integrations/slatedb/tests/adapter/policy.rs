@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use filterblock::{FilterBuilder, FilterSpec, HashSeed, KeyHasher, Secret, layout};
+use filterblock::{FilterOptions, FilterSpec, HashSeed, KeyHasher, Secret, layout};
 use filterblock_slatedb::Filters;
 use proptest::prelude::*;
 use slatedb::bytes::Bytes;
@@ -342,9 +342,10 @@ fn sound_filters_of_other_settings_count_as_unexpected() {
 
 /// Builds a sound block with another table id.
 fn of_another_program() -> Vec<u8> {
-    let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(0)).with_table_id(*b"table 0000000012");
-    (0..1_000).for_each(|i| builder.add(&key(i)));
-    builder.finish().unwrap()
+    let mut builder =
+        FilterOptions::new("bloom:10".parse().unwrap()).table_id(*b"table 0000000012").builder(HashSeed(0)).unwrap();
+    (0..1_000).for_each(|i| builder.add(builder.hasher().key(&key(i))));
+    builder.finish().unwrap().bytes
 }
 
 #[test]

@@ -1,32 +1,5 @@
-//! Plans the size, the false-positive rate (FPR) and the query cost of a filter before the filter
-//! is built.
-//!
-//! This module has the textbook formulas for a standard Bloom filter of `m` bits with `n` keys and
-//! `k` probes. [`Plan`] covers the filters that this crate builds, and [`VariantPlan`] covers the
-//! classical variants.
-//!
-//! ```text
-//! share of bits that stay 0   p = (1 - 1/m)^(kn)  ~  e^(-kn/m)
-//! FPR                         c = (1 - p)^k,  lowest for k = (m/n) ln 2 and p = 1/2:  c = 2^-k = 0.6185^(m/n)
-//! bits for an FPR             m = -kn / ln(1 - c^(1/k)),  least for k = log2(1/c):  m = 1.4427 n log2(1/c)
-//! ```
-//! (Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970; Broder and
-//! Mitzenmacher, "Network applications of Bloom filters: a survey", 2004; Mitzenmacher, "Compressed
-//! Bloom filters", 2002.)
-//!
-//! Both formulas for `p` lead to an FPR that treats the bits of a query as independent. This FPR is
-//! too low by a relative `O(k²/m)` (Bose et al., 2008). For a megabit, the error is negligible. For
-//! a cache line, it is 1 % at 10 bits per key. For built filters, use [`Plan::expected_fpr`].
-//!
-//! ```
-//! use filterblock::planning;
-//!
-//! // A hundred thousand keys at 1 %: 1.199 bytes per key, 7 probes.
-//! let shortest = planning::shortest(100_000, 0.01)?;
-//! assert_eq!((shortest.bits, shortest.probes), (959_296, 7));
-//! assert!((planning::simplified_fpr(100_000, shortest.bits, 7) - 0.01).abs() < 1e-7);
-//! # Ok::<(), filterblock::Error>(())
-//! ```
+//! Plans the size, the false-positive rate (FPR) and the query cost of a filter before the filter is
+//! built: see [`crate::planning`].
 
 mod classical;
 mod native;
