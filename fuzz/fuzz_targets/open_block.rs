@@ -1,4 +1,4 @@
-//! Opens and queries any bytes as a filter block, as a partition and as a compact form.
+//! Opens and queries any bytes as a filter block, as a partition, as a handle and as a compact form.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -36,11 +36,12 @@ pub use store_ops::store_ops;
 pub use table::table;
 
 use filterblock::{
-    Answer, Error, FilterBlock, HashSeed, KeyHash, KeyHasher, ParsedBlock, Result, Secret, Verify, compact,
+    Answer, Error, FilterBlock, FilterHandle, HashSeed, KeyHash, KeyHasher, ParsedBlock, Result, Secret, Verify,
+    compact,
 };
 
-/// Opens and queries any bytes as a block, as a partition and as a filter in compact form. No call
-/// may panic.
+/// Opens and queries any bytes as a block, as a partition, as a handle and as a filter in compact form.
+/// No call may panic.
 pub fn open_block(data: &[u8]) {
     query_block(data);
     for number in [0, 1, u32::MAX] {
@@ -51,6 +52,7 @@ pub fn open_block(data: &[u8]) {
             check_info(&partition);
         }
     }
+    read_handle(data);
     query_compact(data);
     query_compact(data.get(1..).unwrap_or_default());
     // With a correct checksum, the reader checks the shape, too.
@@ -59,6 +61,22 @@ pub fn open_block(data: &[u8]) {
         let sealed = [&data[..data.len() - 4], &computed.to_le_bytes()].concat();
         assert!(!matches!(compact::check(&sealed, &hasher), Err(Error::ChecksumMismatch { .. })));
         query_compact(&sealed);
+    }
+}
+
+/// Reads any bytes as a handle, as they are and with a correct checksum. Asserts that a handle has one
+/// form, and that only the version and the hash function decide whether a sealed one is read.
+fn read_handle(data: &[u8]) {
+    if let Ok(handle) = FilterHandle::decode(data) {
+        assert_eq!(handle.encode(), data);
+    }
+    let Some(mut sealed) = data.first_chunk::<{ FilterHandle::LEN_BYTES }>().copied() else { return };
+    let end = sealed.len() - 4;
+    let checksum = crc32fast::hash(&sealed[..end]);
+    sealed[end..].copy_from_slice(&checksum.to_le_bytes());
+    match FilterHandle::decode(&sealed) {
+        Ok(handle) => assert_eq!(handle.encode(), sealed),
+        Err(_) => assert!(sealed[0] != 1 || !(1..=3).contains(&sealed[1]), "{sealed:?}"),
     }
 }
 

@@ -6,8 +6,8 @@ use crate::support::{self, SplitMix, spec};
 use crate::text::{DOCUMENT, constant, numbers, says, table};
 use filterblock::layout::{self, FIELDS, MAGIC, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, VERSION};
 use filterblock::{
-    Error, Field, FilterBlock, FilterKind, FilterOptions, FilterSpec, HashKind, HashSeed, KeyHash, KeyHasher, Secret,
-    Verify, WholeKeys, compact,
+    Error, Field, FilterBlock, FilterHandle, FilterKind, FilterOptions, FilterSpec, HashKind, HashSeed, KeyHash,
+    KeyHasher, Secret, Verify, WholeKeys, compact,
 };
 use siphasher::sip::{SipHasher13, SipHasher24};
 use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
@@ -465,4 +465,50 @@ fn the_limits_of_the_document_hold() {
         (0..5_000u64).all(|i| block.may_contain_hash(KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16)))
     );
     assert!(!block.may_contain_hash(KeyHash::from_raw(u64::MAX)));
+}
+
+/// Writes and reads a handle with the table of section 17 alone.
+#[test]
+fn handles_are_those_of_the_document() {
+    let golden = std::fs::read(format!("{}/tests/golden/handle-1.bin", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let mut builder = FilterOptions::new(spec("bloom:10")).table_id([7; 16]).builder(HashSeed(42)).unwrap();
+    ["apple", "pear", "plum"].iter().for_each(|key| builder.add(builder.hasher().key(key.as_bytes())));
+    let built = builder.finish().unwrap();
+    let fields: [&[u8]; 8] = [
+        &[1],
+        &[1],
+        &[7; 16],
+        &42u64.to_le_bytes(),
+        &4096u64.to_le_bytes(),
+        &(built.bytes.len() as u64).to_le_bytes(),
+        &5u64.to_le_bytes(),
+        &built.bytes[built.bytes.len() - 8..][..4],
+    ];
+    let rows = table(&["At", "Size", "Field", "Meaning"]);
+    assert_eq!(rows.len(), fields.len() + 1);
+    let mut ours = Vec::new();
+    for (row, field) in rows.iter().zip(fields) {
+        assert_eq!((&row[0], &row[1]), (&ours.len().to_string(), &field.len().to_string()), "{}", row[2]);
+        ours.extend_from_slice(field);
+    }
+    assert!(says(&format!("CRC-32 of bytes 0 to {}", ours.len() - 1)));
+    let checksum = crc32fast::hash(&ours);
+    ours.extend_from_slice(&checksum.to_le_bytes());
+    assert!(says(&format!("It has {} bytes", ours.len())));
+
+    assert_eq!(FilterHandle::of(&built, 4096, 5).encode(), ours[..]);
+    assert_eq!(golden, ours, "the golden file is another handle");
+    let handle = FilterHandle::decode(&golden).unwrap();
+    let hasher = KeyHasher::xxh3(HashSeed(42));
+    let block = FilterBlock::open(built.bytes.as_slice(), &handle.expected(&hasher), Verify::AtOpen).unwrap();
+    assert!(block.may_contain(hasher.key(b"pear")) && block.metadata().block_len_bytes == handle.len_bytes);
+    // A newer block of the same SST, an SST of fewer entries, and another hasher.
+    builder = FilterOptions::new(spec("bloom:10")).table_id([7; 16]).builder(HashSeed(42)).unwrap();
+    ["apple", "pear", "fig"].iter().for_each(|key| builder.add(hasher.key(key.as_bytes())));
+    let newer = builder.finish().unwrap();
+    assert!(FilterBlock::open(newer.bytes, &handle.expected(&hasher), Verify::AtOpen).is_err());
+    let fewer = FilterHandle::of(&built, 4096, 2);
+    assert!(FilterBlock::open(built.bytes.as_slice(), &fewer.expected(&hasher), Verify::AtOpen).is_err());
+    let other = KeyHasher::xxh3(HashSeed(43));
+    assert!(FilterBlock::open(built.bytes, &handle.expected(&other), Verify::AtOpen).is_err());
 }
