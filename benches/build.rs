@@ -1,6 +1,9 @@
 //! Measures the time per key to build a filter block from hashes, and the time to hash a key.
 #![allow(missing_docs, reason = "criterion's macros write undocumented functions")]
 
+#[path = "../tests/common/isa.rs"]
+mod isa;
+
 use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

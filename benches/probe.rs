@@ -5,6 +5,9 @@
 //! `FILTERBLOCK_ISA=portable`. The name of each group contains the instruction set.
 #![allow(missing_docs, reason = "criterion's macros write undocumented functions")]
 
+#[path = "../tests/common/isa.rs"]
+mod isa;
+
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

@@ -160,11 +160,20 @@ pub mod planning {
 /// Returns the name of the instruction set that queries use in this process: `"avx512"`, `"avx2"`,
 /// `"neon"` or `"portable"`.
 ///
-/// The environment variable `FILTERBLOCK_ISA` can select another set that the processor has. The
-/// process reads the variable once. Kinds of filter without vector code always run portable code.
+/// Kinds of filter without vector code always run portable code.
 #[must_use]
 pub fn instruction_set() -> &'static str {
     simd::Isa::detect().name()
+}
+
+/// Sets what [`instruction_set`] returns, for tests and benchmarks. Call it before the first query.
+///
+/// # Errors
+/// Returns [`Error::Invalid`] if the processor does not have the instruction set, or if the process
+/// uses another one already.
+#[doc(hidden)]
+pub fn set_instruction_set(name: &str) -> Result<()> {
+    simd::Isa::choose(name)
 }
 
 #[cfg(all(doctest, feature = "foreign", feature = "mmap"))]

@@ -19,6 +19,7 @@ const MAX_EDITS: usize = 4;
 /// Asks a filter of any bytes for fixed keys, or asks a sound filter and edited versions of it.
 /// Returns all answers.
 pub fn foreign_filter(data: &[u8]) -> Vec<bool> {
+    crate::choose_instruction_set();
     let mut input = Input(data);
     let choice = input.byte();
     if choice.is_multiple_of(8) {

@@ -3,8 +3,8 @@
 use filterblock::layout::PARTITION_INDEX_TAG;
 use filterblock::{Field, FilterBlock, KeyHash, Verify};
 
-use crate::Input;
 use crate::patch::{block_support, sound_block};
+use crate::{Input, choose_instruction_set};
 
 /// Returns the answers of a filter. The front of the input describes the shape of the filter, and
 /// the rest gives the bytes of the payload. Returns no answers for a partition index, or if the
@@ -12,6 +12,7 @@ use crate::patch::{block_support, sound_block};
 ///
 /// `FILTERBLOCK_ISA` chooses the kernels once for a process. tests/replay.rs compares processes.
 pub fn kernels(data: &[u8]) -> Vec<bool> {
+    choose_instruction_set();
     let mut input = Input(data);
     let (mut block, num_keys) = sound_block(&mut input);
     // The payload of a partition index is not a filter, and the block does not begin with it.

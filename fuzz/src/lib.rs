@@ -80,6 +80,19 @@ fn read_handle(data: &[u8]) {
     }
 }
 
+/// Chooses the instruction set that the environment variable `FILTERBLOCK_ISA` names.
+fn choose_instruction_set() {
+    static CHOSEN: std::sync::Once = std::sync::Once::new();
+    CHOSEN.call_once(|| {
+        let Ok(name) = std::env::var("FILTERBLOCK_ISA") else { return };
+        if let Err(error) = filterblock::set_instruction_set(&name) {
+            eprintln!("FILTERBLOCK_ISA: {error}");
+            std::process::exit(2);
+        }
+        eprintln!("instruction set: {}", filterblock::instruction_set());
+    });
+}
+
 /// The seed of the golden files.
 const GOLDEN_SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
 

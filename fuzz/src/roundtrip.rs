@@ -9,6 +9,7 @@ use crate::{Input, secret};
 
 /// Asserts that no form of a filter denies a key, for any specification of [`Input::spec`].
 pub fn roundtrip(data: &[u8]) {
+    crate::choose_instruction_set();
     let mut input = Input(data);
     let spec = input.spec();
     let seed = HashSeed(input.number(8));

@@ -9,6 +9,8 @@ mod damage;
 mod extractors;
 mod frozen;
 mod golden;
+#[path = "../common/isa.rs"]
+mod isa;
 mod late_settings;
 #[cfg(feature = "mmap")]
 mod mapped;

@@ -10,6 +10,8 @@ mod damage;
 mod filters;
 mod footers;
 mod formulas;
+#[path = "../common/isa.rs"]
+mod isa;
 mod layouts;
 mod native;
 mod support;

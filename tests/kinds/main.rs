@@ -3,6 +3,8 @@
 
 mod extremes;
 mod independence;
+#[path = "../common/isa.rs"]
+mod isa;
 mod planning;
 mod present_keys;
 mod rates;

@@ -8,6 +8,8 @@ mod beside;
 mod counted;
 mod damage;
 mod golden;
+#[path = "../common/isa.rs"]
+mod isa;
 mod key_sets;
 mod misuse;
 mod partitions;

@@ -24,6 +24,15 @@ pub fn describe(cpu: usize) -> String {
     )
 }
 
+/// Chooses the instruction set that the environment variable `FILTERBLOCK_ISA` names.
+///
+/// # Errors
+/// Returns a message if the processor does not have it.
+pub fn choose_instruction_set() -> Result<(), String> {
+    let Ok(name) = std::env::var("FILTERBLOCK_ISA") else { return Ok(()) };
+    filterblock::set_instruction_set(&name).map_err(|error| format!("FILTERBLOCK_ISA: {error}"))
+}
+
 /// Returns the load average of the last minute, or "unknown".
 #[must_use]
 pub fn load() -> String {

@@ -97,6 +97,12 @@ fn os() -> String {
     field("/etc/os-release", "PRETTY_NAME").unwrap_or_else(|| std::env::consts::OS.into())
 }
 
+/// Chooses the instruction set that the environment variable `FILTERBLOCK_ISA` names, for
+/// measurements and tests.
+pub fn choose_instruction_set() -> filterblock::Result<()> {
+    std::env::var("FILTERBLOCK_ISA").map_or(Ok(()), |name| filterblock::set_instruction_set(&name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -120,6 +120,10 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(refused) => return explain(&refused),
     };
+    if let Err(error) = machine::choose_instruction_set() {
+        output::message(format_args!("FILTERBLOCK_ISA: {error}"));
+        return ExitCode::from(2);
+    }
     let outcome = match &arguments.command {
         Command::Build(arguments) => build::run(arguments),
         Command::Convert(arguments) => convert::run(arguments),

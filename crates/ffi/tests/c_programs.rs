@@ -128,8 +128,7 @@ fn programs_run_under_valgrind() {
     if have("programs_run_under_valgrind", &TOOLS) && have("programs_run_under_valgrind", &["valgrind"]) {
         let valgrind =
             ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"];
-        // Valgrind does not support AVX-512.
-        run_all(&["-O1"], &shared(), &valgrind, &[("FILTERBLOCK_ISA", "avx2")]);
+        run_all(&["-O1"], &shared(), &valgrind, &[]);
     }
 }
 

@@ -243,3 +243,16 @@ fn the_pictures_in_docs_match_the_code() {
     // With --force, the command replaces existing pictures.
     shell.run(&["plan", "--keys", KEYS, "--fpr", "0.01", "--svg", "new/pictures", "--force"]).exits(0);
 }
+
+#[test]
+fn an_unknown_instruction_set_is_refused() {
+    let run = |isa: &str| {
+        let mut command = crate::shell::command();
+        command.args(["plan", "--keys", "1000", "--fpr", "0.01"]).env("FILTERBLOCK_ISA", isa).output().unwrap()
+    };
+    assert!(run("portable").status.success());
+    let refused = run("avx3");
+    assert!(refused.status.code() == Some(2) && refused.stdout.is_empty());
+    let message = String::from_utf8(refused.stderr).unwrap();
+    assert!(message.starts_with("filterblock: FILTERBLOCK_ISA: invalid instruction set \"avx3\": "), "{message}");
+}
