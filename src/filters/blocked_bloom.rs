@@ -175,9 +175,10 @@ pub(super) fn line_within<const LEN: usize>(padded: &[u8], len: usize, hash: Key
 
 impl SetBits for BlockedBloom {
     #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "the number is below that of the lines")]
     fn set(simd: impl Simd, probes: u32, payload: &mut [u8], hash: KeyHash) -> bool {
         let number = line_number(payload.len() / LINE_LEN_BYTES, hash);
-        let Some(line) = payload.as_chunks_mut().0.get_mut(number) else { return false };
+        let line = &mut payload.as_chunks_mut().0[number];
         simd.set_in_line(line, fold(hash), &MULTIPLIERS, probes)
     }
 

@@ -159,12 +159,11 @@ pub(crate) fn positions(hash: KeyHash, bits: u64, probes: u32) -> impl Iterator<
 
 impl SetBits for Bloom {
     #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "the position is below the number of bits")]
     fn set(_: impl Simd, probes: u32, payload: &mut [u8], hash: KeyHash) -> bool {
         let mut were_set = 1;
         for position in positions(hash, payload.len() as u64 * 8, probes) {
-            // The position is below the number of bits of a slice, so the cast is exact and the
-            // byte exists.
-            let Some(byte) = payload.get_mut((position / 8) as usize) else { return false };
+            let byte = &mut payload[(position / 8) as usize];
             were_set &= *byte >> (position % 8);
             *byte |= 1 << (position % 8);
         }

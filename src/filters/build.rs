@@ -218,14 +218,13 @@ struct Table {
 }
 
 impl Table {
+    #[expect(clippy::indexing_slicing, reason = "the mask keeps positions below the number of words")]
     fn of(hashes: &[KeyHash]) -> Option<Self> {
         let words = (hashes.len() * Suspects::TABLE_BITS / 64).next_power_of_two();
         let mut table = Self { words: try_zeros(words).ok()?, mask: words as u64 - 1 };
         for &hash in hashes {
             let at = table.word_of(hash);
-            if let Some(word) = table.words.get_mut(at) {
-                *word |= 1 << (hash.raw() % 64);
-            }
+            table.words[at] |= 1 << (hash.raw() % 64);
         }
         Some(table)
     }

@@ -148,15 +148,15 @@ fn multipliers() -> &'static [u32; LANES] {
 
 impl<const LEN: usize> SetBits for SplitBlock<LEN> {
     #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "the number is below that of the blocks")]
     fn set(simd: impl Simd, _: u32, payload: &mut [u8], hash: KeyHash) -> bool {
         let number = line_number(payload.len() / LEN, hash);
-        let Some(block) = payload.as_chunks_mut::<LEN>().0.get_mut(number) else { return false };
-        match block.first_chunk_mut() {
-            Some(wide) => simd.set_in_lanes_of_64(wide, fold(hash), multipliers()),
-            None => {
-                block.first_chunk_mut().is_some_and(|block| simd.set_in_lanes_of_32(block, fold(hash), multipliers()))
-            }
+        let block = &mut payload.as_chunks_mut::<LEN>().0[number];
+        if let Some(wide) = block.first_chunk_mut() {
+            return simd.set_in_lanes_of_64(wide, fold(hash), multipliers());
         }
+        let narrow = block.first_chunk_mut().expect("a block has 32 or 64 bytes");
+        simd.set_in_lanes_of_32(narrow, fold(hash), multipliers())
     }
 
     #[inline(always)]

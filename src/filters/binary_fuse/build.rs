@@ -264,13 +264,14 @@ impl Peeling {
 
     /// Sets the slots of the `num_keys` removed keys in reverse order. All other slots keep their
     /// content.
+    #[expect(clippy::indexing_slicing, reason = "all slots exist")]
     fn assign<const BITS: u32>(&self, geometry: &Geometry, num_keys: usize, payload: &mut [u8]) {
         for (i, &own) in self.order.iter().enumerate().take(num_keys).rev() {
             let ahead = self.order.get(i.saturating_sub(AHEAD)).copied().unwrap_or_default();
             simd::prefetch(&self.hashes, index(ahead.into()));
             let own_slot = index(own.into());
-            let place = geometry.place(KeyHash::from_raw(self.hashes.get(own_slot).copied().unwrap_or_default()));
-            let xor = |xor, slot| xor ^ read::<BITS>(payload, slot).unwrap_or_default();
+            let place = geometry.place(KeyHash::from_raw(self.hashes[own_slot]));
+            let xor = |xor, slot| xor ^ read::<BITS>(payload, slot).expect("all slots exist");
             let missing = place.slots.into_iter().fold(place.fingerprint, xor) & mask::<BITS>();
             write::<BITS>(payload, own_slot, missing);
         }

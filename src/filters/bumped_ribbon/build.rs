@@ -242,13 +242,14 @@ fn single(columns: Columns, hashes: &[KeyHash]) -> Tried<Built> {
 
 /// Builds a filter of layers. The function reorders the hashes. Returns `None` if it finds no such
 /// filter: see [`build_layers`].
+#[expect(clippy::indexing_slicing, reason = "each layer bumped keys that exist")]
 fn layered(columns: Columns, density: Density, hashes: &mut [KeyHash], threads: NonZeroUsize) -> Tried<Built> {
     let mut bumped = Vec::new();
     let built = build_layers((columns, density), hashes, threads, &mut bumped);
     // Each layer remixed the hashes of all keys that it bumped. So a hash is restored once for each
     // layer that bumped its key.
     for from in bumped {
-        for hash in hashes.get_mut(from..).unwrap_or_default() {
+        for hash in &mut hashes[from..] {
             *hash = KeyHash::from_raw(unremix(hash.raw()));
         }
     }
@@ -260,6 +261,7 @@ fn layered(columns: Columns, density: Density, hashes: &mut [KeyHash], threads: 
 /// solution, or if the parts do not fit together. Adds to `bumped` the position of the first key
 /// that each layer bumped. From this position on, every hash is replaced by the hash for the next
 /// layer.
+#[expect(clippy::indexing_slicing, reason = "each layer bumped keys that exist")]
 fn build_layers(
     (columns, density): (Columns, Density),
     hashes: &mut [KeyHash],
@@ -276,11 +278,10 @@ fn build_layers(
         if layers.len() == super::read::MAX_LAYERS {
             return Ok(None);
         }
-        let left = hashes.get_mut(from..).unwrap_or_default();
-        from += build_layer((columns, density), left, &mut scratch, &mut layers, &mut built)?;
+        from += build_layer((columns, density), &mut hashes[from..], &mut scratch, &mut layers, &mut built)?;
         bumped.push(from);
     }
-    let (next, mut rows) = (hashes.get(from..).unwrap_or_default(), scratch.pop().unwrap_or_default());
+    let (next, mut rows) = (&hashes[from..], scratch.pop().unwrap_or_default());
     let last = if next.is_empty() { None } else { solve_single(columns, next, &mut rows)? };
     if last.is_none() && !next.is_empty() {
         return Ok(None);
@@ -293,7 +294,7 @@ fn build_layers(
     let geometry = Geometry::lay_out(columns, layers, small).ok_or(NoMemory)?;
     let payload = assemble(&geometry, built, &last_groups)?;
     let header = Header { kind: FilterKind::BumpedRibbon, params: [columns.param(), low, high], record: record.into() };
-    Ok(payload.map(|payload| Built { header, payload, slots }))
+    Ok(Some(Built { header, payload, slots }))
 }
 
 /// Returns the record: the number of blocks of each layer, a zero, and the number of slots and the
@@ -317,16 +318,17 @@ struct BuiltLayer {
 }
 
 /// Assembles the payload in the memory of the first layer, which is by far the largest.
-fn assemble(geometry: &Geometry, mut built: Vec<BuiltLayer>, last: &[Vec<u8>]) -> Tried<Vec<u8>> {
+fn assemble(geometry: &Geometry, mut built: Vec<BuiltLayer>, last: &[Vec<u8>]) -> Result<Vec<u8>, NoMemory> {
     let mut payload = built.first_mut().map(|first| std::mem::take(&mut first.groups)).unwrap_or_default();
     payload.try_reserve_exact(geometry.payload_len.saturating_sub(payload.len()))?;
     payload.resize(geometry.payload_len, 0);
-    Ok(put_all(geometry, &mut payload, &built, last).map(|()| payload))
+    put_all(geometry, &mut payload, &built, last);
+    Ok(payload)
 }
 
-/// Assembles the payload in place. The payload begins with the groups of the first layer. Returns
-/// `None` if the parts do not match the geometry.
-fn put_all(geometry: &Geometry, payload: &mut [u8], built: &[BuiltLayer], last: &[Vec<u8>]) -> Option<()> {
+/// Assembles the payload in place. The payload begins with the groups of the first layer.
+#[expect(clippy::indexing_slicing, reason = "the geometry was laid out for these parts")]
+fn put_all(geometry: &Geometry, payload: &mut [u8], built: &[BuiltLayer], last: &[Vec<u8>]) {
     let columns = geometry.columns;
     // For each group: its offset within its layer, its length, and its offset in the payload.
     let moves = |layer: &Layer| {
@@ -338,24 +340,20 @@ fn put_all(geometry: &Geometry, payload: &mut [u8], built: &[BuiltLayer], last: 
         });
         all.collect::<Vec<_>>()
     };
-    for (from, len, to) in moves(geometry.layers.first()?).into_iter().rev() {
+    for (from, len, to) in moves(&geometry.layers[0]).into_iter().rev() {
         payload.copy_within(from..from + len, to);
     }
-    let mut put = |to: usize, bytes: &[u8]| {
-        payload.get_mut(to..to + bytes.len())?.copy_from_slice(bytes);
-        Some(())
-    };
-    for (layer, built) in geometry.layers.iter().zip(built) {
-        put(layer.asked.bumps, &built.bumps)?;
-        for (from, len, to) in moves(layer) {
-            // The groups of the first layer are already in place.
-            built.groups.get(from..from + len).map_or(Some(()), |bytes| put(to, bytes))?;
+    let mut put = |to: usize, bytes: &[u8]| payload[to..to + bytes.len()].copy_from_slice(bytes);
+    for (number, (layer, built)) in geometry.layers.iter().zip(built).enumerate() {
+        put(layer.asked.bumps, &built.bumps);
+        // The groups of the first layer are already in place.
+        if number > 0 {
+            moves(layer).into_iter().for_each(|(from, len, to)| put(to, &built.groups[from..from + len]));
         }
     }
-    for (group, bytes) in last.iter().enumerate() {
-        put(*geometry.last.as_ref()?.groups.get(group)?, bytes)?;
+    if let Some(small) = &geometry.last {
+        last.iter().enumerate().for_each(|(group, bytes)| put(small.groups[group], bytes));
     }
-    Some(())
 }
 
 /// Allocates the groups of a layer of `keys` keys. The first layer gets room for the other layers
@@ -379,7 +377,7 @@ fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool)
 /// Builds one layer and appends it to `layers` and `built`. The function moves the bumped keys to
 /// the end of `hashes`, replaces their hashes by the hashes for the next layer, and sorts them.
 /// Returns the position of the first bumped key.
-#[expect(clippy::indexing_slicing, reason = "the vector has two bits for every bucket")]
+#[expect(clippy::indexing_slicing, reason = "the vector has two bits for every bucket, and all keys exist")]
 fn build_layer(
     (columns, density): (Columns, Density),
     hashes: &mut [KeyHash],
@@ -397,7 +395,7 @@ fn build_layer(
     // `left` counts the keys of unfinished shards. From `kept` on, keys are bumped.
     let (mut left, mut kept) = (hashes.len(), hashes.len());
     for buckets in shards.rchunks(scratch.len()) {
-        let keys = Keys { starts, hashes: hashes.get(..left).unwrap_or_default(), wanted: wanted_sums(columns) };
+        let keys = Keys { starts, hashes: &hashes[..left], wanted: wanted_sums(columns) };
         let shards: Vec<Shard<'_>> = buckets.iter().map(|buckets| Shard::new(keys, buckets.clone(), slots)).collect();
         let mut sections = band_shards(&shards, scratch)?;
         for (shard, rows) in shards.iter().zip(scratch.iter_mut()).rev() {
@@ -418,7 +416,7 @@ fn build_layer(
             hashes.swap(key, kept);
         }
     }
-    let bumped = hashes.get_mut(kept..).unwrap_or_default();
+    let bumped = &mut hashes[kept..];
     bumped.iter_mut().for_each(|hash| *hash = KeyHash::from_raw(remix(hash.raw())));
     bumped.sort_unstable();
     built.push(BuiltLayer { groups: back.groups, bumps });

@@ -66,7 +66,7 @@ pub(crate) fn build(budget: Budget, keys: &RangeKeys, hash: &RangeHash) -> Resul
     let room = parts.end.checked_add(room_behind(parts.end)).ok_or(NoMemory)?;
     payload.try_reserve_exact(room - payload.len())?;
     payload.resize(parts.end, 0);
-    parts.write(&mut payload, values())?;
+    parts.write(&mut payload, values());
     let (range_len, mapping) = (budget.range_len, chosen.mapping);
     let geometry = Geometry { range_len, mapping, dropped_bits, first, last, codes, parts, is_short: false };
     Ok((geometry.header(), payload))
@@ -89,6 +89,7 @@ struct Spread {
 impl Spread {
     /// Maps all keys and returns their statistics. If all integers fit in 64 bits, the function
     /// also returns the integers, which the codes will overwrite. Otherwise the vector is empty.
+    #[expect(clippy::indexing_slicing, reason = "two integers differ in at most 128 bits")]
     fn of(chosen: &Chosen, keys: &RangeKeys) -> Result<(Self, Vec<KeyHash>), NoMemory> {
         let (mut first, mut last) = (None, 0);
         let mut differing_bits = [0; 129];
@@ -102,9 +103,7 @@ impl Spread {
                 None => first = Some(x),
                 Some(_) => {
                     let bits = (u128::BITS - (x ^ last).leading_zeros()) as usize;
-                    if let Some(count) = differing_bits.get_mut(bits) {
-                        *count += 1;
-                    }
+                    differing_bits[bits] += 1;
                 }
             }
             last = x;

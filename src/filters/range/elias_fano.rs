@@ -10,7 +10,6 @@
 //! (Elias 1974; Fano 1971; Vigna, "Quasi-succinct indices", 2013.)
 
 use super::bytes::{Bytes, IsValid};
-use crate::bits::NoMemory;
 use crate::codec::{u16_at, u16_bytes, u32_at, u32_from, u64_bytes, u64_from};
 use crate::simd::{Portable, Simd};
 
@@ -202,18 +201,17 @@ impl EliasFano {
         Some(index * 64 + u64::from(zeros.trailing_zeros()))
     }
 
-    /// Writes the parts of sorted, distinct codes into a payload of zeros.
-    ///
-    /// # Errors
-    /// Returns [`NoMemory`] if the payload or the codes do not fit these parameters.
-    pub(super) fn write(&self, payload: &mut [u8], codes: impl Iterator<Item = u64>) -> Result<(), NoMemory> {
+    /// Writes the parts of sorted, distinct codes into a payload of zeros. Panics if the payload or the
+    /// codes do not fit these parameters.
+    pub(super) fn write(&self, payload: &mut [u8], codes: impl Iterator<Item = u64>) {
         let mut writer = Writer { parts: self, payload, next_step: 0, lows: 0, num_lows: 0, lows_at: self.lows_at };
         let mut count = 0;
         for code in codes {
-            writer.put(count, code).ok_or(NoMemory)?;
+            writer.put(count, code);
             count += 1;
         }
-        writer.finish(count).ok_or(NoMemory)
+        assert_eq!(count, self.num_codes, "the parameters are for another number of codes");
+        writer.finish(count);
     }
 }
 
@@ -264,38 +262,33 @@ struct Writer<'a> {
     lows_at: usize,
 }
 
+#[expect(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "the payload has room for all codes")]
 impl Writer<'_> {
     #[inline]
-    fn put(&mut self, i: u64, code: u64) -> Option<()> {
+    fn put(&mut self, i: u64, code: u64) {
         let (bucket, bits) = (code >> self.parts.low_bits, self.parts.low_bits);
         while self.next_step * STEP <= bucket {
-            self.put_rank(i)?;
+            self.put_rank(i);
         }
         let at = bucket + i;
-        *self.payload.get_mut(self.parts.highs_at + usize::try_from(at / 8).ok()?)? |= 1 << (at % 8);
+        self.payload[self.parts.highs_at + (at / 8) as usize] |= 1 << (at % 8);
         let low = code & self.parts.low_mask();
         self.lows |= low << self.num_lows;
         self.num_lows += bits;
         if self.num_lows >= 64 {
-            let word = self.payload.get_mut(self.lows_at..)?.first_chunk_mut::<8>()?;
-            *word = u64_bytes(self.lows);
+            self.payload[self.lows_at..][..8].copy_from_slice(&u64_bytes(self.lows));
             self.lows_at += 8;
             self.num_lows -= 64;
             self.lows = low >> (bits - self.num_lows);
         }
-        Some(())
     }
 
     /// Writes `count` as the next rank: the number of codes in the buckets below the rank's bucket.
-    #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2^32 codes")]
-    fn put_rank(&mut self, count: u64) -> Option<()> {
-        let step = self.next_step;
-        let index = usize::try_from(step).ok()?;
+    fn put_rank(&mut self, count: u64) {
+        let index = self.next_step as usize;
         self.next_step += 1;
-        let mut set = |at: usize, bytes: &[u8]| -> Option<()> {
-            self.payload.get_mut(at..at + bytes.len())?.copy_from_slice(bytes);
-            Some(())
-        };
+        let mut set = |at: usize, bytes: &[u8]| self.payload[at..at + bytes.len()].copy_from_slice(bytes);
+        // There are fewer than 2^32 codes.
         let count = count as u32;
         let [a, b, c, d, ..] = u64_bytes(count.into());
         if self.parts.is_wide {
@@ -304,22 +297,20 @@ impl Writer<'_> {
         let base_at = self.parts.ranks_at + index / STEPS_PER_GROUP * GROUP_LEN_BYTES;
         let number = index % STEPS_PER_GROUP;
         if number == 0 {
-            set(base_at, &[a, b, c, d])?;
+            set(base_at, &[a, b, c, d]);
         }
-        let base = u32_at(self.payload, base_at)?;
-        let delta = u16::try_from(count - base).ok()?;
-        let bytes = u16_bytes(delta);
-        self.payload.get_mut(base_at + 4 + number * 2..)?.first_chunk_mut::<2>().map(|pair| *pair = bytes)
+        let base = u32_at(self.payload, base_at).expect("the group was just written");
+        let delta = u16::try_from(count - base).expect("larger ranks are wide");
+        let at = base_at + 4 + number * 2;
+        self.payload[at..at + 2].copy_from_slice(&u16_bytes(delta));
     }
 
-    fn finish(mut self, count: u64) -> Option<()> {
+    fn finish(mut self, count: u64) {
         let buckets = ((self.parts.universe - 1) >> self.parts.low_bits) + 1;
         while self.next_step < buckets / STEP + 1 {
-            self.put_rank(count)?;
+            self.put_rank(count);
         }
-        let rest = usize::try_from(self.num_lows.div_ceil(8)).ok()?;
-        let bytes = u64_bytes(self.lows);
-        self.payload.get_mut(self.lows_at..self.lows_at + rest)?.copy_from_slice(bytes.get(..rest)?);
-        (count == self.parts.num_codes).then_some(())
+        let rest = self.num_lows.div_ceil(8) as usize;
+        self.payload[self.lows_at..self.lows_at + rest].copy_from_slice(&u64_bytes(self.lows)[..rest]);
     }
 }

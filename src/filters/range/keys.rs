@@ -69,6 +69,7 @@ impl RangeKeys {
 
     /// Adds a key. If the key equals the last one in all kept bytes, the function does nothing. If
     /// it returns an error, the key is not added.
+    #[expect(clippy::indexing_slicing, reason = "the key shares at most all its bytes")]
     pub(crate) fn add(&mut self, key: &[u8]) -> Result<(), NoMemory> {
         let key = key.get(..=KEPT_LEN_BYTES).unwrap_or(key);
         let shared = shared_len(&self.last, key);
@@ -88,7 +89,7 @@ impl RangeKeys {
             Some(statistics) => statistics,
             none => none.insert(Statistics::new()?),
         };
-        let new = key.get(shared..).unwrap_or_default();
+        let new = &key[shared..];
         if !put_short(&mut self.entries, &mut self.last, key, shared) {
             put_len(&mut self.entries, shared);
             put_len(&mut self.entries, new.len());
@@ -113,6 +114,7 @@ impl RangeKeys {
     }
 
     /// Returns the keys in ascending order, each once.
+    #[expect(clippy::indexing_slicing, reason = "the spans are those of the keys")]
     pub(crate) fn into_sorted(self) -> Result<Self, NoMemory> {
         if self.is_sorted {
             return Ok(self);
@@ -132,7 +134,7 @@ impl RangeKeys {
         if is_short {
             return Err(NoMemory);
         }
-        let key = |&(from, to): &(usize, usize)| bytes.get(from..to).unwrap_or_default();
+        let key = |&(from, to): &(usize, usize)| &bytes[from..to];
         spans.sort_unstable_by(|one, other| key(one).cmp(key(other)));
         let mut sorted = Self::new();
         spans.iter().try_for_each(|span| sorted.add(key(span)))?;
@@ -161,7 +163,7 @@ impl RangeKeys {
             visit(shared, cursor.take(len, ()).ok()?);
             Some(())
         };
-        while next().is_some() {}
+        (0..self.num_keys).for_each(|_| next().expect("there is an entry for each key"));
     }
 
     pub(super) fn statistics(&self) -> Option<&Statistics> {

@@ -226,7 +226,7 @@ fn keys_may_come_in_any_order_and_repeatedly() {
 fn check_codes(codes: &BTreeSet<u64>, universe: u64, low_bits: u32, is_wide: bool, intervals: &[(u64, u64)]) {
     let parts = EliasFano::new(0, codes.len() as u64, universe, low_bits, is_wide).unwrap();
     let mut payload = vec![0; parts.end];
-    parts.write(&mut payload, codes.iter().copied()).unwrap();
+    parts.write(&mut payload, codes.iter().copied());
     payload.resize(parts.end + 64, 0xff);
     let bytes = Bytes::new(&payload, parts.end, &|_, _| true);
     for &(from, to) in intervals {

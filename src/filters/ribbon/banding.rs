@@ -89,7 +89,7 @@ pub(crate) fn solve(geometry: &Geometry, equations: impl Iterator<Item = Row>) -
     let len_bytes = words.checked_mul(WORD_LEN_BYTES).ok_or(NoMemory)?;
     let mut rows: Vec<u128> = try_zeros(slots)?;
     let mut fingerprints: Vec<u32> = try_zeros(slots)?;
-    if insert(equations, &mut rows, &mut fingerprints).is_none() {
+    if !insert(equations, &mut rows, &mut fingerprints) {
         return Ok(None);
     }
     let mut payload = zeros(len_bytes)?;
@@ -97,13 +97,14 @@ pub(crate) fn solve(geometry: &Geometry, equations: impl Iterator<Item = Row>) -
     Ok(Some(payload))
 }
 
-/// Brings the system into echelon form. Returns `None` if an equation contradicts others.
-fn insert(equations: impl Iterator<Item = Row>, rows: &mut [u128], fingerprints: &mut [u32]) -> Option<()> {
+/// Brings the system into echelon form. Returns `false` if an equation contradicts others.
+#[expect(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "a row ends before the last slot")]
+fn insert(equations: impl Iterator<Item = Row>, rows: &mut [u128], fingerprints: &mut [u32]) -> bool {
     for row in equations {
-        let (mut slot, mut coefficients) = (usize::try_from(row.start).ok()?, row.coefficients);
+        let (mut slot, mut coefficients) = (row.start as usize, row.coefficients);
         let mut fingerprint = row.fingerprint;
         loop {
-            let (there, theirs) = (rows.get_mut(slot)?, fingerprints.get_mut(slot)?);
+            let (there, theirs) = (&mut rows[slot], &mut fingerprints[slot]);
             if *there == 0 {
                 (*there, *theirs) = (coefficients, fingerprint);
                 break;
@@ -112,7 +113,7 @@ fn insert(equations: impl Iterator<Item = Row>, rows: &mut [u128], fingerprints:
             fingerprint ^= *theirs;
             if coefficients == 0 {
                 if fingerprint != 0 {
-                    return None;
+                    return false;
                 }
                 break;
             }
@@ -121,11 +122,12 @@ fn insert(equations: impl Iterator<Item = Row>, rows: &mut [u128], fingerprints:
             coefficients >>= zeros;
         }
     }
-    Some(())
+    true
 }
 
 /// Solves the banded system from its last slot to its first. A slot without a row is free and
 /// becomes 0.
+#[expect(clippy::indexing_slicing, reason = "the payload has the words of all blocks")]
 fn substitute(geometry: &Geometry, rows: &[u128], fingerprints: &[u32], payload: &mut [u8]) {
     let columns = geometry.columns as usize;
     // For each column, the solution of the slots from the current slot on. The current slot is the
@@ -140,8 +142,8 @@ fn substitute(geometry: &Geometry, rows: &[u128], fingerprints: &[u32], payload:
             }
         }
         let (offset, columns) = geometry.block(number as u64);
-        let block = payload.get_mut(offset..).unwrap_or_default();
-        for (word, solution) in block.as_chunks_mut::<WORD_LEN_BYTES>().0.iter_mut().zip(solution).take(columns) {
+        let block = &mut payload[offset..offset + columns * WORD_LEN_BYTES];
+        for (word, solution) in block.as_chunks_mut::<WORD_LEN_BYTES>().0.iter_mut().zip(solution) {
             *word = u128_bytes(solution);
         }
     }

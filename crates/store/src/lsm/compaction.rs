@@ -413,6 +413,6 @@ impl Shared {
         if writer.num_entries() == 0 {
             return Ok(None);
         }
-        writer.finish().map(Some)
+        self.finish_table(writer, &path).map(Some)
     }
 }

@@ -2,6 +2,7 @@
 //! buffer.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -179,8 +180,17 @@ impl Shared {
             let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
             writer.reserve(usize::try_from(num_keys).unwrap_or_default());
             add_all(&mut writer)?;
-            self.open_table(table_meta(number, writer.finish()?, sequences))
+            self.open_table(table_meta(number, self.finish_table(writer, &path)?, sequences))
         })
+    }
+
+    /// Finishes an SST, and reports if its filter could not be built.
+    pub(super) fn finish_table(&self, writer: TableWriter<'_>, path: &Path) -> Result<TableSummary> {
+        let summary = writer.finish()?;
+        if let Some(error) = &summary.filter_error {
+            self.reading.reports.add(format!("{}: written without a filter: {error}", path.display()));
+        }
+        Ok(summary)
     }
 
     /// Runs `make`, which writes SST `number`. If `make` fails, removes the files of this SST, so

@@ -257,6 +257,7 @@ impl Tables<'_> {
                     num_tombstones: table.properties().num_tombstones,
                     smallest: table.smallest().to_vec(),
                     largest: table.largest().to_vec(),
+                    filter_error: None,
                 };
                 let own = table_meta(found.number, summary, meta.map_or((0, 0), TableMeta::sequences));
                 let is_empty = own.num_entries == 0;
@@ -318,8 +319,7 @@ impl Tables<'_> {
             ..TableOptions::default()
         };
         let mut writer = None;
-        let mut summary =
-            TableSummary { len_bytes: 0, num_entries: 0, num_tombstones: 0, smallest: Vec::new(), largest: Vec::new() };
+        let mut summary = TableSummary::default();
         let id = table_id(&store_id, found.number);
         let losses = salvage(&bytes, &id, &known, &mut |key, value| {
             if summary.num_entries == 0 {

@@ -2,6 +2,7 @@
 //! accepts keys in ascending order, and [`TableWriter::finish`] gives the file its final name.
 
 use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use super::block_trailer;
@@ -15,7 +16,7 @@ use super::properties::{Properties, TableOrigin};
 use crate::checksum::crc32;
 use crate::error::{Error, Result};
 use crate::storage::{Storage, WriteFile};
-use filterblock::{FilterBuilder, FilterOptions, FilterSpec, HashSeed, KeyHasher, PrefixExtractor, WholeKeys};
+use filterblock::{Built, FilterBuilder, FilterOptions, FilterSpec, HashSeed, KeyHasher, PrefixExtractor, WholeKeys};
 
 /// The number of bytes that the writer collects before it writes them to the file.
 const CHUNK_LEN_BYTES: usize = 256 << 10;
@@ -73,7 +74,7 @@ impl Default for TableOptions {
 }
 
 /// A summary of the written file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableSummary {
     /// The length of the file in bytes.
     pub len_bytes: u64,
@@ -85,6 +86,8 @@ pub struct TableSummary {
     pub smallest: Vec<u8>,
     /// The last key. It is empty if the file has no entries.
     pub largest: Vec<u8>,
+    /// Why the file has no filter although the options ask for one.
+    pub filter_error: Option<String>,
 }
 
 /// Writes an SST file under a temporary name (`NAME.tmp`). An unfinished writer removes that file
@@ -109,6 +112,8 @@ pub struct TableWriter<'s> {
     pending: Option<(Vec<u8>, Handle)>,
     index: IndexBuilder,
     filter: Option<FilterBuilder>,
+    /// Why the filter was given up.
+    filter_error: Option<String>,
     properties: Properties,
 }
 
@@ -156,6 +161,7 @@ impl<'s> TableWriter<'s> {
             pending: None,
             index: IndexBuilder::new(),
             filter,
+            filter_error: None,
             properties,
             options,
         })
@@ -215,8 +221,10 @@ impl<'s> TableWriter<'s> {
             what: "block size",
             reason: "the data block would exceed 4 GiB; use a smaller block size".to_owned(),
         })?;
-        if let Some(filter) = &mut self.filter {
-            filter.add(filter.hasher().key(key));
+        if let Some(filter) = &mut self.filter
+            && catch_unwind(AssertUnwindSafe(|| filter.add(filter.hasher().key(key)))).is_err()
+        {
+            self.give_up_filter("a call that adds a key panicked; correct the extractor's function".to_owned());
         }
         self.properties.num_entries += 1;
         self.properties.num_tombstones += u64::from(value.is_none());
@@ -242,9 +250,9 @@ impl<'s> TableWriter<'s> {
     /// directory. An existing file of that name is replaced.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be written or the filter cannot be built, for example
-    /// [`filterblock::Error::SelfCheckFailed`]. Returns [`Error::Poisoned`] if an earlier error
-    /// made the writer unusable. After an error, the final name is unchanged, unless the last step
+    /// Returns an error if the file cannot be written. Returns [`Error::Poisoned`] if an earlier error
+    /// made the writer unusable. If the filter cannot be built, the file has no filter, and
+    /// [`TableSummary::filter_error`] says why. After an error, the final name is unchanged, unless the last step
     /// failed: the sync of the directory after the rename.
     pub fn finish(mut self) -> Result<TableSummary> {
         self.check_usable()?;
@@ -264,7 +272,28 @@ impl<'s> TableWriter<'s> {
             num_tombstones: properties.num_tombstones,
             smallest: properties.smallest,
             largest: properties.largest,
+            filter_error: self.filter_error.take(),
         })
+    }
+
+    /// Goes on without the filter: the data must not be lost for it.
+    fn give_up_filter(&mut self, error: String) {
+        self.filter = None;
+        self.filter_error = Some(error);
+        let Properties { filter, range_filter, prefix_extractor, .. } = &mut self.properties;
+        [filter, range_filter, prefix_extractor].into_iter().for_each(String::clear);
+    }
+
+    /// Builds the filter. A bug of the builder must not become a lost write.
+    fn build_filter(&mut self) -> Option<Built> {
+        let builder = self.filter.take()?;
+        let error = match catch_unwind(AssertUnwindSafe(|| builder.finish())) {
+            Ok(Ok(built)) => return Some(built),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the build panicked".to_owned(),
+        };
+        self.give_up_filter(error);
+        None
     }
 
     /// Ends the last data block, and writes the filter, the index, the properties and the footer.
@@ -278,8 +307,7 @@ impl<'s> TableWriter<'s> {
         }
         let data_len_bytes = self.len_bytes;
         let (mut filter, mut filter_checksum) = (Handle { offset: data_len_bytes, len_bytes: 0 }, 0);
-        if let Some(builder) = self.filter.take() {
-            let built = builder.finish()?;
+        if let Some(built) = self.build_filter() {
             filter_checksum = built.checksum;
             let padding = data_len_bytes.next_multiple_of(FILTER_ALIGNMENT_BYTES) - data_len_bytes;
             self.put(&vec![0; usize::try_from(padding).unwrap_or_default()])?;

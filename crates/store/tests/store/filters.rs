@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::{self, DIR, Random, change, files, image, key, quiet};
-use filterblock::{FilterSpec, Verify, policy::FilterPolicy};
+use filterblock::{FilterSpec, PrefixExtractor, Verify, policy::FilterPolicy};
 use filterblock_store::lsm::{FilterUse, WriteBatch};
 use filterblock_store::sstable::FilterMemory;
 use filterblock_store::storage::{Disk, IoMode, Memory, Storage};
@@ -284,4 +284,32 @@ fn filters_on_disk_behave_alike_in_every_read_mode() {
             }
         }
     }
+}
+
+/// The builder of the filter panics, and the store writes its SSTs without a filter.
+#[test]
+fn a_filter_that_cannot_be_built_refuses_no_write() {
+    // The hook of panics prints nothing for `resume_unwind`.
+    let panics = |taken: &[u8]| if taken == key(500) { std::panic::resume_unwind(Box::new(())) } else { Some(3) };
+    let memory = Memory::new();
+    let extractor = PrefixExtractor::named("panics", panics).unwrap();
+    let db = Db::open(DIR, Options { prefix_extractor: extractor.into(), ..quiet(&memory) }).unwrap();
+    let write = |from: u64| {
+        (from..from + 400).for_each(|i| db.put(&key(i), b"value").unwrap());
+        db.flush().unwrap();
+    };
+    let get_all = || (0..800).for_each(|i| assert_eq!(db.get(&key(i)).unwrap().as_deref(), Some(&b"value"[..]), "{i}"));
+    write(0);
+    assert!(db.stats().reports.is_empty());
+    write(400);
+    get_all();
+    let reports = db.stats().reports;
+    assert!(reports.len() == 1 && reports[0].contains(": written without a filter: a call that adds a key panicked"));
+    db.compact_range(..).unwrap();
+    get_all();
+    assert_eq!(db.stats().reports.len(), 2, "{:?}", db.stats().reports);
+    db.close().unwrap();
+    let db = Db::open(DIR, quiet(&memory)).unwrap();
+    assert!((0..800).all(|i| db.get(&key(i)).unwrap().is_some()));
+    assert!(db.get(b"key").unwrap().is_none());
 }
