@@ -33,13 +33,7 @@ impl<'a> InlineParams<'a> {
             FilterKind::Ribbon => Ok(Self::Ribbon(ribbon::Geometry::parse(*params, record, num_keys, len_bytes)?)),
             FilterKind::BumpedRibbon => Ok(Self::BumpedRibbon(Unread { header, num_keys, len_bytes })),
             FilterKind::Grafite => Ok(Self::Range(range::Geometry::parse(*params, record, num_keys, len_bytes)?)),
-            FilterKind::Empty
-            | FilterKind::AlwaysMaybe
-            | FilterKind::Bloom
-            | FilterKind::BlockedBloom
-            | FilterKind::SplitBlock
-            | FilterKind::SplitBlock512
-            | FilterKind::BinaryFuse => {
+            _ => {
                 let params = Params::new(&header, num_keys, len_bytes)?;
                 let kernel = Kernel::of(&params);
                 Ok(Self::Plain(params, kernel))
