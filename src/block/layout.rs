@@ -17,7 +17,7 @@ pub const TRAILER_LEN_BYTES: usize = 60;
 pub const MAGIC: [u8; 4] = *b"\x89FLB";
 /// The format version that this crate writes. It is also the newest version that this crate reads.
 pub const VERSION: u8 = 1;
-/// The tag of a partition index. It stands in the trailer in place of the tag of a filter kind.
+/// The tag of a partition index. The trailer has it instead of the tag of a filter kind.
 pub const PARTITION_INDEX_TAG: u8 = 9;
 
 /// The length in bytes of the tag and the length of a record of the extension.

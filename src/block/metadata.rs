@@ -31,8 +31,7 @@ pub struct Metadata<'a> {
     /// The length of the payload in bytes. For a filter in partitions, it is the sum over all
     /// partitions.
     pub payload_len_bytes: u64,
-    /// The length of the whole block in bytes, with page checksums, extension and trailer. If
-    /// columns were dropped in place, it is the length of a block of the kept columns.
+    /// The length of the whole block in bytes, with page checksums, extension and trailer.
     pub block_len_bytes: u64,
     /// The length in bytes of the range filter beside the filter. It is 0 if there is none, or if
     /// the filter was opened without the bytes of its range filter. [`Metadata::block_len_bytes`]
@@ -91,8 +90,7 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
         }
     }
 
-    /// Returns the fill ratio, and the number of keys estimated from it. Reads the whole filter,
-    /// except for columns that were dropped in place.
+    /// Returns the fill ratio, and the number of keys estimated from it. Reads the whole filter.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let bytes = self.as_bytes();

@@ -99,9 +99,8 @@ impl FilterOptions {
         Self { ranges: Some(ranges), ..self }
     }
 
-    /// Sets whether the builder asks the new filter for every key before it returns the block, so
-    /// that a fault of memory, processor or program is an error and no lost key. The default is
-    /// `true`.
+    /// Sets whether the builder asks the new filter for every key before it returns the block. Then a
+    /// fault of memory, processor or program is an error and no lost key. The default is `true`.
     pub fn self_check(self, is_on: bool) -> Self {
         Self { self_check: is_on, ..self }
     }

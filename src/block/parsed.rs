@@ -190,7 +190,7 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
     }
 
     /// Compares all pages with their checksums, including the pages of a range filter beside the
-    /// filter. Does not read the pages that hold only columns that were dropped in place.
+    /// filter.
     ///
     /// # Errors
     /// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum. If the
@@ -207,8 +207,7 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
         beside.unwrap_or(Ok(())).map_err(|error| error.moved_by(self.offset))
     }
 
-    /// Returns the bytes that were opened: the whole block. They include the range filter, if there
-    /// is one, and columns that were dropped in place.
+    /// Returns the bytes that were opened: the whole block, and the range filter if there is one.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.data.as_ref()

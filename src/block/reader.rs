@@ -1,7 +1,6 @@
 //! Opens a filter block and answers queries from its bytes in place.
 
 use std::fmt;
-
 use std::ops::{Bound, Deref};
 
 use super::expected::Expected;
@@ -9,7 +8,7 @@ use super::parsed::{ParsedBlock, Rare};
 use super::part::{Bounds, Part, RangeQuery, Verify};
 use super::ranges::RangeFilter;
 use crate::error::Result;
-use crate::filters::{FilterView, is_empty_range};
+use crate::filters::is_empty_range;
 use crate::hash::{Key, KeyHash, KeyHasher, Secret};
 
 /// A filter block that is read in place from any bytes: a slice, a vector or a memory map.
@@ -196,8 +195,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// slices differ in length, the answers beyond the shorter slice do not change.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
-        if let Some(view) = self.view() {
-            return view.may_contain_batch(hashes, answers);
+        if let Some((data, filter)) = self.whole_filter() {
+            return filter.view(data.as_ref()).may_contain_batch(hashes, answers);
         }
         for &hash in hashes {
             self.prefetch(hash);
@@ -214,16 +213,6 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if self.partitions().is_none() {
             self.filter.view(self.data.as_ref()).prefetch(hash);
         }
-    }
-
-    /// Returns a borrowed, copyable view of the filter of whole keys. Returns `None` if the block
-    /// holds only prefixes, is a range filter, or verifies its pages on first touch. Also returns
-    /// `None` if the block has partitions or is a partition without its index.
-    ///
-    /// Hashes must come from [`FilterBlock::hasher`] or an equal hasher: a view cannot check them.
-    #[must_use]
-    pub(crate) fn view(&self) -> Option<FilterView<'_>> {
-        (self.rare.is_none() && self.filter.states.is_none()).then(|| self.filter.view(self.data.as_ref()))
     }
 
     /// Returns the hasher that keys must be hashed with to ask this filter.

@@ -89,7 +89,7 @@ pub(crate) use range::{
 pub(crate) use ribbon::{Geometry as RibbonLayout, Row as RibbonRow, solve as solve_ribbon};
 #[cfg(feature = "variants")]
 pub(crate) use ribbon::{MAX_COLUMNS as MAX_RETRIEVED_BITS, Retrieval};
-pub use view::FilterView;
+pub(crate) use view::FilterView;
 
 use build::Blank;
 use filter::{Built, Compiled, Filter, Listed, Query as _};

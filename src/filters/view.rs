@@ -1,14 +1,14 @@
-//! Defines the view of a filter, which answers queries from a payload and a params.
+//! Defines the view of a filter, which answers queries from a payload and its parameters.
 
 use super::Params;
 use super::kernels::{BatchKernel, Kernel};
 use crate::hash::KeyHash;
 use crate::simd::Isa;
 
-/// A filter that is ready for queries. It borrows a payload and the params that was checked
+/// A filter that is ready for queries. It borrows a payload and the parameters that were checked
 /// against the payload's length.
 #[derive(Debug, Clone, Copy)]
-pub struct FilterView<'a> {
+pub(crate) struct FilterView<'a> {
     params: &'a Params,
     kernel: Kernel,
     /// The length of the payload.
@@ -31,9 +31,8 @@ impl<'a> FilterView<'a> {
     }
 
     /// Returns `false` if the key was certainly not added, and `true` if it may have been added.
-    #[must_use]
     #[inline]
-    pub fn may_contain_hash(&self, hash: KeyHash) -> bool {
+    pub(crate) fn may_contain_hash(&self, hash: KeyHash) -> bool {
         self.kernel.may_contain(self.params, self.padded, self.len, hash)
     }
 
@@ -48,14 +47,14 @@ impl<'a> FilterView<'a> {
     ///
     /// `answers[i]` belongs to `hashes[i]`. If the slices differ in length, the answers beyond the
     /// shorter one do not change.
-    pub fn may_contain_batch(&self, hashes: &[KeyHash], answers: &mut [bool]) {
+    pub(crate) fn may_contain_batch(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         let kernel: BatchKernel = self.params.compile(Isa::detect());
         kernel.may_contain_batch(self.params, self.padded, self.len, hashes, answers);
     }
 
     /// Prefetches the first cache lines that a query of `hash` will need.
     #[inline]
-    pub fn prefetch(&self, hash: KeyHash) {
+    pub(crate) fn prefetch(&self, hash: KeyHash) {
         self.params.prefetch(self.padded, self.len, hash);
     }
 }

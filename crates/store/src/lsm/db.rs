@@ -422,6 +422,7 @@ impl Db {
             flushed_bytes: read(&counters.flushed_bytes),
             compactions: read(&counters.compactions),
             compacted_bytes: read(&counters.compacted_bytes),
+            failed_filters: read(&counters.failed_filters),
             background_errors,
             retrying,
             reports: self.shared.reading.reports.messages(),

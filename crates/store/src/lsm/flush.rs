@@ -188,6 +188,7 @@ impl Shared {
     pub(super) fn finish_table(&self, writer: TableWriter<'_>, path: &Path) -> Result<TableSummary> {
         let summary = writer.finish()?;
         if let Some(error) = &summary.filter_error {
+            self.reading.counters.failed_filters.fetch_add(1, Ordering::Relaxed);
             self.reading.reports.add(format!("{}: written without a filter: {error}", path.display()));
         }
         Ok(summary)

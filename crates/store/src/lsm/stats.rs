@@ -172,6 +172,7 @@ pub(super) struct Counters {
     pub(super) scan_reads: Arc<ScanReads>,
     pub(super) flushes: AtomicU64,
     pub(super) flushed_bytes: AtomicU64,
+    pub(super) failed_filters: AtomicU64,
     pub(super) compactions: AtomicU64,
     pub(super) compacted_bytes: AtomicU64,
 }
@@ -310,6 +311,7 @@ impl Counters {
             scan_reads: Arc::new(ScanReads::new()),
             flushes: none(),
             flushed_bytes: none(),
+            failed_filters: none(),
             compactions: none(),
             compacted_bytes: none(),
         }
@@ -371,7 +373,8 @@ impl Counters {
             shard.memory_hits.store(0, Ordering::Relaxed);
             shard.levels.iter().for_each(LevelCounters::reset);
         }
-        let written = [&self.flushes, &self.flushed_bytes, &self.compactions, &self.compacted_bytes];
+        let written =
+            [&self.flushes, &self.flushed_bytes, &self.compactions, &self.compacted_bytes, &self.failed_filters];
         let reads = [&self.scans, &self.scan_reads.blocks, &self.scan_reads.bytes];
         let stalls = [&self.write_stalls, &self.ended_stall_nanos, &self.write_delays, &self.write_delay_nanos];
         for counter in stalls.into_iter().chain(written).chain(reads) {

@@ -208,6 +208,9 @@ pub struct Stats {
     pub compactions: u64,
     /// Bytes written by compactions.
     pub compacted_bytes: u64,
+    /// Number of SST files that flushes and compactions wrote without a filter, because it could not be
+    /// built. [`Stats::reports`] says why.
+    pub failed_filters: u64,
     /// Number of flushes and compactions that failed for a reason that may be temporary, since the
     /// store was opened.
     pub background_errors: u64,

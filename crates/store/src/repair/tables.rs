@@ -347,6 +347,12 @@ impl Tables<'_> {
         self.next_number += 1;
         if let Some(writer) = writer {
             summary = writer.finish()?;
+            if let Some(error) = &summary.filter_error {
+                let path = self.path(number);
+                self.report
+                    .doubts
+                    .push(format!("{}: written without a filter: {error}; no key is affected", path.display()));
+            }
         }
         Ok(Some(table_meta(number, summary, sequences.unwrap_or((0, 0)))))
     }

@@ -307,7 +307,10 @@ fn a_filter_that_cannot_be_built_refuses_no_write() {
     assert!(reports.len() == 1 && reports[0].contains(": written without a filter: a call that adds a key panicked"));
     db.compact_range(..).unwrap();
     get_all();
-    assert_eq!(db.stats().reports.len(), 2, "{:?}", db.stats().reports);
+    let stats = db.stats();
+    assert_eq!((stats.reports.len(), stats.failed_filters), (2, 2), "{:?}", stats.reports);
+    assert!(db.get(b"key000500x").unwrap().is_none());
+    assert_eq!(db.stats().total.points.unfiltered, stats.total.points.unfiltered + 1);
     db.close().unwrap();
     let db = Db::open(DIR, quiet(&memory)).unwrap();
     assert!((0..800).all(|i| db.get(&key(i)).unwrap().is_some()));
