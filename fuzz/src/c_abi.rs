@@ -4,7 +4,7 @@
 
 mod model;
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::rc::Rc;
@@ -94,30 +94,41 @@ impl World {
             false => input.spec().to_string(),
         };
         let spec = CString::new(text).unwrap();
+        let (options, is_sound) = self.options(input, choice);
         let hasher = self.hashers[0].as_deref();
+        let options = (choice % 16 != 9).then_some(&options);
         // SAFETY: the pointers are NULL or valid.
-        let new = |error| unsafe { filterblock_builder_new(spec.as_ptr(), hasher, error) };
+        let new = |error| unsafe { filterblock_builder_new(spec.as_ptr(), hasher, options, error) };
         let (builder, code) = with_error(input, new);
         assert!(code.is_none_or(|code| (code == Code::Ok) == builder.is_some()));
+        assert!(is_sound || options.is_none() || builder.is_none(), "options that no filter can have were taken");
+        if options.is_none() {
+            self.model = Model::default();
+        }
         self.builder = builder;
-        if self.model.has_table_id {
-            let builder = self.builder.as_deref_mut();
-            // SAFETY: the pointers are NULL or valid.
-            unsafe { filterblock_builder_set_table_id(builder, pointer(&TABLE), ptr::null_mut()) };
-        }
-        if choice % 8 == 7 {
-            let builder = self.builder.as_deref_mut();
-            // SAFETY: the pointers are NULL or valid.
-            let code = unsafe { filterblock_builder_set_ranges(builder, c"grafite:9".as_ptr(), ptr::null_mut()) };
-            self.model.has_ranges = code == Code::Ok;
-        }
+    }
+
+    /// Returns the options of a new builder, which the model notes. The second value says whether a
+    /// filter can have them, if its kind takes prefixes and ranges.
+    fn options(&mut self, input: &mut Input<'_>, choice: u8) -> (OptionsInfo, bool) {
+        let names = [ptr::null(), ptr::null(), EXTRACTOR.as_ptr(), c"".as_ptr(), c"\xff".as_ptr()];
+        let extractor = names[usize::from(input.byte() % 5)];
+        let ranges = if choice % 8 == 7 { c"grafite:9".as_ptr() } else { ptr::null() };
+        let flags = u32::from(input.byte() % 8 & if choice.is_multiple_of(16) { 7 } else { 3 });
+        let table_id = if self.model.has_table_id { TABLE } else { [0; 16] };
+        let is_of_prefixes_only = flags & FILTERBLOCK_OPTION_PREFIXES_ONLY != 0;
+        self.model.has_prefixes = !extractor.is_null();
+        self.model.is_of_prefixes_only = is_of_prefixes_only;
+        self.model.has_ranges = !ranges.is_null();
+        let has_name = extractor.is_null() && !is_of_prefixes_only || extractor == EXTRACTOR.as_ptr();
+        let is_sound = has_name && flags < 4 && !(is_of_prefixes_only && self.model.has_ranges);
+        (OptionsInfo { table_id, extractor, ranges, threads: usize::from(choice / 64), flags }, is_sound)
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
         match input.byte() % 16 {
             0..3 => self.add(input),
-            3 => self.add_batch(input),
-            4 => self.settings(input),
+            3 | 4 => self.reserve_or_clear(input),
             5 => self.finish(input),
             6 => self.new_builder(input),
             7 => self.edit(input),
@@ -149,60 +160,13 @@ impl World {
         if way == 0 { self.model.prefixes.push(key.to_vec()) } else { self.model.keys.push(key.to_vec()) }
     }
 
-    fn add_batch(&mut self, input: &mut Input<'_>) {
-        let count = usize::from(input.byte());
-        let keys: Vec<_> = (0..count).map(|_| key(input)).collect();
-        let is_lost = |&(key, at, len): &(&[u8], *const c_void, usize)| at.is_null() && len > 0 || len > key.len();
-        let (pointers, lens): (Vec<_>, Vec<_>) = keys.iter().map(|&(_, at, len)| (at, len)).unzip();
-        let null = input.byte();
-        let lens_at = if null == 1 { ptr::null() } else { lens.as_ptr() };
-        let mut hashes = vec![7; count];
-        // SAFETY: each array is NULL or has the length that the call passes. Each key is NULL or
-        // valid, or its length is impossible.
-        unsafe {
-            filterblock_hasher_hash_keys(self.hasher(), pointers.as_ptr(), lens_at, count, hashes.as_mut_ptr());
-            let Some(builder) = self.builder.as_deref_mut() else { return };
-            match null {
-                0 => filterblock_builder_add_hashes(Some(builder), ptr::null(), count),
-                1..128 => filterblock_builder_add_keys(Some(builder), pointers.as_ptr(), lens_at, count),
-                _ => filterblock_builder_add_hashes(Some(builder), hashes.as_ptr(), count),
-            }
-        }
-        let is_by_hash = null == 0 || null >= 128;
-        self.model.must_fail |=
-            keys.iter().any(is_lost) || (null <= 1 || is_by_hash && self.model.has_ranges) && count > 0;
-        self.model.keys.extend(keys.iter().map(|(key, _, _)| key.to_vec()));
-    }
-
-    fn settings(&mut self, input: &mut Input<'_>) {
+    fn reserve_or_clear(&mut self, input: &mut Input<'_>) {
         let choice = input.byte();
-        let builder = self.builder.as_deref_mut();
-        filterblock_builder_reserve(builder, usize::from(choice));
-        let builder = self.builder.as_deref_mut();
-        match choice % 4 {
-            0 => filterblock_builder_set_threads(builder, usize::from(choice / 64)),
-            1 => filterblock_builder_set_self_check(builder, choice >= 128),
-            2 => {
-                filterblock_builder_clear(builder);
-                self.model = self.model.without_keys();
-            }
-            _ => {
-                let names: [*const c_char; 4] = [EXTRACTOR.as_ptr(), ptr::null(), c"".as_ptr(), c"\xff".as_ptr()];
-                let name = names[usize::from(choice / 4 % 4)];
-                let whole_keys_too = choice < 200;
-                let is_there = builder.is_some();
-                let is_refused = self.model.has_ranges && !whole_keys_too;
-                let is_late = filterblock_builder_len(builder.as_deref()) > 0;
-                // SAFETY: the pointers are NULL or valid.
-                let set = |error| unsafe { filterblock_builder_set_prefixes(builder, name, whole_keys_too, error) };
-                let (code, _) = with_error(input, set);
-                assert_eq!(code == Code::Ok, is_there && name == EXTRACTOR.as_ptr() && !is_late && !is_refused);
-                self.model.must_fail |= is_late && code == Code::Invalid;
-                if code == Code::Ok {
-                    self.model.has_prefixes = true;
-                    self.model.is_of_prefixes_only = !whole_keys_too;
-                }
-            }
+        filterblock_builder_reserve(self.builder.as_deref_mut(), usize::from(choice));
+        if choice.is_multiple_of(4) {
+            filterblock_builder_clear(self.builder.as_deref_mut());
+            self.model = self.model.without_keys();
+            assert_eq!(filterblock_builder_len(self.builder.as_deref()), 0);
         }
     }
 
@@ -329,20 +293,15 @@ impl World {
     fn assert_no_key_is_denied(&self, Open { filter, blob }: &Open) {
         // SAFETY: the filter is open.
         let filter = unsafe { filter.as_ref() };
-        let (pointers, lens): (Vec<_>, Vec<_>) = blob.keys.iter().map(|key| (pointer(key), key.len())).unzip();
-        let count = blob.keys.len();
-        let (mut by_key, mut by_hash, mut hashes) = (vec![false; count], vec![false; count], vec![0; count]);
+        let hashes: Vec<u64> = blob.keys.iter().map(|key| self.hash(key)).collect();
+        let mut by_hash = vec![false; hashes.len()];
         // SAFETY: each array has the length that the call passes.
         unsafe {
-            filterblock_hasher_hash_keys(self.hasher(), pointers.as_ptr(), lens.as_ptr(), count, hashes.as_mut_ptr());
-            filterblock_filter_may_contain_hashes(filter, hashes.as_ptr(), count, by_hash.as_mut_ptr());
-            filterblock_filter_may_contain_keys(filter, pointers.as_ptr(), lens.as_ptr(), count, by_key.as_mut_ptr());
+            filterblock_filter_may_contain_hashes(filter, hashes.as_ptr(), hashes.len(), by_hash.as_mut_ptr());
             for (key, &hash) in blob.keys.iter().zip(&hashes) {
                 let (at, len) = (pointer(key), key.len());
-                filterblock_filter_prefetch(filter, hash);
                 assert!(filterblock_filter_may_contain(filter, at, len), "a key is denied");
                 assert!(filterblock_filter_may_contain_hash(filter, hash), "a hash is denied");
-                assert!(filterblock_filter_may_contain_hashed_key(filter, at, len, hash), "a hashed key is denied");
                 let upper = [key, &[0][..]].concat();
                 let maybe = filterblock_filter_may_contain_range(filter, at, len, pointer(&upper), upper.len());
                 assert!(
@@ -356,7 +315,7 @@ impl World {
                 assert!(maybe, "a prefix is denied");
             }
         }
-        assert!(by_key.iter().chain(&by_hash).all(|maybe| *maybe), "a batch denies a key");
+        assert!(by_hash.iter().all(|maybe| *maybe), "a batch denies a key");
     }
 
     /// Asks one filter, or NULL, with any arguments. Asserts that invalid arguments give "maybe".
@@ -368,23 +327,20 @@ impl World {
         let is_doubtful = filter.is_none() || at.is_null() && len > 0 || len > key.len();
         // SAFETY: the pointers are NULL or valid, or the lengths are impossible.
         unsafe {
-            let mut answers = [
+            let answers = [
                 filterblock_filter_may_contain(filter, at, len),
-                filterblock_filter_may_contain_hashed_key(filter, at, len, input.number(8)),
                 filterblock_filter_may_contain_prefix(filter, EXTRACTOR.as_ptr(), at, len),
-                true,
             ];
-            filterblock_filter_may_contain_keys(filter, &raw const at, &raw const len, 1, &raw mut answers[3]);
-            assert!(!is_doubtful || answers == [true; 4], "an invalid call must answer maybe");
+            assert!(!is_doubtful || answers == [true; 2], "an invalid call must answer maybe");
+            let mut answer = false;
             let none = FILTERBLOCK_NO_HASH;
             assert!(filterblock_filter_may_contain_hash(filter, none));
             assert!(filterblock_filter_may_contain_prefix(filter, ptr::null(), at, len));
             let other = OTHER_EXTRACTOR.as_ptr();
             assert!(filterblock_filter_may_contain_prefix(filter, other, at, len), "a prefix was asked as a key");
-            filterblock_filter_may_contain_hashes(filter, ptr::null(), 1, &raw mut answers[0]);
-            filterblock_filter_may_contain_hashes(filter, &raw const none, usize::MAX, &raw mut answers[0]);
-            filterblock_filter_may_contain_keys(filter, ptr::null(), &raw const len, 1, &raw mut answers[1]);
-            assert!(answers[0] && answers[1], "an invalid call must answer maybe");
+            filterblock_filter_may_contain_hashes(filter, ptr::null(), 1, &raw mut answer);
+            filterblock_filter_may_contain_hashes(filter, &raw const none, usize::MAX, &raw mut answer);
+            assert!(answer, "an invalid call must answer maybe");
             let mut metadata = MaybeUninit::<MetadataInfo>::uninit();
             let code = filterblock_filter_metadata(filter, metadata.as_mut_ptr(), ptr::null_mut());
             assert_eq!(code == Code::Ok, filter.is_some());
@@ -421,15 +377,15 @@ impl World {
                 }
             }
             let expected = (!input.byte().is_multiple_of(8)).then_some(&expected);
-            let _ = filterblock_verified_may_contain(data, data_len, expected, at, len);
-            let _ = filterblock_verified_may_contain_hash(data, data_len, expected, self.hash(absent));
+            let _ = filterblock_verified_ask(data, data_len, expected, at, len);
+            let _ = filterblock_verified_ask_hash(data, data_len, expected, self.hash(absent));
             let prefix = EXTRACTOR.as_ptr();
-            let _ = filterblock_verified_may_contain_prefix(data, data_len, expected, prefix, at, len);
-            let range = filterblock_verified_may_contain_range(data, data_len, expected, at, len, ptr::null(), 1);
-            assert!(range, "an invalid call must answer maybe");
+            let _ = filterblock_verified_ask_prefix(data, data_len, expected, prefix, at, len);
+            let range = filterblock_verified_ask_range(data, data_len, expected, at, len, ptr::null(), 1);
+            assert!(range != AnswerCode::No, "an invalid call must answer maybe");
             let prefix = OTHER_EXTRACTOR.as_ptr();
-            let maybe = filterblock_verified_may_contain_prefix(data, data_len, expected, prefix, at, len);
-            assert!(maybe, "a prefix was asked as a key");
+            let other = filterblock_verified_ask_prefix(data, data_len, expected, prefix, at, len);
+            assert!(other != AnswerCode::No, "a prefix was asked as a key");
             let check = |error| filterblock_verified_check(data, data_len, expected, error);
             let (code, reported) = with_error(input, check);
             assert!(reported.is_none_or(|reported| reported == code));
@@ -464,10 +420,10 @@ impl World {
         let set = self.set.as_deref();
         let slots: Vec<Slot> = self.slots.iter().map(|(slot, _)| *slot).collect();
         let hashes = vec![hash; slots.len()];
-        let (mut all, mut pairs) = (vec![AnswerCode::No; slots.len()], vec![AnswerCode::No; slots.len()]);
+        let all: Vec<_> = slots.iter().map(|slot| filterblock_set_ask_hash(set, *slot, hash)).collect();
+        let mut pairs = vec![AnswerCode::No; slots.len()];
         // SAFETY: each array has the length that the call passes.
         unsafe {
-            filterblock_set_ask_all(set, hash, slots.as_ptr(), slots.len(), all.as_mut_ptr());
             filterblock_set_ask_pairs(set, slots.as_ptr(), hashes.as_ptr(), slots.len(), pairs.as_mut_ptr());
         }
         assert!(all == pairs, "the ways to ask a set differ");
@@ -477,18 +433,16 @@ impl World {
             // SAFETY: the pointers are valid.
             let other = unsafe { filterblock_set_ask_prefix(set, *slot, OTHER_EXTRACTOR.as_ptr(), pointer(b"x"), 1) };
             assert!(is_unfiltered(&other), "a prefix was asked as a key");
-            filterblock_set_prefetch(set, *slot, hash);
             let Some(blob) = blob else { continue };
             for key in blob.keys.iter().take(20) {
                 let (at, len, hash) = (pointer(key), key.len(), self.hash(key));
                 let mut maybe = false;
                 // SAFETY: the pointers are valid.
                 unsafe {
-                    let hashed = filterblock_set_ask_hashed_key(set, *slot, at, len, hash);
-                    assert!(hashed != AnswerCode::No, "a set denies a key");
+                    assert!(filterblock_set_ask(set, *slot, at, len) != AnswerCode::No, "a set denies a key");
                     filterblock_set_ask_batch(set, *slot, &raw const hash, 1, &raw mut maybe);
                 }
-                assert!(maybe && filterblock_set_ask(set, *slot, hash) != AnswerCode::No, "a set denies a hash");
+                assert!(maybe && filterblock_set_ask_hash(set, *slot, hash) != AnswerCode::No, "a set denies a hash");
             }
             for prefix in blob.prefixes.iter().take(20) {
                 let (at, len) = (pointer(prefix), prefix.len());
@@ -501,7 +455,7 @@ impl World {
         // SAFETY: the struct is valid.
         assert!(unsafe { filterblock_set_counts(set, &raw mut counts) });
         let filters = counts.ready + counts.degraded + counts.absent + counts.other_hasher;
-        assert_eq!(filters, filterblock_set_len(set) as u64);
+        assert!(filters <= self.slots.len() as u64, "a set has more filters than it was given");
     }
 
     /// Builds a filter in partitions. If its keys are not sorted, or if a call could not add a key,
@@ -512,13 +466,11 @@ impl World {
         let hasher = self.hashers[0].as_deref();
         // SAFETY: the pointers are NULL or valid, or the lengths are impossible.
         let (bytes, model) = unsafe {
-            let mut builder = filterblock_partitioned_new(spec.as_ptr(), hasher, partition_keys, ptr::null_mut());
+            let extractor = if has_prefixes { EXTRACTOR.as_ptr() } else { ptr::null() };
+            let options = OptionsInfo { table_id: TABLE, extractor, ranges: ptr::null(), threads: 0, flags: 0 };
+            let mut builder =
+                filterblock_partitioned_new(spec.as_ptr(), hasher, Some(&options), partition_keys, ptr::null_mut());
             let mut model = Model { has_prefixes, has_table_id: true, ..Model::default() };
-            filterblock_partitioned_set_table_id(builder.as_deref_mut(), pointer(&TABLE), ptr::null_mut());
-            if has_prefixes {
-                let name = EXTRACTOR.as_ptr();
-                filterblock_partitioned_set_prefixes(builder.as_deref_mut(), name, true, ptr::null_mut());
-            }
             let mut keys: Vec<_> = (0..input.byte()).map(|_| key(input)).collect();
             if !input.byte().is_multiple_of(4) {
                 keys.sort();

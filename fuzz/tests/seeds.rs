@@ -101,14 +101,15 @@ fn seeds_of_open_block() {
 #[test]
 #[ignore = "writes seed files to fuzz/corpus"]
 fn seeds_of_c_abi() {
-    let bloom: &[u8] = &[42, 0, 1, 3, 0x29, 0x23, 1];
-    let ribbon: &[u8] = &[42, 0, 1, 8, 0x29, 0x23, 1];
-    let without_id: &[u8] = &[42, 0, 193, 3, 0x29, 0x23, 1];
-    let with_ranges: &[u8] = &[42, 0, 7, 3, 0x29, 0x23, 1];
+    let bloom: &[u8] = &[42, 0, 1, 3, 0x29, 0x23, 0, 0, 1];
+    let ribbon: &[u8] = &[42, 0, 1, 8, 0x29, 0x23, 0, 0, 1];
+    let ribbon_with_prefixes: &[u8] = &[42, 0, 1, 8, 0x29, 0x23, 2, 0, 1];
+    let without_id: &[u8] = &[42, 0, 193, 3, 0x29, 0x23, 0, 0, 1];
+    let with_ranges: &[u8] = &[42, 0, 7, 3, 0x29, 0x23, 0, 0, 1];
     // The steps that the seeds combine.
-    let keys: &[u8] = b"\x00\x02\x05apple\x00\x02\x04pear\x00\x01\x05lemon\x03\x03\x02ab\x02cd\x02ef\x40";
-    let keys_in_full: &[u8] = b"\x00\x02\x05apple\x00\x02\x04pear\x03\x03\x02ab\x02cd\x02ef\x40";
-    let prefixes: &[u8] = b"\x04\x03\x01\x00\x00\x03app\x00\x00\x03pea";
+    let keys: &[u8] = b"\x00\x02\x05apple\x00\x02\x04pear\x00\x01\x05lemon\x03\x03";
+    let keys_in_full: &[u8] = b"\x00\x02\x05apple\x00\x02\x04pear\x00\x03\x02ab";
+    let prefixes: &[u8] = b"\x00\x00\x03app\x00\x00\x03pea";
     let finish: &[u8] = &[5, 1, 1];
     let compact: &[u8] = &[5, 0, 1];
     let open: &[u8] = &[8, 0, 0xf0, 0, 0, 5, 0, 1];
@@ -119,11 +120,11 @@ fn seeds_of_c_abi() {
     let partitions: &[u8] = b"\x0d\x03\x29\x23\x02\x00\x04\x05apple\x04pear\x05lemon\x03abc\x01\x01";
     let anything: &[u8] = b"\x0e\x10bloom:10\x00\x00\x00\x00\x00\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00\x01\x01";
     write("c_abi", "bloom", &[bloom, keys, finish, open, ask, set]);
-    write("c_abi", "ribbon-prefixes", &[ribbon, prefixes, keys, finish, open, touch, ask, set]);
+    write("c_abi", "ribbon-prefixes", &[ribbon_with_prefixes, prefixes, keys, finish, open, touch, ask, set]);
     write("c_abi", "compact", &[bloom, keys, compact, open, ask]);
     write("c_abi", "damage", &[bloom, keys, finish, damage, touch, ask, open, damage, touch, set]);
     write("c_abi", "partitions", &[bloom, partitions, open, touch, ask, set]);
-    write("c_abi", "lost-key", &[bloom, keys, b"\x00\x02\xfaabcdefghij", finish, finish, &[4, 2], keys, finish, open]);
+    write("c_abi", "lost-key", &[bloom, keys, b"\x00\x02\xfaabcdefghij", finish, finish, &[4, 4], keys, finish, open]);
     write("c_abi", "without-table-id", &[without_id, keys, finish, open, touch, ask, set]);
     write("c_abi", "ranges", &[with_ranges, keys_in_full, finish, open, touch, ask, damage, touch, set]);
     write("c_abi", "anything", &[ribbon, anything, open, ask, set]);

@@ -30,6 +30,11 @@ pub fn locked(message: String) -> PyErr {
     classes::LockedError::new_err(message)
 }
 
+/// Returns the exception of a bug of the library.
+pub fn panicked(message: &'static str) -> PyErr {
+    classes::Error::new_err(message)
+}
+
 /// Returns the exception of an I/O error. Python chooses the subclass of `OSError` by the error
 /// number, if the error has one.
 pub fn of_io(error: &io::Error, path: Option<&Path>) -> PyErr {

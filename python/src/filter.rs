@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::ops::Bound as End;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use filterblock::variants::{Comparison, compare_blocks, merge_blocks};
@@ -15,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::args::{Bytes, Flag, Name, Objects, Other, TableId, Text, Word};
-use crate::errors::{of_block, of_io, of_variant};
+use crate::errors::{of_block, of_io, of_variant, panicked};
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
 use crate::memory::{self, NoMemory, copied, new_bytes};
@@ -100,6 +101,22 @@ impl Filter {
     }
 }
 
+/// Runs the end of a build. A bug of the builder becomes an exception that `except Exception`
+/// catches.
+fn finished(finish: impl FnOnce() -> filterblock::Result<AlignedBytes>) -> PyResult<SharedBytes> {
+    match catch_unwind(AssertUnwindSafe(finish)) {
+        Ok(built) => Ok(built.map_err(of_block)?.into()),
+        Err(_) => Err(panicked("the build of the filter panicked; go on without the filter, and report the bug")),
+    }
+}
+
+/// Runs the end of a build that panics, for a test.
+#[cfg(debug_assertions)]
+#[pyfunction]
+pub fn _build_with_a_bug(py: Python<'_>) -> PyResult<()> {
+    py.detach(|| finished(|| std::panic::resume_unwind(Box::new(())))).map(drop)
+}
+
 #[pymethods]
 impl Filter {
     /// Always raise TypeError, because `Filter.build` and `Filter.open` return filters.
@@ -159,8 +176,7 @@ impl Filter {
             builder.add(builder.hasher().key(key));
             if builder.is_short_of_memory() { Err(NoMemory) } else { Ok(()) }
         })?;
-        let bytes: SharedBytes =
-            py.detach(|| AlignedBytes::copy_of(&builder.finish()?.bytes)).map_err(of_block)?.into();
+        let bytes = py.detach(|| finished(|| AlignedBytes::copy_of(&builder.finish()?.bytes)))?;
         let block = ParsedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.bind_to(&hasher));
         Ok(Self { block: Box::new(block.map_err(of_block)?), bytes, path: None })
     }

@@ -322,3 +322,11 @@ def test_plans_tell_what_a_build_gives():
         with pytest.raises(ValueError):
             call()
     assert "blocked-bloom" in filterblock.kinds() and filterblock.instruction_set()
+
+
+def test_a_bug_of_a_builder_is_an_error_and_no_filter():
+    # Only a debug build has the function.
+    with_a_bug = getattr(filterblock._filterblock, "_build_with_a_bug", None)
+    if with_a_bug is not None:
+        with pytest.raises(filterblock.Error, match="the build of the filter panicked"):
+            with_a_bug()

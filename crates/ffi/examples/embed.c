@@ -28,12 +28,12 @@ static void stop(const char *what, const filterblock_error *error) {
  * would write the SST without a filter. */
 static void build(struct sst *sst, const filterblock_hasher *hasher) {
     filterblock_error error;
-    filterblock_builder *builder = filterblock_builder_new("blocked-bloom:10", hasher, &error);
+    filterblock_options options;
+    memset(&options, 0, sizeof options);
+    memcpy(options.table_id, sst->id, sizeof options.table_id);
+    filterblock_builder *builder = filterblock_builder_new("blocked-bloom:10", hasher, &options, &error);
     if (builder == NULL) {
         stop("new builder", &error);
-    }
-    if (filterblock_builder_set_table_id(builder, sst->id, &error) != FILTERBLOCK_CODE_OK) {
-        stop("table id", &error);
     }
     for (size_t i = 0; i < 2; i++) {
         filterblock_builder_add(builder, sst->keys[i], strlen(sst->keys[i]));
@@ -102,11 +102,10 @@ int main(void) {
      * threads may ask it. */
     const char *asked[] = {"apple", "peach", "plum"};
     for (size_t i = 0; i < 3; i++) {
-        filterblock_answer answers[NUM_SSTS];
         uint64_t hash = filterblock_hasher_hash(hasher, asked[i], strlen(asked[i]));
-        filterblock_set_ask_all(set, hash, slots, NUM_SSTS, answers);
         for (size_t j = 0; j < NUM_SSTS; j++) {
-            printf("%-5s %s: %s\n", asked[i], ssts[j].id, answers[j] == FILTERBLOCK_ANSWER_NO ? "skip" : "read");
+            filterblock_answer answer = filterblock_set_ask_hash(set, slots[j], hash);
+            printf("%-5s %s: %s\n", asked[i], ssts[j].id, answer == FILTERBLOCK_ANSWER_NO ? "skip" : "read");
         }
     }
 

@@ -40,13 +40,18 @@ Handle Checked(Raw *raw, const filterblock_error &error) {
     return Handle(raw);
 }
 
+filterblock_options OfTable() {
+    filterblock_options options{};
+    std::memcpy(options.table_id, kTableId.data(), sizeof options.table_id);
+    return options;
+}
+
 Bytes Build(const Hasher &hasher, const std::vector<std::string> &keys) {
     filterblock_error error;
-    auto builder = Checked<Builder>(filterblock_builder_new("bumped-ribbon:fpr=0.001", hasher.get(), &error), error);
-    filterblock_builder_set_table_id(builder.get(), kTableId.data(), nullptr);
-    if (filterblock_builder_set_prefixes(builder.get(), kExtractor, true, &error) != FILTERBLOCK_CODE_OK) {
-        throw std::runtime_error(error.message);
-    }
+    filterblock_options options = OfTable();
+    options.extractor = kExtractor;
+    auto builder =
+        Checked<Builder>(filterblock_builder_new("bumped-ribbon:fpr=0.001", hasher.get(), &options, &error), error);
     filterblock_builder_reserve(builder.get(), 2 * keys.size());
     for (const std::string &key : keys) {
         filterblock_builder_add(builder.get(), key.data(), key.size());
@@ -78,15 +83,13 @@ std::vector<std::string> Keys(const char *prefix, int count) {
 }
 
 // Returns the number of keys for which the filter answers "maybe". Asks for all keys in one call.
-size_t Found(const filterblock_filter *filter, const std::vector<std::string> &keys) {
-    std::vector<const void *> pointers;
-    std::vector<size_t> lens;
+size_t Found(const Hasher &hasher, const filterblock_filter *filter, const std::vector<std::string> &keys) {
+    std::vector<uint64_t> hashes;
     for (const std::string &key : keys) {
-        pointers.push_back(key.data());
-        lens.push_back(key.size());
+        hashes.push_back(filterblock_hasher_hash(hasher.get(), key.data(), key.size()));
     }
     const std::unique_ptr<bool[]> answers(new bool[keys.size()]);
-    filterblock_filter_may_contain_keys(filter, pointers.data(), lens.data(), keys.size(), answers.get());
+    filterblock_filter_may_contain_hashes(filter, hashes.data(), keys.size(), answers.get());
     size_t found = 0;
     for (size_t i = 0; i < keys.size(); i++) {
         found += answers[i] ? 1 : 0;
@@ -99,11 +102,9 @@ size_t Found(const filterblock_filter *filter, const std::vector<std::string> &k
 bool MayContainRange(const Hasher &hasher, const std::vector<std::string> &keys, std::string_view lower,
                      std::string_view upper) {
     filterblock_error error;
-    auto builder = Checked<Builder>(filterblock_builder_new("blocked-bloom:10", hasher.get(), &error), error);
-    filterblock_builder_set_table_id(builder.get(), kTableId.data(), nullptr);
-    if (filterblock_builder_set_ranges(builder.get(), "grafite:fpr=0.001", &error) != FILTERBLOCK_CODE_OK) {
-        throw std::runtime_error(error.message);
-    }
+    filterblock_options options = OfTable();
+    options.ranges = "grafite:fpr=0.001";
+    auto builder = Checked<Builder>(filterblock_builder_new("blocked-bloom:10", hasher.get(), &options, &error), error);
     for (const std::string &key : keys) {
         filterblock_builder_add(builder.get(), key.data(), key.size());
     }
@@ -135,12 +136,12 @@ int main() {
     std::atomic<size_t> found{0};
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; i++) {
-        threads.emplace_back([&] { found += Found(filter.get(), present); });
+        threads.emplace_back([&] { found += Found(hasher, filter.get(), present); });
     }
     for (std::thread &thread : threads) {
         thread.join();
     }
-    const size_t false_positives = Found(filter.get(), absent);
+    const size_t false_positives = Found(hasher, filter.get(), absent);
     std::printf("present keys found: %zu of %zu; false positives: %s\n", found.load(), 4 * present.size(),
                 false_positives < 50 ? "below 0.5 %" : "too many");
     std::printf("prefixes: user %d, item %d\n",
@@ -159,7 +160,7 @@ int main() {
     expected.flags = FILTERBLOCK_EXPECT_ANY_TABLE;
     const Filter doubtful(filterblock_filter_open_copied(damaged.data(), damaged.size(), &expected,
                                                          FILTERBLOCK_VERIFY_ON_FIRST_TOUCH, nullptr));
-    const bool is_lossless = Found(doubtful.get(), present) == present.size();
+    const bool is_lossless = Found(hasher, doubtful.get(), present) == present.size();
     std::printf("one flipped bit: damaged pages %llu, keys lost: %s\n",
                 static_cast<unsigned long long>(filterblock_filter_damaged_pages(doubtful.get())),
                 is_lossless ? "none" : "some");

@@ -102,6 +102,18 @@ typedef struct filterblock_filter filterblock_filter;
 #define FILTERBLOCK_ABI_VERSION 1
 
 /**
+ * The flag of a filter that has prefixes and no whole keys. It answers "maybe" for every key.
+ * Needs `extractor`.
+ */
+#define FILTERBLOCK_OPTION_PREFIXES_ONLY 1
+
+/**
+ * With this flag, finishing does not ask the new filter for each key. The check can detect broken
+ * memory and bugs.
+ */
+#define FILTERBLOCK_OPTION_NO_SELF_CHECK 2
+
+/**
  * The cause of an error. Codes never change their meaning. A newer library may have more codes.
  */
 enum filterblock_code
@@ -237,23 +249,56 @@ typedef struct filterblock_hasher filterblock_hasher;
 
 /**
  * Collects keys in ascending order, and encodes a filter that is split by key range. The functions
- * `filterblock_filter_open_...` open the filter like any other filter. Ask the filter by key, or
- * by key and hash: then a query asks at most one partition. A query by hash alone asks partitions
- * one by one until one answers "maybe".
+ * `filterblock_filter_open_...` open the filter like any other filter. Ask the filter by key: then
+ * a query asks at most one partition. A query by hash asks partitions one by one until one answers
+ * "maybe".
  *
  * Only one thread at a time may use a builder. If a key cannot be added, finishing fails.
  */
 typedef struct filterblock_partitioned filterblock_partitioned;
 
 /**
- * The filters of many SSTs under one hasher. One call asks many filters for one key, one filter
- * for many keys, or many pairs of a filter and a key.
+ * The filters of many SSTs under one hasher. One call asks one filter for one key, one filter for
+ * many keys, or many pairs of a filter and a key.
  *
  * Any number of threads may ask a set, but not while a filter is inserted. For each new version of
  * the store, make a new set that shares the filters. Free the old set after its last query has
  * returned.
  */
 typedef struct filterblock_set filterblock_set;
+
+/**
+ * The settings of a builder. Initialise the struct with zeros, which are the defaults, and set the
+ * members that differ. An unknown flag is an error: `INVALID`.
+ */
+typedef struct filterblock_options {
+    /**
+     * The id of the SST, to which the filter is bound. An id of zeros stands for no SST.
+     */
+    uint8_t table_id[16];
+    /**
+     * The name of the function that takes prefixes from keys, if prefixes will be added. Otherwise
+     * NULL. The name has 1 to 100 bytes of UTF-8, such as `"first-4"`. Change the name whenever the
+     * function changes.
+     */
+    const char *extractor;
+    /**
+     * The specification of a range filter of the same keys, such as `"grafite:fpr=0.01"`, for
+     * `filterblock_filter_may_contain_range`. NULL stands for none. With a range filter, add keys
+     * by their bytes.
+     */
+    const char *ranges;
+    /**
+     * The number of threads that build the filter; 0 counts as 1. It does not change the bytes of
+     * the filter. Only a bumped ribbon without `:compact` uses more than one thread, and only if it
+     * has many keys.
+     */
+    size_t threads;
+    /**
+     * The flags `FILTERBLOCK_OPTION_...`, combined by OR.
+     */
+    uint32_t flags;
+} filterblock_options;
 
 /**
  * An error. The caller owns the struct, need not initialise it, and frees nothing in it. A
@@ -300,7 +345,7 @@ typedef struct filterblock_expected {
      */
     const struct filterblock_hasher *hasher;
     /**
-     * The id of the SST that was passed to `filterblock_builder_set_table_id`. The library does
+     * The id of the SST: see `table_id` in `filterblock_options`. The library does
      * not read it with `FILTERBLOCK_EXPECT_ANY_TABLE`. An id of zeros names no SST. Such an id
      * without the flag `FILTERBLOCK_EXPECT_CHECKSUM` is an error: `INVALID`.
      */
@@ -488,75 +533,22 @@ extern "C" {
  * Makes a builder without keys.
  *
  * `spec` is text such as `"blocked-bloom:10"` (bits per key) or `"bumped-ribbon:fpr=0.01"`. The
- * builder copies the hasher. Unless you change the settings, the filter has no table id and no
- * prefixes, and finishing checks the filter.
+ * builder copies the hasher and the options. NULL stands for the default options: the filter has no
+ * table id, no prefixes and no ranges, and finishing checks the filter.
  *
  * Returns a handle for `filterblock_builder_free`, or NULL and an error. `INVALID` means that
- * `spec` is not a specification.
+ * `spec` or `options.ranges` is not a specification, or that no filter can have these options: for
+ * example, prefixes or ranges beside the spec of a range filter, or ranges without whole keys.
  */
 struct filterblock_builder *filterblock_builder_new(const char *spec,
                                                     const struct filterblock_hasher *hasher,
+                                                    const struct filterblock_options *options,
                                                     struct filterblock_error *error);
 
 /**
  * Frees a builder and its keys. NULL is fine. Freeing twice is undefined behaviour.
  */
 void filterblock_builder_free(struct filterblock_builder *builder);
-
-/**
- * Binds the filter to the SST with this id of 16 bytes. An id of zeros stands for no SST. After the
- * first key, the call returns `INVALID` and changes nothing.
- */
-filterblock_code filterblock_builder_set_table_id(struct filterblock_builder *builder,
-                                                  const void *table_id,
-                                                  struct filterblock_error *error);
-
-/**
- * Declares that prefixes will be added. `whole_keys_too` says whether whole keys will be added,
- * too. `extractor` is the name of the function that takes prefixes from keys: 1 to 100 bytes of
- * UTF-8, such as `"first-4"`. Change the name whenever the function changes.
- *
- * Call this function before you add the first key or prefix. A later call returns `INVALID`, and
- * finishing will fail.
- *
- * Also returns `INVALID` if the name is empty or too long, or if the spec of the builder describes
- * a range filter. Returns `INVALID`, too, if the builder has a range filter and `whole_keys_too`
- * is `false`. In these cases the builder does not change.
- */
-filterblock_code filterblock_builder_set_prefixes(struct filterblock_builder *builder,
-                                                  const char *extractor,
-                                                  bool whole_keys_too,
-                                                  struct filterblock_error *error);
-
-/**
- * Adds a range filter of the same keys, for `filterblock_filter_may_contain_range`. `spec`
- * describes the range filter, such as `"grafite:fpr=0.01"`.
- *
- * Call this function before you add the first key. Add keys by their bytes, with
- * `filterblock_builder_add` or `filterblock_builder_add_keys`.
- *
- * Returns `INVALID` in these cases, and leaves the builder as it was:
- *
- * - `spec` does not describe a range filter, or the builder's own spec describes one.
- * - The builder has prefixes without whole keys.
- * - A key or prefix was added before.
- */
-filterblock_code filterblock_builder_set_ranges(struct filterblock_builder *builder,
-                                                const char *spec,
-                                                struct filterblock_error *error);
-
-/**
- * Sets the number of threads that build the filter; 0 counts as 1. The number does not change the
- * bytes of the filter. Only a bumped ribbon without `:compact` uses more than one thread, and only
- * if it has many keys. After the first key, the call changes nothing.
- */
-void filterblock_builder_set_threads(struct filterblock_builder *builder, size_t threads);
-
-/**
- * Sets whether finishing asks the new filter for each key; the default is `true`. The check can
- * detect broken memory and bugs. After the first key, the call changes nothing.
- */
-void filterblock_builder_set_self_check(struct filterblock_builder *builder, bool is_on);
 
 /**
  * Reserves memory for `num_keys` more keys: 8 bytes each in a filter, and about 8 bytes each in a
@@ -579,33 +571,10 @@ void filterblock_builder_add(struct filterblock_builder *builder, const void *ke
 void filterblock_builder_add_hash(struct filterblock_builder *builder, uint64_t hash);
 
 /**
- * Adds `count` keys by their hashes, which must come from a hasher that equals the builder's
- * hasher.
+ * Adds a prefix of `prefix_len` bytes.
  *
- * If `hashes` is NULL and `count` is not 0, or if a hash is `FILTERBLOCK_NO_HASH`, finishing will
- * fail. It will also fail if the builder has a range filter and `count` is not 0.
- */
-void filterblock_builder_add_hashes(struct filterblock_builder *builder,
-                                    const uint64_t *hashes,
-                                    size_t count);
-
-/**
- * Adds `count` keys: `keys[i]` has `key_lens[i]` bytes.
- *
- * If an array is NULL and `count` is not 0, or if a key is NULL and its length is not 0, finishing
- * will fail.
- */
-void filterblock_builder_add_keys(struct filterblock_builder *builder,
-                                  const void *const *keys,
-                                  const size_t *key_lens,
-                                  size_t count);
-
-/**
- * Adds a prefix of `prefix_len` bytes. Call `filterblock_builder_set_prefixes` before you add the
- * first key or prefix.
- *
- * If prefixes were not declared, or if `prefix` is NULL and `prefix_len` is not 0, finishing will
- * fail. With a range filter, finishing will also fail if the key that was added last does not
+ * If the builder has no `options.extractor`, or if `prefix` is NULL and `prefix_len` is not 0,
+ * finishing will fail. With a range filter, finishing will also fail if the key that was added last does not
  * begin with the prefix.
  */
 void filterblock_builder_add_prefix(struct filterblock_builder *builder,
@@ -633,7 +602,7 @@ void filterblock_builder_clear(struct filterblock_builder *builder);
  * Returns a handle for `filterblock_bytes_free`, or NULL and an error. After an error, write the
  * SST without a filter. The errors are:
  *
- * - `NULL_ARGUMENT`: `builder` was NULL, or an added key, prefix, hash or array was not valid.
+ * - `NULL_ARGUMENT`: `builder` was NULL, or an added key, prefix or hash was not valid.
  * - `INVALID`: no filter of these keys is possible, the keys or the filter do not fit in memory,
  *   or an earlier call with this builder was not allowed. The message says which.
  * - `SELF_CHECK_FAILED`: the new filter denied at least one of its keys.
@@ -746,18 +715,6 @@ bool filterblock_filter_may_contain(const filterblock_filter *filter,
 bool filterblock_filter_may_contain_hash(const filterblock_filter *filter, uint64_t hash);
 
 /**
- * Answers like `filterblock_filter_may_contain` for a key and its hash, which must come from a
- * hasher that equals the filter's hasher. If the filter has partitions, the function asks only the
- * partition of the key. A range filter alone is asked by the bytes of the key.
- *
- * Returns `true` for `FILTERBLOCK_NO_HASH`.
- */
-bool filterblock_filter_may_contain_hashed_key(const filterblock_filter *filter,
-                                               const void *key,
-                                               size_t key_len,
-                                               uint64_t hash);
-
-/**
  * Returns `false` if no key of the SST has this prefix, and `true` if a key may have it.
  * `extractor` is the name of the function that took the prefix from a key.
  *
@@ -774,7 +731,7 @@ bool filterblock_filter_may_contain_prefix(const filterblock_filter *filter,
  * `true` if it may have one. An `upper` of 0 bytes means that the range has no upper bound. To
  * include `upper`, append a zero byte to it.
  *
- * The filter must have a range filter (see `filterblock_builder_set_ranges`) or be one. The
+ * The filter must have a range filter (see `ranges` in `filterblock_options`) or be one. The
  * function returns `true` if there is no usable range filter, if the range is empty, and after an
  * error.
  */
@@ -795,25 +752,6 @@ void filterblock_filter_may_contain_hashes(const filterblock_filter *filter,
                                            const uint64_t *hashes,
                                            size_t count,
                                            bool *answers);
-
-/**
- * Sets `answers[i]` to the answer for the key `keys[i]` of `key_lens[i]` bytes: see
- * `filterblock_filter_may_contain`.
- *
- * Otherwise this function works like `filterblock_filter_may_contain_hashes`, with the arrays
- * `keys` and `key_lens` instead of `hashes`.
- */
-void filterblock_filter_may_contain_keys(const filterblock_filter *filter,
-                                         const void *const *keys,
-                                         const size_t *key_lens,
-                                         size_t count,
-                                         bool *answers);
-
-/**
- * Prefetches the first cache lines of a query of this hash. Does nothing for some filters, such as
- * filters in partitions.
- */
-void filterblock_filter_prefetch(const filterblock_filter *filter, uint64_t hash);
 
 /**
  * Returns the number of damaged pages that queries have found so far, or 0 if `filter` is NULL.
@@ -878,20 +816,6 @@ uint64_t filterblock_hasher_hash(const struct filterblock_hasher *hasher,
                                  size_t key_len);
 
 /**
- * Sets `hashes[i]` to the hash of the key `keys[i]` of `key_lens[i]` bytes: see
- * `filterblock_hasher_hash`.
- *
- * `hashes` need not be initialised, and must not overlap `keys` or `key_lens`. Does nothing if
- * `hashes` is NULL. Sets all hashes to `FILTERBLOCK_NO_HASH` if `hasher`, `keys` or `key_lens` is
- * NULL.
- */
-void filterblock_hasher_hash_keys(const struct filterblock_hasher *hasher,
-                                  const void *const *keys,
-                                  const size_t *key_lens,
-                                  size_t count,
-                                  uint64_t *hashes);
-
-/**
  * Returns the version of the library, such as `"0.1.0"`. Do not free the text.
  */
 const char *filterblock_version(void);
@@ -903,17 +827,10 @@ uint32_t filterblock_abi_version(void);
 
 /**
  * Returns whether a code means damaged bytes: `CORRUPT` and `CHECKSUM_MISMATCH`. Bytes of a newer
- * version are not damaged: see `filterblock_code_is_unsupported`. For the compact form,
- * `CHECKSUM_MISMATCH` can also mean another hasher.
+ * version are not damaged: `UNSUPPORTED`. For the compact form, `CHECKSUM_MISMATCH` can also mean
+ * another hasher.
  */
 bool filterblock_code_is_damage(uint32_t code);
-
-/**
- * Returns whether a code means bytes that are of a newer version or use an unknown feature:
- * `UNSUPPORTED`. Do not repair or delete these bytes, although an unknown version may also be
- * damage.
- */
-bool filterblock_code_is_unsupported(uint32_t code);
 
 /**
  * Plans a filter of `spec` for `num_keys` keys, without building it. The length of the payload is
@@ -948,13 +865,14 @@ filterblock_code filterblock_filter_metadata(const filterblock_filter *filter,
 
 /**
  * Makes a builder without keys. A partition takes no further key once it has `partition_keys` keys
- * and prefixes; 0 counts as 1. `filterblock_builder_new` describes `spec`, `hasher` and the
+ * and prefixes; 0 counts as 1. `filterblock_builder_new` describes the other arguments and the
  * errors.
  *
  * Returns a handle for `filterblock_partitioned_free`, or NULL and an error.
  */
 struct filterblock_partitioned *filterblock_partitioned_new(const char *spec,
                                                             const struct filterblock_hasher *hasher,
+                                                            const struct filterblock_options *options,
                                                             size_t partition_keys,
                                                             struct filterblock_error *error);
 
@@ -962,23 +880,6 @@ struct filterblock_partitioned *filterblock_partitioned_new(const char *spec,
  * Frees a builder and its keys. NULL is fine. Freeing twice is undefined behaviour.
  */
 void filterblock_partitioned_free(struct filterblock_partitioned *builder);
-
-/**
- * Binds the filter to the SST with this id of 16 bytes. Call this function before you add the
- * first key. Otherwise finishing fails.
- */
-filterblock_code filterblock_partitioned_set_table_id(struct filterblock_partitioned *builder,
-                                                      const void *table_id,
-                                                      struct filterblock_error *error);
-
-/**
- * Declares that prefixes will be added: see `filterblock_builder_set_prefixes`. Call this function
- * before you add the first key. If it returns `INVALID`, finishing will fail.
- */
-filterblock_code filterblock_partitioned_set_prefixes(struct filterblock_partitioned *builder,
-                                                      const char *extractor,
-                                                      bool whole_keys_too,
-                                                      struct filterblock_error *error);
 
 /**
  * Adds a key of `key_len` bytes. Keys must come in ascending order of their bytes, and may repeat.
@@ -993,8 +894,8 @@ void filterblock_partitioned_add(struct filterblock_partitioned *builder,
 /**
  * Adds a prefix of the key that was added last.
  *
- * Finishing will fail if this key does not begin with the prefix, or if prefixes were not
- * declared. It will also fail if `prefix` is NULL and `prefix_len` is not 0.
+ * Finishing will fail if this key does not begin with the prefix, or if the builder has no
+ * `options.extractor`. It will also fail if `prefix` is NULL and `prefix_len` is not 0.
  */
 void filterblock_partitioned_add_prefix(struct filterblock_partitioned *builder,
                                         const void *prefix,
@@ -1005,8 +906,7 @@ void filterblock_partitioned_add_prefix(struct filterblock_partitioned *builder,
  *
  * Returns a handle for `filterblock_bytes_free`, or NULL and an error. After an error, write the
  * SST without a filter. The errors are those of `filterblock_builder_finish`. `INVALID` can also
- * mean that keys were out of order, that a setting came after a key, or that there are too many
- * partitions.
+ * mean that keys were out of order, or that there are too many partitions.
  */
 struct filterblock_bytes *filterblock_partitioned_finish(struct filterblock_partitioned *builder,
                                                          struct filterblock_error *error);
@@ -1044,32 +944,31 @@ struct filterblock_slot filterblock_set_insert(struct filterblock_set *set,
 struct filterblock_slot filterblock_set_insert_degraded(struct filterblock_set *set);
 
 /**
- * Asks one filter for a key by its hash. If the filter has partitions, the function asks them one
- * by one until one answers "maybe". If the query needs a damaged page, the answer is
- * `FILTERBLOCK_ANSWER_MAYBE`.
+ * Asks one filter for a key. The function hashes the key; to ask many filters for it, hash it once
+ * and call `filterblock_set_ask_hash`. If the filter has partitions, the function asks only the
+ * partition of the key. A range filter alone is asked by the bytes of the key. If the query needs
+ * a damaged page, the answer is `FILTERBLOCK_ANSWER_MAYBE`.
  *
- * The hash must come from a hasher that equals the set's hasher. Otherwise the set can deny
- * present keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` for `FILTERBLOCK_NO_HASH`, for a slot of
- * another set, for a NULL set, and after a panic. Also returns `FILTERBLOCK_ANSWER_UNFILTERED` if
- * the filter at the slot is missing, degraded or under another hasher, has only prefixes, or is a
- * range filter.
+ * Returns `FILTERBLOCK_ANSWER_UNFILTERED` for a slot of another set, for a NULL set or key, and
+ * after a panic. Also returns `FILTERBLOCK_ANSWER_UNFILTERED` if the filter at the slot is missing,
+ * degraded or under another hasher, or has only prefixes.
  */
 filterblock_answer filterblock_set_ask(const struct filterblock_set *set,
                                        struct filterblock_slot slot,
-                                       uint64_t hash);
+                                       const void *key,
+                                       size_t key_len);
 
 /**
- * Asks one filter for a key and its hash: see `filterblock_set_ask`. If the filter has partitions,
- * the function asks only the partition of the key. Unlike `filterblock_set_ask`, it also asks a
- * range filter, by the bytes of the key.
+ * Answers like `filterblock_set_ask` for a key with this hash. If the filter has partitions, the
+ * function asks them one by one until one answers "maybe".
  *
- * Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `key` is NULL and `key_len` is not 0.
+ * The hash must come from a hasher that equals the set's hasher. Otherwise the set can deny
+ * present keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` for `FILTERBLOCK_NO_HASH`, and for a range
+ * filter alone, which has no hashes.
  */
-filterblock_answer filterblock_set_ask_hashed_key(const struct filterblock_set *set,
-                                                  struct filterblock_slot slot,
-                                                  const void *key,
-                                                  size_t key_len,
-                                                  uint64_t hash);
+filterblock_answer filterblock_set_ask_hash(const struct filterblock_set *set,
+                                            struct filterblock_slot slot,
+                                            uint64_t hash);
 
 /**
  * Asks one filter for a prefix: see `filterblock_filter_may_contain_prefix`. Returns
@@ -1095,25 +994,11 @@ filterblock_answer filterblock_set_ask_range(const struct filterblock_set *set,
                                              size_t upper_len);
 
 /**
- * Asks many filters for one key: sets `answers[i]` to the answer of the filter at `slots[i]`. See
- * `filterblock_set_ask`.
- *
- * `answers` need not be initialised, and must not overlap `slots`. Does nothing if `answers` is
- * NULL. All answers are `FILTERBLOCK_ANSWER_UNFILTERED` if `set` or `slots` is NULL, or if `hash`
- * is `FILTERBLOCK_NO_HASH`.
- */
-void filterblock_set_ask_all(const struct filterblock_set *set,
-                             uint64_t hash,
-                             const struct filterblock_slot *slots,
-                             size_t count,
-                             filterblock_answer *answers);
-
-/**
  * Asks one filter for many keys: sets `answers[i]` to `false` if the key of `hashes[i]` is
  * certainly not in the SST, and to `true` otherwise.
  *
  * Returns `true` if the filter was asked. Returns `false` if the filter cannot be asked (see
- * `filterblock_set_ask`), or if `set` or `hashes` is NULL; then all answers are `true`. Returns
+ * `filterblock_set_ask_hash`), or if `set` or `hashes` is NULL; then all answers are `true`. Returns
  * `false` and writes nothing if `answers` is NULL. If `count` is 0, returns whether `set` is not
  * NULL. The answer for `FILTERBLOCK_NO_HASH` is `true`.
  *
@@ -1127,8 +1012,8 @@ bool filterblock_set_ask_batch(const struct filterblock_set *set,
 
 /**
  * Asks many pairs of a filter and a key: sets `answers[i]` to the answer of the filter at
- * `slots[i]` for `hashes[i]`. See `filterblock_set_ask`. One call can be faster than single
- * queries.
+ * `slots[i]` for `hashes[i]`. See `filterblock_set_ask_hash`. One call can be faster than single
+ * queries. To ask many filters for one key, repeat its hash.
  *
  * `answers` need not be initialised, and must not overlap `slots` or `hashes`. Does nothing if
  * `answers` is NULL. All answers are `FILTERBLOCK_ANSWER_UNFILTERED` if `set`, `slots` or `hashes`
@@ -1139,19 +1024,6 @@ void filterblock_set_ask_pairs(const struct filterblock_set *set,
                                const uint64_t *hashes,
                                size_t count,
                                filterblock_answer *answers);
-
-/**
- * Prefetches the first cache lines of a query of this hash. Does nothing for some filters, such as
- * filters that have partitions or verify pages on first touch.
- */
-void filterblock_set_prefetch(const struct filterblock_set *set,
-                              struct filterblock_slot slot,
-                              uint64_t hash);
-
-/**
- * Returns the number of slots, or 0 if `set` is NULL.
- */
-size_t filterblock_set_len(const struct filterblock_set *set);
 
 /**
  * Sets `counts` to the counts of the set, or to zeros if `set` is NULL. Takes time linear in the
@@ -1189,48 +1061,27 @@ filterblock_answer filterblock_verified_ask_hash(const void *data,
                                                  uint64_t hash);
 
 /**
- * Returns `false` if the answer of `filterblock_verified_ask` is `FILTERBLOCK_ANSWER_NO`, and
- * `true` otherwise.
+ * Asks for a prefix: see `filterblock_filter_may_contain_prefix`. The caller has verified the
+ * bytes: see `filterblock_verified_ask`.
  */
-bool filterblock_verified_may_contain(const void *data,
-                                      size_t data_len,
-                                      const struct filterblock_expected *expected,
-                                      const void *key,
-                                      size_t key_len);
+filterblock_answer filterblock_verified_ask_prefix(const void *data,
+                                                   size_t data_len,
+                                                   const struct filterblock_expected *expected,
+                                                   const char *extractor,
+                                                   const void *prefix,
+                                                   size_t prefix_len);
 
 /**
- * Returns `false` if the answer of `filterblock_verified_ask_hash` is `FILTERBLOCK_ANSWER_NO`, and
- * `true` otherwise.
+ * Asks for a range: see `filterblock_filter_may_contain_range`. The caller has verified the bytes:
+ * see `filterblock_verified_ask`.
  */
-bool filterblock_verified_may_contain_hash(const void *data,
-                                           size_t data_len,
-                                           const struct filterblock_expected *expected,
-                                           uint64_t hash);
-
-/**
- * Returns `false` if no key of the SST has this prefix, and `true` if a key may have it. The
- * function works like `filterblock_filter_may_contain_prefix`, but for bytes that the caller has
- * verified: see `filterblock_verified_ask`.
- */
-bool filterblock_verified_may_contain_prefix(const void *data,
-                                             size_t data_len,
-                                             const struct filterblock_expected *expected,
-                                             const char *extractor,
-                                             const void *prefix,
-                                             size_t prefix_len);
-
-/**
- * Returns `false` if the SST has no key `k` with `lower <= k < upper`, and `true` if it may have
- * one. The function works like `filterblock_filter_may_contain_range`, but for bytes that the
- * caller has verified: see `filterblock_verified_ask`.
- */
-bool filterblock_verified_may_contain_range(const void *data,
-                                            size_t data_len,
-                                            const struct filterblock_expected *expected,
-                                            const void *lower,
-                                            size_t lower_len,
-                                            const void *upper,
-                                            size_t upper_len);
+filterblock_answer filterblock_verified_ask_range(const void *data,
+                                                  size_t data_len,
+                                                  const struct filterblock_expected *expected,
+                                                  const void *lower,
+                                                  size_t lower_len,
+                                                  const void *upper,
+                                                  size_t upper_len);
 
 /**
  * Returns `FILTERBLOCK_CODE_OK` if `filterblock_verified_ask` can ask the filter. Otherwise

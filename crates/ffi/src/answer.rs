@@ -33,7 +33,7 @@ impl From<Answer> for AnswerCode {
     }
 }
 
-/// The caller's array for answers (`bool` or [`AnswerCode`]) or hashes. It may be uninitialised.
+/// The caller's array for answers: `bool` or [`AnswerCode`]. It may be uninitialised.
 #[derive(Clone, Copy)]
 pub(crate) struct Answers<T> {
     answers: *mut T,

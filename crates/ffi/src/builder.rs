@@ -2,15 +2,14 @@
 #![expect(unsafe_code, reason = "exported functions take pointers of the caller")]
 
 use std::ffi::{c_char, c_void};
-use std::num::NonZeroUsize;
 
-use filterblock::{FilterBuilder, FilterOptions, FilterSpec, KeyHash, KeyHasher, WholeKeys};
+use filterblock::{FilterBuilder, FilterOptions, KeyHash};
 
 use crate::border;
 use crate::bytes::Bytes;
-use crate::error::{Code, ErrorInfo, Failure};
+use crate::error::{ErrorInfo, Failure};
 use crate::hasher::{FILTERBLOCK_NO_HASH, Hasher};
-use crate::hashes::{Hashes, Keys};
+use crate::options::OptionsInfo;
 use crate::raw;
 
 /// Collects keys, and encodes a filter of these keys.
@@ -21,7 +20,6 @@ use crate::raw;
 /// key. So the functions that add keys return no error.
 pub struct Builder {
     builder: FilterBuilder,
-    /// The settings of the builder.
     options: FilterOptions,
     has_prefixes: bool,
     /// A reason why finishing must fail. `builder` may know further reasons.
@@ -34,7 +32,6 @@ pub(crate) enum Lost {
     NullKey,
     NoHash,
     NoPrefixes,
-    LatePrefixes,
     Finished,
     Panic,
 }
@@ -43,19 +40,15 @@ impl Lost {
     pub(crate) fn failure(self) -> Failure {
         match self {
             Self::NullKey => Failure::Added(
-                "an added key, prefix or array is NULL, or its length exceeds the address space; clear the builder and \
+                "an added key or prefix is NULL, or its length exceeds the address space; clear the builder and \
                  add all keys again",
             ),
             Self::NoHash => Failure::Added(
                 "an added hash is FILTERBLOCK_NO_HASH, so its key is unknown; clear the builder and add all keys again",
             ),
             Self::NoPrefixes => Failure::Invalid(
-                "a prefix was added to a filter without prefixes; clear the builder, call \
-                 filterblock_builder_set_prefixes, and add all keys again",
-            ),
-            Self::LatePrefixes => Failure::Invalid(
-                "prefixes were declared after a key was added; clear the builder, call \
-                 filterblock_builder_set_prefixes, and add all keys again",
+                "a prefix was added to a filter without prefixes; make a builder with options.extractor, and add all \
+                 keys again",
             ),
             Self::Finished => {
                 Failure::Invalid("the builder was finished before; clear the builder and add all keys again")
@@ -66,24 +59,6 @@ impl Lost {
 }
 
 impl Builder {
-    fn new(spec: FilterSpec, hasher: &KeyHasher) -> Result<Self, Failure> {
-        let options = FilterOptions::new(spec);
-        Ok(Self { builder: options.builder(hasher)?, options, has_prefixes: false, lost: None })
-    }
-
-    /// Changes the settings. If they are not valid or come too late, the builder does not change.
-    fn set(&mut self, set: impl FnOnce(FilterOptions) -> FilterOptions) -> Result<(), Failure> {
-        if !self.builder.is_empty() {
-            let reason = "settings must come before the first key; clear the builder, change the settings, and add all \
-                          keys again";
-            return Err(Failure::Invalid(reason));
-        }
-        let options = set(self.options.clone());
-        self.builder = options.builder(self.builder.hasher())?;
-        self.options = options;
-        Ok(())
-    }
-
     /// Returns a builder with the same settings and without keys.
     fn fresh(&self) -> Result<FilterBuilder, Failure> {
         Ok(self.options.builder(self.builder.hasher())?)
@@ -110,31 +85,29 @@ impl Builder {
     }
 }
 
-fn add_hashes(builder: &mut FilterBuilder, hashes: &[KeyHash]) -> Result<(), Lost> {
-    hashes.iter().for_each(|&hash| builder.add_hash(hash));
-    if hashes.iter().any(|hash| hash.raw() == FILTERBLOCK_NO_HASH) { Err(Lost::NoHash) } else { Ok(()) }
-}
-
 /// Makes a builder without keys.
 ///
 /// `spec` is text such as `"blocked-bloom:10"` (bits per key) or `"bumped-ribbon:fpr=0.01"`. The
-/// builder copies the hasher. Unless you change the settings, the filter has no table id and no
-/// prefixes, and finishing checks the filter.
+/// builder copies the hasher and the options. NULL stands for the default options: the filter has no
+/// table id, no prefixes and no ranges, and finishing checks the filter.
 ///
 /// Returns a handle for `filterblock_builder_free`, or NULL and an error. `INVALID` means that
-/// `spec` is not a specification.
+/// `spec` or `options.ranges` is not a specification, or that no filter can have these options: for
+/// example, prefixes or ranges beside the spec of a range filter, or ranges without whole keys.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_new(
     spec: *const c_char,
     hasher: Option<&Hasher>,
+    options: Option<&OptionsInfo>,
     error: *mut ErrorInfo,
 ) -> Option<Box<Builder>> {
     // SAFETY: the header asks for valid pointers.
     let made = unsafe {
         border::report(error, || {
-            let spec = raw::text(spec).ok_or(Failure::Text("spec"))?.parse()?;
+            let has_prefixes = options.is_some_and(|options| !options.extractor.is_null());
+            let options = OptionsInfo::read(options, spec)?;
             let Hasher(hasher) = hasher.ok_or(Failure::Null("hasher"))?;
-            Ok(Box::new(Builder::new(spec, hasher)?))
+            Ok(Box::new(Builder { builder: options.builder(hasher)?, options, has_prefixes, lost: None }))
         })
     };
     made.ok()
@@ -144,107 +117,6 @@ pub unsafe extern "C" fn filterblock_builder_new(
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_free(builder: Option<Box<Builder>>) {
     border::or((), || drop(builder));
-}
-
-/// Binds the filter to the SST with this id of 16 bytes. An id of zeros stands for no SST. After the
-/// first key, the call returns `INVALID` and changes nothing.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_builder_set_table_id(
-    builder: Option<&mut Builder>,
-    table_id: *const c_void,
-    error: *mut ErrorInfo,
-) -> Code {
-    // SAFETY: the header asks for valid pointers.
-    border::code(unsafe {
-        border::report(error, || {
-            let builder = builder.ok_or(Failure::Null("builder"))?;
-            let id = raw::bytes(table_id, 16).and_then(|id| id.first_chunk()).ok_or(Failure::Null("table_id"))?;
-            builder.set(|options| options.table_id(*id))
-        })
-    })
-}
-
-/// Declares that prefixes will be added. `whole_keys_too` says whether whole keys will be added,
-/// too. `extractor` is the name of the function that takes prefixes from keys: 1 to 100 bytes of
-/// UTF-8, such as `"first-4"`. Change the name whenever the function changes.
-///
-/// Call this function before you add the first key or prefix. A later call returns `INVALID`, and
-/// finishing will fail.
-///
-/// Also returns `INVALID` if the name is empty or too long, or if the spec of the builder describes
-/// a range filter. Returns `INVALID`, too, if the builder has a range filter and `whole_keys_too`
-/// is `false`. In these cases the builder does not change.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_builder_set_prefixes(
-    builder: Option<&mut Builder>,
-    extractor: *const c_char,
-    whole_keys_too: bool,
-    error: *mut ErrorInfo,
-) -> Code {
-    // SAFETY: the header asks for valid pointers.
-    border::code(unsafe {
-        border::report(error, || {
-            let builder = builder.ok_or(Failure::Null("builder"))?;
-            let extractor = raw::text(extractor).ok_or(Failure::Text("extractor"))?;
-            let whole_keys = if whole_keys_too { WholeKeys::Too } else { WholeKeys::Not };
-            // A caller may ignore the error, and ask the filter for prefixes that nobody added.
-            if !builder.builder.is_empty() {
-                builder.lost = builder.lost.or(Some(Lost::LatePrefixes));
-            }
-            builder.set(|options| options.prefixes_by_host(extractor, whole_keys))?;
-            builder.has_prefixes = true;
-            Ok(())
-        })
-    })
-}
-
-/// Adds a range filter of the same keys, for `filterblock_filter_may_contain_range`. `spec`
-/// describes the range filter, such as `"grafite:fpr=0.01"`.
-///
-/// Call this function before you add the first key. Add keys by their bytes, with
-/// `filterblock_builder_add` or `filterblock_builder_add_keys`.
-///
-/// Returns `INVALID` in these cases, and leaves the builder as it was:
-///
-/// - `spec` does not describe a range filter, or the builder's own spec describes one.
-/// - The builder has prefixes without whole keys.
-/// - A key or prefix was added before.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_builder_set_ranges(
-    builder: Option<&mut Builder>,
-    spec: *const c_char,
-    error: *mut ErrorInfo,
-) -> Code {
-    // SAFETY: the header asks for valid pointers.
-    border::code(unsafe {
-        border::report(error, || {
-            let builder = builder.ok_or(Failure::Null("builder"))?;
-            let spec: FilterSpec = raw::text(spec).ok_or(Failure::Text("spec"))?.parse()?;
-            builder.set(|options| options.ranges(spec))
-        })
-    })
-}
-
-/// Sets the number of threads that build the filter; 0 counts as 1. The number does not change the
-/// bytes of the filter. Only a bumped ribbon without `:compact` uses more than one thread, and only
-/// if it has many keys. After the first key, the call changes nothing.
-#[unsafe(no_mangle)]
-pub extern "C" fn filterblock_builder_set_threads(builder: Option<&mut Builder>, threads: usize) {
-    let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
-    set_quietly(builder, |options| options.threads(threads));
-}
-
-/// Sets whether finishing asks the new filter for each key; the default is `true`. The check can
-/// detect broken memory and bugs. After the first key, the call changes nothing.
-#[unsafe(no_mangle)]
-pub extern "C" fn filterblock_builder_set_self_check(builder: Option<&mut Builder>, is_on: bool) {
-    set_quietly(builder, |options| options.self_check(is_on));
-}
-
-fn set_quietly(builder: Option<&mut Builder>, set: impl FnOnce(FilterOptions) -> FilterOptions) {
-    let Some(builder) = builder else { return };
-    // Only a setting after the first key fails, and that one changes nothing.
-    let _ = border::or(Err(Failure::Panic), || builder.set(set));
 }
 
 /// Reserves memory for `num_keys` more keys: 8 bytes each in a filter, and about 8 bytes each in a
@@ -272,57 +144,19 @@ pub unsafe extern "C" fn filterblock_builder_add(builder: Option<&mut Builder>, 
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_add_hash(builder: Option<&mut Builder>, hash: u64) {
     let Some(builder) = builder else { return };
-    builder.add(|builder| add_hashes(builder, &[KeyHash::from_raw(hash)]));
-}
-
-/// Adds `count` keys by their hashes, which must come from a hasher that equals the builder's
-/// hasher.
-///
-/// If `hashes` is NULL and `count` is not 0, or if a hash is `FILTERBLOCK_NO_HASH`, finishing will
-/// fail. It will also fail if the builder has a range filter and `count` is not 0.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_builder_add_hashes(
-    builder: Option<&mut Builder>,
-    hashes: *const u64,
-    count: usize,
-) {
-    let Some(builder) = builder else { return };
-    // SAFETY: the header asks for valid pointers.
-    let hashes = unsafe { Hashes::new(hashes, count) };
-    builder.add(|builder| {
-        builder.reserve(count);
-        hashes.ok_or(Lost::NullKey)?.try_for_each(|_, hashes| add_hashes(builder, hashes))
+    builder.add(|builder| match hash {
+        FILTERBLOCK_NO_HASH => Err(Lost::NoHash),
+        _ => {
+            builder.add_hash(KeyHash::from_raw(hash));
+            Ok(())
+        }
     });
 }
 
-/// Adds `count` keys: `keys[i]` has `key_lens[i]` bytes.
+/// Adds a prefix of `prefix_len` bytes.
 ///
-/// If an array is NULL and `count` is not 0, or if a key is NULL and its length is not 0, finishing
-/// will fail.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_builder_add_keys(
-    builder: Option<&mut Builder>,
-    keys: *const *const c_void,
-    key_lens: *const usize,
-    count: usize,
-) {
-    let Some(builder) = builder else { return };
-    // SAFETY: the header asks for valid pointers.
-    let keys = unsafe { Keys::new(keys, key_lens, count) };
-    builder.add(|builder| {
-        builder.reserve(count);
-        // The keys are not hashed here, because a range filter needs their bytes.
-        keys.ok_or(Lost::NullKey)?.try_for_each(|_, keys| {
-            keys.iter().try_for_each(|key| key.map(|key| builder.add(builder.hasher().key(key))).ok_or(Lost::NullKey))
-        })
-    });
-}
-
-/// Adds a prefix of `prefix_len` bytes. Call `filterblock_builder_set_prefixes` before you add the
-/// first key or prefix.
-///
-/// If prefixes were not declared, or if `prefix` is NULL and `prefix_len` is not 0, finishing will
-/// fail. With a range filter, finishing will also fail if the key that was added last does not
+/// If the builder has no `options.extractor`, or if `prefix` is NULL and `prefix_len` is not 0,
+/// finishing will fail. With a range filter, finishing will also fail if the key that was added last does not
 /// begin with the prefix.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_add_prefix(
@@ -374,7 +208,7 @@ pub extern "C" fn filterblock_builder_clear(builder: Option<&mut Builder>) {
 /// Returns a handle for `filterblock_bytes_free`, or NULL and an error. After an error, write the
 /// SST without a filter. The errors are:
 ///
-/// - `NULL_ARGUMENT`: `builder` was NULL, or an added key, prefix, hash or array was not valid.
+/// - `NULL_ARGUMENT`: `builder` was NULL, or an added key, prefix or hash was not valid.
 /// - `INVALID`: no filter of these keys is possible, the keys or the filter do not fit in memory,
 ///   or an earlier call with this builder was not allowed. The message says which.
 /// - `SELF_CHECK_FAILED`: the new filter denied at least one of its keys.
@@ -413,4 +247,51 @@ unsafe fn finish_with(
 ) -> Option<Box<Bytes>> {
     // SAFETY: the caller upholds the contract of this function.
     unsafe { border::report(error, || builder.ok_or(Failure::Null("builder"))?.finish(finish)) }.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+
+    use filterblock::Error;
+
+    use super::*;
+    use crate::error::Code;
+
+    /// A builder with a bug gives an error and no filter, and is of use again after
+    /// `filterblock_builder_clear`.
+    #[test]
+    fn a_builder_with_a_bug_gives_an_error_and_no_filter() {
+        let hasher = crate::filterblock_hasher_new_xxh3(42).unwrap();
+        // SAFETY: the pointers are valid.
+        let builder = || unsafe {
+            let mut builder = filterblock_builder_new(c"bloom:10".as_ptr(), Some(&hasher), None, std::ptr::null_mut());
+            filterblock_builder_add(builder.as_deref_mut(), c"apple".as_ptr().cast(), 5);
+            builder.unwrap()
+        };
+        let finish = |builder: &mut Builder, finish: fn(FilterBuilder) -> filterblock::Result<Vec<u8>>| {
+            let mut error = MaybeUninit::<ErrorInfo>::uninit();
+            // SAFETY: the pointers are valid, and `finish_with` writes the error.
+            unsafe {
+                let is_built = finish_with(Some(builder), finish, error.as_mut_ptr()).is_some();
+                (is_built, error.assume_init().code)
+            }
+        };
+        let sound = |builder: FilterBuilder| Ok(builder.finish()?.bytes);
+        type Finish = fn(FilterBuilder) -> filterblock::Result<Vec<u8>>;
+        let spoilt: [(Finish, Code); 2] = [
+            (|_| std::panic::resume_unwind(Box::new(())), Code::Panic),
+            (|_| Err(Error::SelfCheckFailed { denied: 1 }), Code::SelfCheckFailed),
+        ];
+        for (spoilt, code) in spoilt {
+            let mut builder = builder();
+            assert_eq!(finish(&mut builder, spoilt), (false, code));
+            assert_eq!(finish(&mut builder, sound), (false, Code::Invalid));
+        }
+        let mut builder = builder();
+        builder.add(|_| std::panic::resume_unwind(Box::new(())));
+        assert_eq!(finish(&mut builder, sound), (false, Code::Panic));
+        filterblock_builder_clear(Some(&mut builder));
+        assert_eq!(finish(&mut builder, sound), (true, Code::Ok));
+    }
 }

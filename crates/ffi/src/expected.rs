@@ -48,7 +48,7 @@ pub const FILTERBLOCK_VERIFY_ON_FIRST_TOUCH: u32 = 1;
 pub struct ExpectedInfo {
     /// The hasher of the keys. It must not be NULL.
     pub hasher: *const Hasher,
-    /// The id of the SST that was passed to `filterblock_builder_set_table_id`. The library does
+    /// The id of the SST: see `table_id` in `filterblock_options`. The library does
     /// not read it with `FILTERBLOCK_EXPECT_ANY_TABLE`. An id of zeros names no SST. Such an id
     /// without the flag `FILTERBLOCK_EXPECT_CHECKSUM` is an error: `INVALID`.
     pub table_id: [u8; 16],

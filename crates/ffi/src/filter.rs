@@ -6,16 +6,14 @@ use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::sync::Arc;
 
-use filterblock::{
-    Added, AlignedBytes, FilterBlock, KeyHash, Mapped, Populate, SharedBytes, TableFilter, open_regular_file,
-};
+use filterblock::{AlignedBytes, FilterBlock, KeyHash, Mapped, Populate, SharedBytes, TableFilter, open_regular_file};
 
 use crate::answer::Answers;
 use crate::border;
 use crate::error::{Code, ErrorInfo, Failure};
 use crate::expected::ExpectedInfo;
 use crate::hasher::FILTERBLOCK_NO_HASH;
-use crate::hashes::{Hashes, Keys, or_no_hash};
+use crate::hashes::{Hashes, or_no_hash};
 use crate::raw::{self, CHUNK};
 
 /// An open filter. It answers whether an SST may contain a key.
@@ -166,24 +164,6 @@ pub extern "C" fn filterblock_filter_may_contain_hash(filter: Option<&Filter>, h
     hash == FILTERBLOCK_NO_HASH || border::or(true, || block.may_contain_hash(KeyHash::from_raw(hash)))
 }
 
-/// Answers like `filterblock_filter_may_contain` for a key and its hash, which must come from a
-/// hasher that equals the filter's hasher. If the filter has partitions, the function asks only the
-/// partition of the key. A range filter alone is asked by the bytes of the key.
-///
-/// Returns `true` for `FILTERBLOCK_NO_HASH`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_filter_may_contain_hashed_key(
-    filter: Option<&Filter>,
-    key: *const c_void,
-    key_len: usize,
-    hash: u64,
-) -> bool {
-    // SAFETY: the header asks for valid pointers.
-    let key = unsafe { raw::bytes(key, key_len) };
-    let (Some(block), Some(key)) = (Filter::ready(filter), key) else { return true };
-    hash == FILTERBLOCK_NO_HASH || border::or(true, || block.may_contain(block.hasher().key(key)))
-}
-
 /// Returns `false` if no key of the SST has this prefix, and `true` if a key may have it.
 /// `extractor` is the name of the function that took the prefix from a key.
 ///
@@ -206,7 +186,7 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_prefix(
 /// `true` if it may have one. An `upper` of 0 bytes means that the range has no upper bound. To
 /// include `upper`, append a zero byte to it.
 ///
-/// The filter must have a range filter (see `filterblock_builder_set_ranges`) or be one. The
+/// The filter must have a range filter (see `ranges` in `filterblock_options`) or be one. The
 /// function returns `true` if there is no usable range filter, if the range is empty, and after an
 /// error.
 #[unsafe(no_mangle)]
@@ -242,41 +222,6 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_hashes(
     answers.ask(true, |answers| hashes.try_for_each(|first, hashes| ask_chunk(block, answers, first, hashes)));
 }
 
-/// Sets `answers[i]` to the answer for the key `keys[i]` of `key_lens[i]` bytes: see
-/// `filterblock_filter_may_contain`.
-///
-/// Otherwise this function works like `filterblock_filter_may_contain_hashes`, with the arrays
-/// `keys` and `key_lens` instead of `hashes`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_filter_may_contain_keys(
-    filter: Option<&Filter>,
-    keys: *const *const c_void,
-    key_lens: *const usize,
-    count: usize,
-    answers: *mut bool,
-) {
-    // SAFETY: the header asks for valid pointers.
-    let (keys, answers) = unsafe { (Keys::new(keys, key_lens, count), Answers::new(answers, count)) };
-    let Some(answers) = answers else { return };
-    let (Some(block), Some(keys)) = (Filter::ready(filter), keys) else { return answers.fill(true) };
-    answers.ask(true, |answers| {
-        let metadata = block.metadata();
-        if metadata.num_partitions == 0 && metadata.added != Added::Ranges {
-            return keys.try_for_each_hash(block.hasher(), |first, hashes| ask_chunk(block, answers, first, hashes));
-        }
-        // A range filter needs the bytes of a key. In a filter with partitions, the bytes of a key
-        // choose its partition.
-        keys.try_for_each(|first, keys| {
-            let mut maybe = [true; CHUNK];
-            for (answer, key) in maybe.iter_mut().zip(keys) {
-                *answer = key.is_none_or(|key| block.may_contain(block.hasher().key(key)));
-            }
-            answers.write(first, maybe.split_at(keys.len().min(CHUNK)).0);
-            Ok(())
-        })
-    });
-}
-
 /// Asks a filter for at most [`CHUNK`] hashes, and writes the answers from index `first` on.
 fn ask_chunk(
     block: &FilterBlock<SharedBytes>,
@@ -290,15 +235,6 @@ fn ask_chunk(
     or_no_hash(&mut maybe, hashes);
     answers.write(first, maybe.split_at(hashes.len().min(CHUNK)).0);
     Ok(())
-}
-
-/// Prefetches the first cache lines of a query of this hash. Does nothing for some filters, such as
-/// filters in partitions.
-#[unsafe(no_mangle)]
-pub extern "C" fn filterblock_filter_prefetch(filter: Option<&Filter>, hash: u64) {
-    if let Some(block) = Filter::ready(filter) {
-        border::or((), || block.prefetch(KeyHash::from_raw(hash)));
-    }
 }
 
 /// Returns the number of damaged pages that queries have found so far, or 0 if `filter` is NULL.

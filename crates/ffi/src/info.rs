@@ -33,19 +33,11 @@ pub extern "C" fn filterblock_abi_version() -> u32 {
 }
 
 /// Returns whether a code means damaged bytes: `CORRUPT` and `CHECKSUM_MISMATCH`. Bytes of a newer
-/// version are not damaged: see `filterblock_code_is_unsupported`. For the compact form,
-/// `CHECKSUM_MISMATCH` can also mean another hasher.
+/// version are not damaged: `UNSUPPORTED`. For the compact form, `CHECKSUM_MISMATCH` can also mean
+/// another hasher.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_code_is_damage(code: u32) -> bool {
     code == Code::Corrupt as u32 || code == Code::ChecksumMismatch as u32
-}
-
-/// Returns whether a code means bytes that are of a newer version or use an unknown feature:
-/// `UNSUPPORTED`. Do not repair or delete these bytes, although an unknown version may also be
-/// damage.
-#[unsafe(no_mangle)]
-pub extern "C" fn filterblock_code_is_unsupported(code: u32) -> bool {
-    code == Code::Unsupported as u32
 }
 
 /// The planned size, false-positive rate (FPR) and query cost of a filter.

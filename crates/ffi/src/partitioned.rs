@@ -4,24 +4,21 @@
 use std::ffi::{c_char, c_void};
 
 use filterblock::partitions::PartitionedBuilder;
-use filterblock::{FilterOptions, WholeKeys};
 
 use crate::border;
 use crate::bytes::Bytes;
-use crate::error::{Code, ErrorInfo, Failure};
+use crate::error::{ErrorInfo, Failure};
 use crate::hasher::Hasher;
+use crate::options::OptionsInfo;
 use crate::raw;
 
 /// Collects keys in ascending order, and encodes a filter that is split by key range. The functions
-/// `filterblock_filter_open_...` open the filter like any other filter. Ask the filter by key, or
-/// by key and hash: then a query asks at most one partition. A query by hash alone asks partitions
-/// one by one until one answers "maybe".
+/// `filterblock_filter_open_...` open the filter like any other filter. Ask the filter by key: then
+/// a query asks at most one partition. A query by hash asks partitions one by one until one answers
+/// "maybe".
 ///
 /// Only one thread at a time may use a builder. If a key cannot be added, finishing fails.
 pub struct Partitioned {
-    /// The settings of the builder.
-    options: FilterOptions,
-    partition_keys: usize,
     /// The builder. It is `None` after finishing and after a failure.
     builder: Option<PartitionedBuilder>,
     /// The failure of an added key or prefix, until a call returns it.
@@ -45,19 +42,6 @@ impl Partitioned {
         }
     }
 
-    /// Changes the settings. After an error, the builder is lost.
-    fn set(&mut self, set: impl FnOnce(FilterOptions) -> FilterOptions) -> Result<(), Failure> {
-        let builder = self.take()?;
-        if !builder.is_empty() {
-            let late = "a setting was changed after a key was added; make a new builder, change its settings, and add \
-                        all keys again";
-            return Err(Failure::Invalid(late));
-        }
-        self.options = set(self.options.clone());
-        self.builder = Some(PartitionedBuilder::new(&self.options, builder.hasher(), self.partition_keys)?);
-        Ok(())
-    }
-
     fn take(&mut self) -> Result<PartitionedBuilder, Failure> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
@@ -70,7 +54,7 @@ impl Partitioned {
 }
 
 /// Makes a builder without keys. A partition takes no further key once it has `partition_keys` keys
-/// and prefixes; 0 counts as 1. `filterblock_builder_new` describes `spec`, `hasher` and the
+/// and prefixes; 0 counts as 1. `filterblock_builder_new` describes the other arguments and the
 /// errors.
 ///
 /// Returns a handle for `filterblock_partitioned_free`, or NULL and an error.
@@ -78,17 +62,17 @@ impl Partitioned {
 pub unsafe extern "C" fn filterblock_partitioned_new(
     spec: *const c_char,
     hasher: Option<&Hasher>,
+    options: Option<&OptionsInfo>,
     partition_keys: usize,
     error: *mut ErrorInfo,
 ) -> Option<Box<Partitioned>> {
     // SAFETY: the header asks for valid pointers.
     let made = unsafe {
         border::report(error, || {
-            let spec = raw::text(spec).ok_or(Failure::Text("spec"))?.parse()?;
+            let options = OptionsInfo::read(options, spec)?;
             let Hasher(hasher) = hasher.ok_or(Failure::Null("hasher"))?;
-            let options = FilterOptions::new(spec);
             let builder = Some(PartitionedBuilder::new(&options, hasher, partition_keys)?);
-            Ok(Box::new(Partitioned { options, partition_keys, builder, failure: None }))
+            Ok(Box::new(Partitioned { builder, failure: None }))
         })
     };
     made.ok()
@@ -98,44 +82,6 @@ pub unsafe extern "C" fn filterblock_partitioned_new(
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_partitioned_free(builder: Option<Box<Partitioned>>) {
     border::or((), || drop(builder));
-}
-
-/// Binds the filter to the SST with this id of 16 bytes. Call this function before you add the
-/// first key. Otherwise finishing fails.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_partitioned_set_table_id(
-    builder: Option<&mut Partitioned>,
-    table_id: *const c_void,
-    error: *mut ErrorInfo,
-) -> Code {
-    // SAFETY: the header asks for valid pointers.
-    border::code(unsafe {
-        border::report(error, || {
-            let builder = builder.ok_or(Failure::Null("builder"))?;
-            let id = raw::bytes(table_id, 16).and_then(|id| id.first_chunk()).ok_or(Failure::Null("table_id"))?;
-            builder.set(|options| options.table_id(*id))
-        })
-    })
-}
-
-/// Declares that prefixes will be added: see `filterblock_builder_set_prefixes`. Call this function
-/// before you add the first key. If it returns `INVALID`, finishing will fail.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_partitioned_set_prefixes(
-    builder: Option<&mut Partitioned>,
-    extractor: *const c_char,
-    whole_keys_too: bool,
-    error: *mut ErrorInfo,
-) -> Code {
-    // SAFETY: the header asks for valid pointers.
-    border::code(unsafe {
-        border::report(error, || {
-            let builder = builder.ok_or(Failure::Null("builder"))?;
-            let extractor = raw::text(extractor).ok_or(Failure::Text("extractor"))?;
-            let whole_keys = if whole_keys_too { WholeKeys::Too } else { WholeKeys::Not };
-            builder.set(|options| options.prefixes_by_host(extractor, whole_keys))
-        })
-    })
 }
 
 /// Adds a key of `key_len` bytes. Keys must come in ascending order of their bytes, and may repeat.
@@ -156,8 +102,8 @@ pub unsafe extern "C" fn filterblock_partitioned_add(
 
 /// Adds a prefix of the key that was added last.
 ///
-/// Finishing will fail if this key does not begin with the prefix, or if prefixes were not
-/// declared. It will also fail if `prefix` is NULL and `prefix_len` is not 0.
+/// Finishing will fail if this key does not begin with the prefix, or if the builder has no
+/// `options.extractor`. It will also fail if `prefix` is NULL and `prefix_len` is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_partitioned_add_prefix(
     builder: Option<&mut Partitioned>,
@@ -174,8 +120,7 @@ pub unsafe extern "C" fn filterblock_partitioned_add_prefix(
 ///
 /// Returns a handle for `filterblock_bytes_free`, or NULL and an error. After an error, write the
 /// SST without a filter. The errors are those of `filterblock_builder_finish`. `INVALID` can also
-/// mean that keys were out of order, that a setting came after a key, or that there are too many
-/// partitions.
+/// mean that keys were out of order, or that there are too many partitions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_partitioned_finish(
     builder: Option<&mut Partitioned>,
@@ -189,4 +134,23 @@ pub unsafe extern "C" fn filterblock_partitioned_finish(
         })
     };
     finished.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_builder_with_a_bug_does_not_finish() {
+        let hasher = crate::filterblock_hasher_new_xxh3(42).unwrap();
+        // SAFETY: the pointers are NULL or valid.
+        unsafe {
+            let new = filterblock_partitioned_new(c"bloom:10".as_ptr(), Some(&hasher), None, 9, std::ptr::null_mut());
+            let mut builder = new.unwrap();
+            builder.step(|_| std::panic::resume_unwind(Box::new(())));
+            filterblock_partitioned_add(Some(&mut builder), c"apple".as_ptr().cast(), 5);
+            assert!(matches!(builder.failure, Some(Failure::Panic)));
+            assert!(filterblock_partitioned_finish(Some(&mut builder), std::ptr::null_mut()).is_none());
+        }
+    }
 }

@@ -14,8 +14,8 @@ use crate::hasher::{FILTERBLOCK_NO_HASH, Hasher};
 use crate::hashes::{Hashes, or_no_hash};
 use crate::raw::{self, CHUNK};
 
-/// The filters of many SSTs under one hasher. One call asks many filters for one key, one filter
-/// for many keys, or many pairs of a filter and a key.
+/// The filters of many SSTs under one hasher. One call asks one filter for one key, one filter for
+/// many keys, or many pairs of a filter and a key.
 ///
 /// Any number of threads may ask a set, but not while a filter is inserted. For each new version of
 /// the store, make a new set that shares the filters. Free the old set after its last query has
@@ -134,45 +134,40 @@ fn insert(set: Option<&mut Set>, filter: impl FnOnce() -> Arc<TableFilter<Shared
     set.map_or(NO_SLOT, |Set(set)| border::or(NO_SLOT, || set.insert(filter()).into()))
 }
 
-#[inline(always)]
-fn answer(set: Option<&Set>, hash: u64, ask: impl FnOnce(&FilterSet, KeyHash) -> Answer) -> AnswerCode {
-    let Some(Set(set)) = set else { return AnswerCode::Unfiltered };
-    if hash == FILTERBLOCK_NO_HASH {
-        return AnswerCode::Unfiltered;
-    }
-    border::or(AnswerCode::Unfiltered, || ask(set, KeyHash::from_raw(hash)).into())
-}
-
-/// Asks one filter for a key by its hash. If the filter has partitions, the function asks them one
-/// by one until one answers "maybe". If the query needs a damaged page, the answer is
-/// `FILTERBLOCK_ANSWER_MAYBE`.
+/// Asks one filter for a key. The function hashes the key; to ask many filters for it, hash it once
+/// and call `filterblock_set_ask_hash`. If the filter has partitions, the function asks only the
+/// partition of the key. A range filter alone is asked by the bytes of the key. If the query needs
+/// a damaged page, the answer is `FILTERBLOCK_ANSWER_MAYBE`.
 ///
-/// The hash must come from a hasher that equals the set's hasher. Otherwise the set can deny
-/// present keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` for `FILTERBLOCK_NO_HASH`, for a slot of
-/// another set, for a NULL set, and after a panic. Also returns `FILTERBLOCK_ANSWER_UNFILTERED` if
-/// the filter at the slot is missing, degraded or under another hasher, has only prefixes, or is a
-/// range filter.
+/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` for a slot of another set, for a NULL set or key, and
+/// after a panic. Also returns `FILTERBLOCK_ANSWER_UNFILTERED` if the filter at the slot is missing,
+/// degraded or under another hasher, or has only prefixes.
 #[unsafe(no_mangle)]
-pub extern "C" fn filterblock_set_ask(set: Option<&Set>, slot: Slot, hash: u64) -> AnswerCode {
-    answer(set, hash, |set, hash| set.ask_hash(slot.into(), hash))
-}
-
-/// Asks one filter for a key and its hash: see `filterblock_set_ask`. If the filter has partitions,
-/// the function asks only the partition of the key. Unlike `filterblock_set_ask`, it also asks a
-/// range filter, by the bytes of the key.
-///
-/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `key` is NULL and `key_len` is not 0.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_set_ask_hashed_key(
+pub unsafe extern "C" fn filterblock_set_ask(
     set: Option<&Set>,
     slot: Slot,
     key: *const c_void,
     key_len: usize,
-    hash: u64,
 ) -> AnswerCode {
     // SAFETY: the header asks for valid pointers.
-    let Some(key) = (unsafe { raw::bytes(key, key_len) }) else { return AnswerCode::Unfiltered };
-    answer(set, hash, |set, _| set.ask(slot.into(), set.hasher().key(key)))
+    let key = unsafe { raw::bytes(key, key_len) };
+    let (Some(Set(set)), Some(key)) = (set, key) else { return AnswerCode::Unfiltered };
+    border::or(AnswerCode::Unfiltered, || set.ask(slot.into(), set.hasher().key(key)).into())
+}
+
+/// Answers like `filterblock_set_ask` for a key with this hash. If the filter has partitions, the
+/// function asks them one by one until one answers "maybe".
+///
+/// The hash must come from a hasher that equals the set's hasher. Otherwise the set can deny
+/// present keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` for `FILTERBLOCK_NO_HASH`, and for a range
+/// filter alone, which has no hashes.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_set_ask_hash(set: Option<&Set>, slot: Slot, hash: u64) -> AnswerCode {
+    let Some(Set(set)) = set else { return AnswerCode::Unfiltered };
+    if hash == FILTERBLOCK_NO_HASH {
+        return AnswerCode::Unfiltered;
+    }
+    border::or(AnswerCode::Unfiltered, || set.ask_hash(slot.into(), KeyHash::from_raw(hash)).into())
 }
 
 /// Asks one filter for a prefix: see `filterblock_filter_may_contain_prefix`. Returns
@@ -212,45 +207,11 @@ pub unsafe extern "C" fn filterblock_set_ask_range(
     border::or(AnswerCode::Unfiltered, || set.ask_range(slot.into(), lower, upper).into())
 }
 
-/// Asks many filters for one key: sets `answers[i]` to the answer of the filter at `slots[i]`. See
-/// `filterblock_set_ask`.
-///
-/// `answers` need not be initialised, and must not overlap `slots`. Does nothing if `answers` is
-/// NULL. All answers are `FILTERBLOCK_ANSWER_UNFILTERED` if `set` or `slots` is NULL, or if `hash`
-/// is `FILTERBLOCK_NO_HASH`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_set_ask_all(
-    set: Option<&Set>,
-    hash: u64,
-    slots: *const Slot,
-    count: usize,
-    answers: *mut AnswerCode,
-) {
-    // SAFETY: the header asks for valid pointers.
-    let Some(answers) = (unsafe { Answers::new(answers, count) }) else { return };
-    let (Some(Set(set)), true) = (set, raw::is_array(slots, count) && hash != FILTERBLOCK_NO_HASH) else {
-        return answers.fill(AnswerCode::Unfiltered);
-    };
-    answers.ask(AnswerCode::Unfiltered, |answers| {
-        let (mut chunk, mut codes) = ([NO_SLOT; CHUNK], [AnswerCode::Unfiltered; CHUNK]);
-        for first in (0..count).step_by(CHUNK) {
-            let chunk = chunk.split_at_mut(CHUNK.min(count - first)).0;
-            // SAFETY: the header asks for an array of `count` elements.
-            unsafe { raw::copy_in(slots, first, chunk) };
-            for (code, slot) in codes.iter_mut().zip(chunk.iter()) {
-                *code = set.ask_hash((*slot).into(), KeyHash::from_raw(hash)).into();
-            }
-            answers.write(first, codes.split_at(chunk.len()).0);
-        }
-        Ok(())
-    });
-}
-
 /// Asks one filter for many keys: sets `answers[i]` to `false` if the key of `hashes[i]` is
 /// certainly not in the SST, and to `true` otherwise.
 ///
 /// Returns `true` if the filter was asked. Returns `false` if the filter cannot be asked (see
-/// `filterblock_set_ask`), or if `set` or `hashes` is NULL; then all answers are `true`. Returns
+/// `filterblock_set_ask_hash`), or if `set` or `hashes` is NULL; then all answers are `true`. Returns
 /// `false` and writes nothing if `answers` is NULL. If `count` is 0, returns whether `set` is not
 /// NULL. The answer for `FILTERBLOCK_NO_HASH` is `true`.
 ///
@@ -288,8 +249,8 @@ pub unsafe extern "C" fn filterblock_set_ask_batch(
 }
 
 /// Asks many pairs of a filter and a key: sets `answers[i]` to the answer of the filter at
-/// `slots[i]` for `hashes[i]`. See `filterblock_set_ask`. One call can be faster than single
-/// queries.
+/// `slots[i]` for `hashes[i]`. See `filterblock_set_ask_hash`. One call can be faster than single
+/// queries. To ask many filters for one key, repeat its hash.
 ///
 /// `answers` need not be initialised, and must not overlap `slots` or `hashes`. Does nothing if
 /// `answers` is NULL. All answers are `FILTERBLOCK_ANSWER_UNFILTERED` if `set`, `slots` or `hashes`
@@ -326,21 +287,6 @@ pub unsafe extern "C" fn filterblock_set_ask_pairs(
             Ok(())
         })
     });
-}
-
-/// Prefetches the first cache lines of a query of this hash. Does nothing for some filters, such as
-/// filters that have partitions or verify pages on first touch.
-#[unsafe(no_mangle)]
-pub extern "C" fn filterblock_set_prefetch(set: Option<&Set>, slot: Slot, hash: u64) {
-    if let Some(Set(set)) = set {
-        border::or((), || set.prefetch(slot.into(), KeyHash::from_raw(hash)));
-    }
-}
-
-/// Returns the number of slots, or 0 if `set` is NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn filterblock_set_len(set: Option<&Set>) -> usize {
-    set.map_or(0, |Set(set)| set.len())
 }
 
 /// Sets `counts` to the counts of the set, or to zeros if `set` is NULL. Takes time linear in the

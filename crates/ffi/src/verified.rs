@@ -91,60 +91,29 @@ pub unsafe extern "C" fn filterblock_verified_ask_hash(
     unsafe { ask((data, data_len), expected, |filter| filter.may_contain_hash(KeyHash::from_raw(hash))) }
 }
 
-/// Returns `false` if the answer of `filterblock_verified_ask` is `FILTERBLOCK_ANSWER_NO`, and
-/// `true` otherwise.
+/// Asks for a prefix: see `filterblock_filter_may_contain_prefix`. The caller has verified the
+/// bytes: see `filterblock_verified_ask`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_verified_may_contain(
-    data: *const c_void,
-    data_len: usize,
-    expected: Option<&ExpectedInfo>,
-    key: *const c_void,
-    key_len: usize,
-) -> bool {
-    // SAFETY: the header asks for valid pointers.
-    unsafe { filterblock_verified_ask(data, data_len, expected, key, key_len) != AnswerCode::No }
-}
-
-/// Returns `false` if the answer of `filterblock_verified_ask_hash` is `FILTERBLOCK_ANSWER_NO`, and
-/// `true` otherwise.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_verified_may_contain_hash(
-    data: *const c_void,
-    data_len: usize,
-    expected: Option<&ExpectedInfo>,
-    hash: u64,
-) -> bool {
-    // SAFETY: the header asks for valid pointers.
-    unsafe { filterblock_verified_ask_hash(data, data_len, expected, hash) != AnswerCode::No }
-}
-
-/// Returns `false` if no key of the SST has this prefix, and `true` if a key may have it. The
-/// function works like `filterblock_filter_may_contain_prefix`, but for bytes that the caller has
-/// verified: see `filterblock_verified_ask`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_verified_may_contain_prefix(
+pub unsafe extern "C" fn filterblock_verified_ask_prefix(
     data: *const c_void,
     data_len: usize,
     expected: Option<&ExpectedInfo>,
     extractor: *const c_char,
     prefix: *const c_void,
     prefix_len: usize,
-) -> bool {
+) -> AnswerCode {
     // SAFETY: the header asks for valid pointers.
     unsafe {
         let (extractor, prefix) = (raw::text(extractor), raw::bytes(prefix, prefix_len));
-        let (Some(extractor), Some(prefix)) = (extractor, prefix) else { return true };
-        let answer =
-            ask((data, data_len), expected, |filter| filter.may_contain_prefix(extractor, filter.hasher().key(prefix)));
-        answer != AnswerCode::No
+        let (Some(extractor), Some(prefix)) = (extractor, prefix) else { return AnswerCode::Unfiltered };
+        ask((data, data_len), expected, |filter| filter.may_contain_prefix(extractor, filter.hasher().key(prefix)))
     }
 }
 
-/// Returns `false` if the SST has no key `k` with `lower <= k < upper`, and `true` if it may have
-/// one. The function works like `filterblock_filter_may_contain_range`, but for bytes that the
-/// caller has verified: see `filterblock_verified_ask`.
+/// Asks for a range: see `filterblock_filter_may_contain_range`. The caller has verified the bytes:
+/// see `filterblock_verified_ask`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_verified_may_contain_range(
+pub unsafe extern "C" fn filterblock_verified_ask_range(
     data: *const c_void,
     data_len: usize,
     expected: Option<&ExpectedInfo>,
@@ -152,11 +121,12 @@ pub unsafe extern "C" fn filterblock_verified_may_contain_range(
     lower_len: usize,
     upper: *const c_void,
     upper_len: usize,
-) -> bool {
+) -> AnswerCode {
     // SAFETY: the header asks for valid pointers.
     unsafe {
-        let Some((lower, upper)) = raw::range((lower, lower_len), (upper, upper_len)) else { return true };
-        ask((data, data_len), expected, |filter| filter.may_contain_range(lower, upper)) != AnswerCode::No
+        let range = raw::range((lower, lower_len), (upper, upper_len));
+        let Some((lower, upper)) = range else { return AnswerCode::Unfiltered };
+        ask((data, data_len), expected, |filter| filter.may_contain_range(lower, upper))
     }
 }
 

@@ -44,34 +44,48 @@ fn name_of(prototype: &str) -> &str {
     prototype.split('(').next().unwrap().rsplit([' ', '*']).next().unwrap()
 }
 
+/// Returns the prototypes of ABI 1 as tests/abi_1/prototypes.txt and differences.txt list them.
+///
+/// A line of differences.txt begins with `-` or `+`: a prototype that went or came before the first
+/// release. The line above says why.
 fn committed() -> BTreeSet<String> {
-    read("tests/abi_1/prototypes.txt").lines().map(str::to_owned).collect()
+    let mut prototypes: BTreeSet<String> = read("tests/abi_1/prototypes.txt").lines().map(str::to_owned).collect();
+    let mut has_reason = false;
+    for line in read("tests/abi_1/differences.txt").lines() {
+        let applied = match line.split_at_checked(2) {
+            Some(("- ", gone)) => prototypes.remove(gone),
+            Some(("+ ", new)) => prototypes.insert(new.to_owned()),
+            _ => {
+                has_reason = !line.is_empty();
+                continue;
+            }
+        };
+        assert!(applied && has_reason, "this difference is wrong or has no reason: {line}");
+    }
+    prototypes
 }
 
 #[test]
-fn prototypes_of_the_abi_never_change() {
+fn prototypes_change_only_with_a_reason() {
     let (committed, present) = (committed(), prototypes(&read("include/filterblock.h")));
-    assert!(committed.len() > 60);
-    let changed: Vec<_> = committed.difference(&present).collect();
-    assert!(
-        changed.is_empty(),
-        "old programs no longer link or pass other types; bring these functions back, or raise the ABI version: \
-         {changed:#?}"
-    );
+    let gone: Vec<_> = committed.difference(&present).collect();
     let new: Vec<_> = present.difference(&committed).collect();
-    assert!(new.is_empty(), "add the new functions to tests/abi_1/prototypes.txt: {new:#?}");
+    assert!(
+        gone.is_empty() && new.is_empty(),
+        "list these prototypes and the reason in tests/abi_1/differences.txt; gone: {gone:#?}; new: {new:#?}"
+    );
 }
 
 #[test]
-fn prototypes_of_the_frozen_header_are_committed() {
-    let frozen = prototypes(&read("tests/abi_1/filterblock_1.h"));
-    assert!(frozen.len() > 60 && frozen.is_subset(&committed()), "{:#?}", frozen.difference(&committed()));
+fn the_header_has_at_most_60_functions() {
+    let count = prototypes(&read("include/filterblock.h")).len();
+    assert!((40..=60).contains(&count), "{count}");
 }
 
 #[test]
-fn frozen_calls_call_every_function_of_the_frozen_header() {
+fn the_calls_call_every_function_of_the_header() {
     let calls = read("tests/abi_1/calls.c");
-    for prototype in prototypes(&read("tests/abi_1/filterblock_1.h")) {
+    for prototype in prototypes(&read("include/filterblock.h")) {
         let name = name_of(&prototype).strip_prefix("filterblock_").unwrap();
         let uses = calls.match_indices(name).filter(|(at, _)| {
             let before = calls[..*at].chars().next_back().unwrap();
@@ -111,14 +125,12 @@ fn shared_library_is_named_by_the_abi_version() {
 }
 
 /// The functions that cannot panic.
-const WITHOUT_CATCH: [&str; 8] = [
+const WITHOUT_CATCH: [&str; 6] = [
     "filterblock_abi_version",
     "filterblock_builder_len",
     "filterblock_bytes_data",
     "filterblock_bytes_len",
     "filterblock_code_is_damage",
-    "filterblock_code_is_unsupported",
-    "filterblock_set_len",
     "filterblock_version",
 ];
 
@@ -127,7 +139,6 @@ fn every_exported_function_stops_panics() {
     // Every function that can panic calls the module `border`, or a helper that calls `border`.
     let catches = [
         "border::",
-        " answer(",
         " ask(",
         " finish_with(",
         " insert(",
@@ -136,9 +147,6 @@ fn every_exported_function_stops_panics() {
         "answers.ask(",
         "builder.add(",
         "builder.step(",
-        "filterblock_verified_ask",
-        "hashes.ask(",
-        "set_quietly(",
     ];
     let mut without = BTreeSet::new();
     for entry in std::fs::read_dir(crate_folder().join("src")).unwrap() {

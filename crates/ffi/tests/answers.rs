@@ -62,12 +62,9 @@ fn assert_answers_alike(filter: &Open, block: &FilterBlock<&[u8]>) {
     for (i, key) in keys.iter().enumerate() {
         assert_eq!(filterblock_filter_may_contain_hash(filter.get(), hashes[i]), by_hash[i]);
         assert_eq!(filter.may_contain(key), by_key[i]);
-        assert_eq!(filter.may_contain_hashed_key(key, hashes[i]), by_key[i]);
-        filterblock_filter_prefetch(filter.get(), hashes[i]);
     }
     for count in [0, 1, 127, 128, 129, 256, keys.len()] {
         assert_eq!(filter.may_contain_hashes(&hashes[..count]), by_hash[..count], "{count}");
-        assert_eq!(filter.may_contain_keys(&keys[..count]), by_key[..count], "{count}");
     }
 }
 
@@ -96,21 +93,14 @@ fn builders_give_the_bytes_of_rust_for_every_way_to_add() {
     let keys: Vec<_> = (0..N).map(key).collect();
     let hashes: Vec<u64> = keys.iter().map(|key| hash(&hasher, key)).collect();
     for spec in KINDS {
-        let mut builder = builder_of_table(spec, &hasher);
-        for (i, key) in keys.iter().enumerate().take(100) {
+        let mut builder = builder_with(spec, &hasher, Options { threads: 2, ..OF_TABLE }).unwrap();
+        filterblock_builder_reserve(Some(&mut builder), keys.len());
+        for (i, key) in keys.iter().enumerate() {
             if i % 2 == 0 {
                 add(&mut builder, key)
             } else {
                 filterblock_builder_add_hash(Some(&mut builder), hashes[i])
             }
-        }
-        filterblock_builder_set_threads(Some(&mut builder), 2);
-        let pointers: Vec<_> = keys[100..400].iter().map(|key| pointer(key)).collect();
-        let lens: Vec<_> = keys[100..400].iter().map(Vec::len).collect();
-        // SAFETY: each array has the length that the call passes.
-        unsafe {
-            filterblock_builder_add_keys(Some(&mut builder), pointers.as_ptr(), lens.as_ptr(), 300);
-            filterblock_builder_add_hashes(Some(&mut builder), hashes[400..].as_ptr(), hashes.len() - 400);
         }
         assert_eq!(filterblock_builder_len(Some(&builder)), keys.len());
         assert!(finish(&mut builder).unwrap() == in_rust(spec), "{spec}");
@@ -130,23 +120,11 @@ type Loss = (fn(&mut Builder), Code);
 fn builders_that_lost_a_key_do_not_finish() {
     let hasher = hasher();
     // SAFETY: the pointers are NULL or valid, or the length is impossible.
-    let losses: [Loss; 7] = unsafe {
+    let losses: [Loss; 4] = unsafe {
         [
             (|builder| filterblock_builder_add(Some(builder), ptr::null(), 3), Code::NullArgument),
             (|builder| filterblock_builder_add(Some(builder), pointer(b"abc"), usize::MAX), Code::NullArgument),
             (|builder| filterblock_builder_add_hash(Some(builder), FILTERBLOCK_NO_HASH), Code::NullArgument),
-            (|builder| filterblock_builder_add_hashes(Some(builder), ptr::null(), 3), Code::NullArgument),
-            (
-                |builder| filterblock_builder_add_hashes(Some(builder), [1, FILTERBLOCK_NO_HASH, 3].as_ptr(), 3),
-                Code::NullArgument,
-            ),
-            (
-                |builder| {
-                    let keys = [pointer(b"abc"), ptr::null()];
-                    filterblock_builder_add_keys(Some(builder), keys.as_ptr(), [3, 3].as_ptr(), 2);
-                },
-                Code::NullArgument,
-            ),
             (|builder| filterblock_builder_add_prefix(Some(builder), pointer(b"abc"), 3), Code::Invalid),
         ]
     };
@@ -168,59 +146,83 @@ fn builders_that_lost_a_key_do_not_finish() {
 }
 
 #[test]
-fn settings_that_fail_keep_the_keys() {
+fn options_that_no_filter_can_have_are_refused() {
     let hasher = hasher();
-    let mut builder = builder_of_table("bloom:10", &hasher);
-    for extractor in ["", &"x".repeat(101)] {
-        assert_eq!(set_prefixes(&mut builder, extractor, true).unwrap_err().code, Code::Invalid);
+    let long = "x".repeat(101);
+    let (only, none) = (FILTERBLOCK_OPTION_PREFIXES_ONLY, OF_TABLE);
+    let with = |extractor, ranges, flags| Options { extractor, ranges, flags, ..none };
+    let refused = [
+        ("bloom:10", with(Some(""), None, 0)),
+        ("bloom:10", with(Some(&long), None, 0)),
+        ("bloom:10", with(None, Some("bloom:10"), 0)),
+        ("bloom:10", with(None, Some("no such filter"), 0)),
+        ("bloom:10", with(Some("first-2"), Some("grafite:9"), only)),
+        ("bloom:10", with(None, None, only)),
+        ("bloom:10", with(None, None, 4)),
+        ("bloom:10", with(None, None, 1 << 31)),
+        ("grafite:9", with(None, Some("grafite:9"), 0)),
+        ("grafite:9", with(Some("first-2"), None, 0)),
+        ("no such filter", none),
+    ];
+    for (number, (spec, options)) in refused.into_iter().enumerate() {
+        let Err(error) = builder_with(spec, &hasher, options) else { panic!("{number}: accepted") };
+        assert_eq!(error.code, Code::Invalid, "{number}: {}", error.message);
+        let spec = std::ffi::CString::new(spec).unwrap();
+        // SAFETY: the pointers are valid.
+        let new = |options: &OptionsInfo| unsafe {
+            filterblock_partitioned_new(spec.as_ptr(), Some(&hasher), Some(options), 9, ptr::null_mut())
+        };
+        assert!(options.with(new).is_none(), "{number}: accepted in partitions");
     }
-    set_prefixes(&mut builder, "first-2", true).unwrap();
-    add(&mut builder, b"apple");
-    add_prefix(&mut builder, b"ap");
-    // SAFETY: the pointers are NULL or valid.
-    unsafe {
-        let code = filterblock_builder_set_ranges(Some(&mut builder), c"grafite:9".as_ptr(), ptr::null_mut());
-        assert_eq!(code, Code::Invalid);
-        let code = filterblock_builder_set_table_id(Some(&mut builder), ptr::null(), ptr::null_mut());
-        assert_eq!(code, Code::NullArgument);
+    // Text must be UTF-8. Only the spec and the hasher must not be NULL.
+    let bad = c"\xff".as_ptr();
+    let new = |spec, hasher, extractor, ranges| {
+        let options = OptionsInfo { table_id: [0; 16], extractor, ranges, threads: 0, flags: 0 };
+        // SAFETY: the pointers are NULL or valid, and the library checks that text is UTF-8.
+        let (builder, error) =
+            with_error(|error| unsafe { filterblock_builder_new(spec, hasher, Some(&options), error) });
+        (builder.is_some(), error.map(|error| error.code))
+    };
+    let (spec, null, hasher) = (c"bloom:10".as_ptr(), ptr::null(), Some(&*hasher));
+    for (spec, hasher, extractor, ranges) in [
+        (null, hasher, null, null),
+        (bad, hasher, null, null),
+        (spec, None, null, null),
+        (spec, hasher, bad, null),
+        (spec, hasher, null, bad),
+    ] {
+        assert_eq!(new(spec, hasher, extractor, ranges), (false, Some(Code::NullArgument)));
     }
-    let bytes = finish(&mut builder).unwrap();
-    let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
-    assert!(filter.may_contain(b"apple") && !filter.may_contain(b"pear"));
-    assert!(filter.may_contain_prefix("first-2", b"ap") && !filter.may_contain_prefix("first-2", b"pe"));
-    assert!(filter.may_contain_prefix("first-3", b"pe"));
-    // SAFETY: the pointers are NULL or valid, and the library checks that the name is UTF-8.
-    unsafe {
-        assert!(filterblock_filter_may_contain_prefix(filter.get(), c"\xff".as_ptr(), pointer(b"pe"), 2));
-        assert!(filterblock_filter_may_contain_prefix(filter.get(), ptr::null(), pointer(b"pe"), 2));
-        assert!(filterblock_filter_may_contain_prefix(filter.get(), c"first-2".as_ptr(), ptr::null(), 2));
-    }
+    assert_eq!(new(spec, hasher, null, null), (true, None));
 }
 
 #[test]
-fn builders_with_late_prefixes_do_not_finish() {
+fn prefixes_are_answered_beside_keys_and_without_them() {
     let hasher = hasher();
-    // The filter would deny the prefixes of the key that was added before `set_prefixes`.
-    let mut builder = builder_of_table("bloom:10", &hasher);
-    add(&mut builder, b"apple");
-    assert_eq!(set_prefixes(&mut builder, "first-2", true).unwrap_err().code, Code::Invalid);
-    assert_eq!(finish(&mut builder).unwrap_err().code, Code::Invalid);
-    // Only the prefix "ap" of the first key is added. With ("first-3", true), the filter would deny
-    // the longer prefix and the key itself. With ("first-2", true), it would deny the key.
-    for (extractor, whole_keys_too) in [("first-3", true), ("first-2", true)] {
-        let mut builder = builder_of_table("bloom:10", &hasher);
-        set_prefixes(&mut builder, "first-1", true).unwrap();
-        set_prefixes(&mut builder, "first-2", false).unwrap();
+    for flags in [0, FILTERBLOCK_OPTION_PREFIXES_ONLY, FILTERBLOCK_OPTION_NO_SELF_CHECK] {
+        let options = Options { extractor: Some("first-2"), flags, ..OF_TABLE };
+        let mut builder = builder_with("bloom:10", &hasher, options).unwrap();
+        add(&mut builder, b"apple");
         add_prefix(&mut builder, b"ap");
-        assert_eq!(set_prefixes(&mut builder, extractor, whole_keys_too).unwrap_err().code, Code::Invalid);
-        add_prefix(&mut builder, b"pea");
-        assert_eq!(finish(&mut builder).unwrap_err().code, Code::Invalid);
+        let bytes = finish(&mut builder).unwrap();
+        let expected =
+            ExpectedInfo { flags: FILTERBLOCK_EXPECT_PREFIXES, extractor: c"first-2".as_ptr(), ..expected(&hasher) };
+        let filter = Open::copied(&bytes, &expected, FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
+        let denies_keys = flags != FILTERBLOCK_OPTION_PREFIXES_ONLY;
+        assert!(filter.may_contain(b"apple") && filter.may_contain(b"pear") != denies_keys);
+        assert!(filter.may_contain_prefix("first-2", b"ap") && !filter.may_contain_prefix("first-2", b"pe"));
+        assert!(filter.may_contain_prefix("first-3", b"pe"));
+        // SAFETY: the pointers are NULL or valid, and the library checks that the name is UTF-8.
+        unsafe {
+            assert!(filterblock_filter_may_contain_prefix(filter.get(), c"\xff".as_ptr(), pointer(b"pe"), 2));
+            assert!(filterblock_filter_may_contain_prefix(filter.get(), ptr::null(), pointer(b"pe"), 2));
+            assert!(filterblock_filter_may_contain_prefix(filter.get(), c"first-2".as_ptr(), ptr::null(), 2));
+        }
+        // Clearing keeps the options.
         filterblock_builder_clear(Some(&mut builder));
-        set_prefixes(&mut builder, extractor, whole_keys_too).unwrap();
-        add_prefix(&mut builder, b"pea");
-        assert!(finish(&mut builder).is_ok());
-        // Finishing removes the keys, so prefixes can be set again.
-        assert!(set_prefixes(&mut builder, "first-1", true).is_ok());
+        add(&mut builder, b"apple");
+        add_prefix(&mut builder, b"ap");
+        assert!(finish(&mut builder).unwrap() == bytes);
     }
 }
 
@@ -233,8 +235,9 @@ fn prefixes_of_another_extractor_are_never_denied() {
         ..expected(&hasher)
     };
     for whole_keys_too in [true, false] {
-        let mut builder = builder_of_table("bloom:20", &hasher);
-        set_prefixes(&mut builder, "first-2", whole_keys_too).unwrap();
+        let flags = if whole_keys_too { 0 } else { FILTERBLOCK_OPTION_PREFIXES_ONLY };
+        let options = Options { extractor: Some("first-2"), flags, ..OF_TABLE };
+        let mut builder = builder_with("bloom:20", &hasher, options).unwrap();
         add_prefix(&mut builder, b"ap");
         let bytes = finish(&mut builder).unwrap();
         let expected = expected(c"first-2");
@@ -253,9 +256,8 @@ fn prefixes_of_another_extractor_are_never_denied() {
             // SAFETY: the pointers are valid.
             unsafe {
                 assert_eq!(filterblock_set_ask_prefix(Some(&set), slot, extractor, at, len), answer);
-                let verified =
-                    filterblock_verified_may_contain_prefix(data, data_len, Some(&expected), extractor, at, len);
-                assert_eq!(verified, maybe);
+                let verified = filterblock_verified_ask_prefix(data, data_len, Some(&expected), extractor, at, len);
+                assert_eq!(verified != AnswerCode::No, maybe);
             }
         }
         filterblock_set_free(Some(set));
@@ -269,23 +271,15 @@ fn misused_queries_answer_maybe() {
     let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
     assert!(!filter.may_contain(b"absent"));
     assert!(filterblock_filter_may_contain_hash(filter.get(), FILTERBLOCK_NO_HASH));
-    assert!(filter.may_contain_hashed_key(b"absent", FILTERBLOCK_NO_HASH));
     let absent = hash(&hasher, b"absent");
     assert_eq!(filter.may_contain_hashes(&[absent, FILTERBLOCK_NO_HASH, absent]), [false, true, false]);
     // SAFETY: the pointers are NULL or valid, or the lengths are impossible.
     unsafe {
         assert!(filterblock_filter_may_contain(filter.get(), ptr::null(), 1));
         assert!(filterblock_filter_may_contain(filter.get(), pointer(b"absent"), usize::MAX));
-        assert!(filterblock_filter_may_contain_hashed_key(filter.get(), ptr::null(), 1, absent));
-        let (keys, lens) = ([pointer(b"absent"), ptr::null(), ptr::null()], [6, 6, 0]);
         let mut answers = [false; 3];
-        filterblock_filter_may_contain_keys(filter.get(), keys.as_ptr(), lens.as_ptr(), 3, answers.as_mut_ptr());
-        assert_eq!(answers, [false, true, filter.may_contain(b"")]);
-        for (keys, lens) in [(ptr::null(), lens.as_ptr()), (keys.as_ptr(), ptr::null())] {
-            let mut answers = [false; 3];
-            filterblock_filter_may_contain_keys(filter.get(), keys, lens, 3, answers.as_mut_ptr());
-            assert_eq!(answers, [true; 3]);
-        }
+        filterblock_filter_may_contain_hashes(filter.get(), ptr::null(), 3, answers.as_mut_ptr());
+        assert_eq!(answers, [true; 3]);
         // No array can have `usize::MAX` elements, so the call writes nothing.
         filterblock_filter_may_contain_hashes(filter.get(), [absent].as_ptr(), usize::MAX, answers.as_mut_ptr());
     }

@@ -14,6 +14,7 @@ use common::calls::*;
 use filterblock_ffi::*;
 
 const N: usize = 700;
+const WITH_PREFIXES: Options<'_> = Options { extractor: Some("first-8"), ..OF_TABLE };
 
 fn keys() -> Vec<Vec<u8>> {
     (0..2 * N).map(|i| format!("key {i:06}").into_bytes()).collect()
@@ -21,8 +22,7 @@ fn keys() -> Vec<Vec<u8>> {
 
 /// Builds a filter of the first [`N`] keys and their prefixes.
 fn block(spec: &str, hasher: &Hasher) -> Vec<u8> {
-    let mut builder = builder_of_table(spec, hasher);
-    set_prefixes(&mut builder, "first-8", true).unwrap();
+    let mut builder = builder_with(spec, hasher, WITH_PREFIXES).unwrap();
     for key in &keys()[..N] {
         add(&mut builder, key);
         add_prefix(&mut builder, &key[..8]);
@@ -38,11 +38,12 @@ fn partitioned(spec: &str, hasher: &Hasher, step: fn(&mut Partitioned)) -> Resul
     let spec = CString::new(spec).unwrap();
     // SAFETY: the pointers are valid.
     unsafe {
-        let mut builder = filterblock_partitioned_new(spec.as_ptr(), Some(hasher), 100, ptr::null_mut()).unwrap();
+        let mut builder = WITH_PREFIXES
+            .with(|options| {
+                filterblock_partitioned_new(spec.as_ptr(), Some(hasher), Some(options), 100, ptr::null_mut())
+            })
+            .unwrap();
         let builder = builder.as_mut();
-        assert_eq!(filterblock_partitioned_set_table_id(Some(builder), pointer(&TABLE), ptr::null_mut()), Code::Ok);
-        let code = filterblock_partitioned_set_prefixes(Some(builder), c"first-8".as_ptr(), true, ptr::null_mut());
-        assert_eq!(code, Code::Ok);
         for (i, key) in keys()[..N].iter().enumerate() {
             filterblock_partitioned_add(Some(builder), pointer(key), key.len());
             filterblock_partitioned_add_prefix(Some(builder), pointer(key), 8);
@@ -56,24 +57,19 @@ fn partitioned(spec: &str, hasher: &Hasher, step: fn(&mut Partitioned)) -> Resul
     }
 }
 
-/// Asks the filter at `slots[i]` for `hashes[i]` in three ways: by `filterblock_set_ask`,
-/// `filterblock_set_ask_pairs` and `filterblock_set_ask_all`. Returns the answers of each way.
-fn answers(set: &Set, slots: &[Slot], hashes: &[u64]) -> Vec<Vec<AnswerCode>> {
+/// Asks the filter at `slots[i]` for `hashes[i]` by `filterblock_set_ask_hash` and by
+/// `filterblock_set_ask_pairs`. Returns the answers of each way.
+fn answers(set: &Set, slots: &[Slot], hashes: &[u64]) -> [Vec<AnswerCode>; 2] {
     let count = slots.len();
     assert_eq!(count, hashes.len());
-    let single = slots.iter().zip(hashes).map(|(&slot, &hash)| filterblock_set_ask(Some(set), slot, hash)).collect();
+    let single =
+        slots.iter().zip(hashes).map(|(&slot, &hash)| filterblock_set_ask_hash(Some(set), slot, hash)).collect();
     let mut pairs = vec![AnswerCode::No; count];
     // SAFETY: each array has the length that the call passes.
     unsafe {
         filterblock_set_ask_pairs(Some(set), slots.as_ptr(), hashes.as_ptr(), count, pairs.as_mut_ptr());
     }
-    let all = slots.iter().zip(hashes).map(|(slot, &hash)| {
-        let mut answer = [AnswerCode::No];
-        // SAFETY: each array has the length that the call passes.
-        unsafe { filterblock_set_ask_all(Some(set), hash, slot, 1, answer.as_mut_ptr()) };
-        answer[0]
-    });
-    vec![single, pairs, all.collect()]
+    [single, pairs]
 }
 
 #[test]
@@ -109,11 +105,11 @@ fn sets_answer_like_their_filters_and_keep_them_alive() {
                 unsafe { filterblock_set_ask_batch(Some(&set), slot, hashes.as_ptr(), count, maybe.as_mut_ptr()) };
             assert!(asked && maybe.iter().zip(&expected).all(|(maybe, answer)| *maybe == (*answer != AnswerCode::No)));
         }
-        for (key, &hash) in keys()[..N].iter().zip(&hashes) {
+        for key in &keys()[..N] {
             // SAFETY: the slices are valid.
             let (by_key, by_prefix) = unsafe {
                 let prefix = filterblock_set_ask_prefix(Some(&set), slot, c"first-8".as_ptr(), pointer(key), 8);
-                (filterblock_set_ask_hashed_key(Some(&set), slot, pointer(key), key.len(), hash), prefix)
+                (filterblock_set_ask(Some(&set), slot, pointer(key), key.len()), prefix)
             };
             assert_eq!((by_key, by_prefix), (AnswerCode::Maybe, AnswerCode::Maybe));
         }
@@ -146,21 +142,19 @@ fn sets_count_the_filters_that_they_cannot_ask() {
         // SAFETY: each array has the length that the call passes.
         let asked = unsafe { filterblock_set_ask_batch(Some(&set), slot, [7, 8].as_ptr(), 2, maybe.as_mut_ptr()) };
         assert!(!asked && maybe == [true; 2]);
-        filterblock_set_prefetch(Some(&set), slot, 7);
     }
     let mut counts = SetCounts::default();
     // SAFETY: the struct is valid.
     assert!(unsafe { filterblock_set_counts(Some(&set), &raw mut counts) });
     assert_eq!((counts.ready, counts.other_hasher, counts.absent, counts.degraded), (0, 1, 1, 1));
-    // `answers` asks six slots in three ways, and each of six batches has two hashes.
-    assert_eq!(counts.unfiltered_answers, 3 * 6 + 2 * 6);
-    assert_eq!((counts.damaged_pages, filterblock_set_len(Some(&set))), (0, 3));
+    // `answers` asks six slots in two ways, and each of six batches has two hashes.
+    assert_eq!((counts.unfiltered_answers, counts.damaged_pages), (2 * 6 + 2 * 6, 0));
     // `FILTERBLOCK_NO_HASH` stands for no key, so no filter is asked.
-    assert!(answers(&another, &[of_another], &[FILTERBLOCK_NO_HASH]).concat() == [AnswerCode::Unfiltered; 3]);
+    assert!(answers(&another, &[of_another], &[FILTERBLOCK_NO_HASH]).concat() == [AnswerCode::Unfiltered; 2]);
     // SAFETY: the pointers are NULL or valid, or the length is impossible.
     unsafe {
         let absent = (pointer(b"x"), usize::MAX);
-        let asked = filterblock_set_ask_hashed_key(Some(&another), of_another, absent.0, absent.1, 7);
+        let asked = filterblock_set_ask(Some(&another), of_another, absent.0, absent.1);
         assert_eq!(asked, AnswerCode::Unfiltered);
         let asked = filterblock_set_ask_prefix(Some(&another), of_another, ptr::null(), absent.0, 1);
         assert_eq!(asked, AnswerCode::Unfiltered);
@@ -174,26 +168,12 @@ fn partitions_that_lost_a_key_do_not_finish() {
     let hasher = hasher();
     assert!(partitioned("bloom:10", &hasher, |_| ()).is_ok());
     // SAFETY: the pointers are NULL or valid.
-    let steps: [Step; 6] = unsafe {
+    let steps: [Step; 4] = unsafe {
         [
             (|builder| filterblock_partitioned_add(Some(builder), ptr::null(), 3), Code::NullArgument),
             (|builder| filterblock_partitioned_add(Some(builder), pointer(b"a key below"), 11), Code::Invalid),
             (|builder| filterblock_partitioned_add_prefix(Some(builder), ptr::null(), 3), Code::NullArgument),
             (|builder| filterblock_partitioned_add_prefix(Some(builder), pointer(b"another"), 7), Code::Invalid),
-            (
-                |builder| {
-                    filterblock_partitioned_set_table_id(Some(builder), pointer(&TABLE), ptr::null_mut());
-                },
-                Code::Invalid,
-            ),
-            (
-                |builder| {
-                    let late =
-                        filterblock_partitioned_set_prefixes(Some(builder), c"x".as_ptr(), true, ptr::null_mut());
-                    assert_eq!(late, Code::Invalid);
-                },
-                Code::Invalid,
-            ),
         ]
     };
     for (number, (step, code)) in steps.into_iter().enumerate() {
@@ -207,9 +187,9 @@ fn filters_in_partitions_are_opened_whole() {
     let bytes = partitioned("blocked-bloom:10", &hasher, |_| ()).unwrap();
     let filter = Open::copied(&bytes, &expected(&hasher), 1).unwrap();
     let keys = keys();
-    assert!(filter.may_contain_keys(&keys)[..N].iter().all(|maybe| *maybe));
+    assert!(keys[..N].iter().all(|key| filter.may_contain(key)));
     assert!(keys[..N].iter().all(|key| filter.may_contain_prefix("first-8", &key[..8])));
-    let false_positives = filter.may_contain_keys(&keys[N..]).iter().filter(|maybe| **maybe).count();
+    let false_positives = keys[N..].iter().filter(|key| filter.may_contain(key)).count();
     assert!(false_positives < N / 20, "{false_positives}");
     assert_eq!(filter.verify_pages(), Ok(()));
 }
@@ -227,9 +207,6 @@ fn verified_bytes_answer_like_open_filters() {
             let hash = filterblock_hasher_hash(Some(&hasher), key, key_len);
             let answer = filterblock_verified_ask(data, len, Some(expected), key, key_len);
             assert_eq!(answer, filterblock_verified_ask_hash(data, len, Some(expected), hash));
-            let maybe = filterblock_verified_may_contain(data, len, Some(expected), key, key_len);
-            assert_eq!(maybe, filterblock_verified_may_contain_hash(data, len, Some(expected), hash));
-            assert_eq!(maybe, answer != AnswerCode::No);
             answer
         }
     };

@@ -37,8 +37,11 @@ static void report(filterblock_error *error, filterblock_code code, const char *
 /* Builds a filter of the keys in the compact form. Returns NULL and an error if the build fails. */
 static filterblock_bytes *build(const filterblock_leveldb *state, const char *const *keys,
                                 const size_t *lens, size_t num_keys, filterblock_error *error) {
-    filterblock_builder *builder = filterblock_builder_new(state->spec, state->hasher, error);
-    filterblock_builder_add_keys(builder, (const void *const *)keys, lens, num_keys);
+    filterblock_builder *builder = filterblock_builder_new(state->spec, state->hasher, NULL, error);
+    filterblock_builder_reserve(builder, num_keys);
+    for (size_t i = 0; i < num_keys; i++) {
+        filterblock_builder_add(builder, keys[i], lens[i]);
+    }
     filterblock_bytes *bytes = NULL;
     if (builder != NULL) {
         bytes = filterblock_builder_finish_compact(builder, error);

@@ -325,16 +325,13 @@ class BitsReader final : public engine::FilterBitsReader {
   }
 
   void MayMatch(int num_keys, engine::Slice** keys, bool* may_match) override {
-    std::array<const void*, 32> data;
-    std::array<size_t, 32> lens;
+    std::array<uint64_t, 32> hashes;
     while (num_keys > 0) {
-      const int count = std::min(num_keys, static_cast<int>(data.size()));
+      const int count = std::min(num_keys, static_cast<int>(hashes.size()));
       for (int i = 0; i < count; ++i) {
-        data[i] = keys[i]->data();
-        lens[i] = keys[i]->size();
+        hashes[i] = filterblock_hasher_hash(shared_->hasher.get(), keys[i]->data(), keys[i]->size());
       }
-      filterblock_filter_may_contain_keys(filter_.get(), data.data(), lens.data(),
-                                          static_cast<size_t>(count), may_match);
+      filterblock_filter_may_contain_hashes(filter_.get(), hashes.data(), static_cast<size_t>(count), may_match);
       keys += count;
       may_match += count;
       num_keys -= count;
@@ -380,14 +377,15 @@ class Policy final : public engine::FilterPolicy {
       return nullptr;
     }
     filterblock_error error;
+    filterblock_options options = {};
+    options.flags = shared_->options.self_check ? 0 : FILTERBLOCK_OPTION_NO_SELF_CHECK;
     Handle<filterblock_builder> builder(
-        filterblock_builder_new(spec.c_str(), shared_->hasher.get(), &error));
+        filterblock_builder_new(spec.c_str(), shared_->hasher.get(), &options, &error));
     if (builder == nullptr) {
       Add(shared_->counters->filters_failed);
       shared_->counters->SetLastError(error.message);
       return nullptr;  // the SST gets no filter
     }
-    filterblock_builder_set_self_check(builder.get(), shared_->options.self_check);
     const bool verifies = context.table_options.detect_filter_construct_corruption;
     return new BitsBuilder(shared_, spec, std::move(builder), verifies);
   }
@@ -406,7 +404,7 @@ class Policy final : public engine::FilterPolicy {
     }
     if (filterblock_code_is_damage(error.code)) {
       Add(counters.filters_damaged);
-    } else if (filterblock_code_is_unsupported(error.code)) {
+    } else if (error.code == FILTERBLOCK_CODE_UNSUPPORTED) {
       Add(counters.filters_of_newer_version);
     } else if (error.is_hasher_mismatch != 0) {
       Add(counters.filters_of_other_hasher);
@@ -471,7 +469,7 @@ inline engine::Status NewFilterPolicy(const Options& options,
   filterblock_error error;
   const auto builder_of = [&](const std::string& spec) {
     return internal::Handle<filterblock_builder>(
-        filterblock_builder_new(spec.c_str(), shared->hasher.get(), &error));
+        filterblock_builder_new(spec.c_str(), shared->hasher.get(), nullptr, &error));
   };
   for (const std::string* spec : {&options.upper, &options.lower, &options.bottommost}) {
     const bool is_optional = spec == &options.bottommost && spec->empty();

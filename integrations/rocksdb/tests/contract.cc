@@ -186,7 +186,7 @@ void AFilterOfNoKeysDoesNotOpen() {
   const filterblock_rocksdb::internal::Handle<filterblock_hasher> hasher(
       filterblock_hasher_new_xxh3(0));
   const filterblock_rocksdb::internal::Handle<filterblock_builder> builder(
-      filterblock_builder_new("blocked-bloom:10", hasher.get(), nullptr));
+      filterblock_builder_new("blocked-bloom:10", hasher.get(), nullptr, nullptr));
   const filterblock_rocksdb::internal::Handle<filterblock_bytes> bytes(
       filterblock_builder_finish(builder.get(), nullptr));
   CHECK(bytes != nullptr);

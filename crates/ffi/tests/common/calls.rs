@@ -68,29 +68,48 @@ pub fn hash(hasher: &Hasher, key: &[u8]) -> u64 {
     unsafe { filterblock_hasher_hash(Some(hasher), pointer(key), key.len()) }
 }
 
+/// The settings of a builder, as Rust types.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    pub table_id: [u8; 16],
+    pub extractor: Option<&'a str>,
+    pub ranges: Option<&'a str>,
+    pub threads: usize,
+    pub flags: u32,
+}
+
+/// The settings of a filter of [`TABLE`].
+pub const OF_TABLE: Options<'_> = Options { table_id: TABLE, extractor: None, ranges: None, threads: 0, flags: 0 };
+
+impl Options<'_> {
+    /// Calls `call` with the struct of the ABI.
+    pub fn with<T>(&self, call: impl FnOnce(&OptionsInfo) -> T) -> T {
+        let text = |text: Option<&str>| text.map(|text| CString::new(text).unwrap());
+        let (extractor, ranges) = (text(self.extractor), text(self.ranges));
+        let pointer = |text: &Option<CString>| text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
+        let (table_id, threads, flags) = (self.table_id, self.threads, self.flags);
+        call(&OptionsInfo { table_id, extractor: pointer(&extractor), ranges: pointer(&ranges), threads, flags })
+    }
+}
+
+pub fn builder_with(spec: &str, hasher: &Hasher, options: Options<'_>) -> Result<Box<Builder>, Failed> {
+    let spec = CString::new(spec).unwrap();
+    // SAFETY: the pointers are valid.
+    let new = |options: &OptionsInfo, error| unsafe {
+        filterblock_builder_new(spec.as_ptr(), Some(hasher), Some(options), error)
+    };
+    result(with_error(|error| options.with(|options| new(options, error))))
+}
+
+/// Returns a builder of the default options.
 pub fn builder(spec: &str, hasher: &Hasher) -> Result<Box<Builder>, Failed> {
     let spec = CString::new(spec).unwrap();
     // SAFETY: the pointers are valid.
-    result(with_error(|error| unsafe { filterblock_builder_new(spec.as_ptr(), Some(hasher), error) }))
+    result(with_error(|error| unsafe { filterblock_builder_new(spec.as_ptr(), Some(hasher), None, error) }))
 }
 
 pub fn builder_of_table(spec: &str, hasher: &Hasher) -> Box<Builder> {
-    let mut builder = builder(spec, hasher).unwrap();
-    // SAFETY: the pointers are valid.
-    let code = unsafe { filterblock_builder_set_table_id(Some(&mut builder), pointer(&TABLE), ptr::null_mut()) };
-    assert_eq!(code, Code::Ok);
-    builder
-}
-
-pub fn set_prefixes(builder: &mut Builder, extractor: &str, whole_keys_too: bool) -> Result<(), Failed> {
-    let extractor = CString::new(extractor).unwrap();
-    let call = |error| {
-        // SAFETY: the pointers are valid.
-        let code =
-            unsafe { filterblock_builder_set_prefixes(Some(builder), extractor.as_ptr(), whole_keys_too, error) };
-        (code == Code::Ok).then_some(())
-    };
-    result(with_error(call))
+    builder_with(spec, hasher, OF_TABLE).unwrap()
 }
 
 pub fn add(builder: &mut Builder, key: &[u8]) {
@@ -168,11 +187,6 @@ impl Open {
         unsafe { filterblock_filter_may_contain(self.get(), pointer(key), key.len()) }
     }
 
-    pub fn may_contain_hashed_key(&self, key: &[u8], hash: u64) -> bool {
-        // SAFETY: the slice is valid.
-        unsafe { filterblock_filter_may_contain_hashed_key(self.get(), pointer(key), key.len(), hash) }
-    }
-
     pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
         let extractor = CString::new(extractor).unwrap();
         // SAFETY: the pointers are valid.
@@ -188,23 +202,6 @@ impl Open {
         unsafe {
             let hashes_at = bytes.as_ptr().add(1).cast::<u64>();
             filterblock_filter_may_contain_hashes(self.get(), hashes_at, hashes.len(), answers.as_mut_ptr());
-        }
-        answers
-    }
-
-    pub fn may_contain_keys(&self, keys: &[impl AsRef<[u8]>]) -> Vec<bool> {
-        let pointers: Vec<_> = keys.iter().map(|key| pointer(key.as_ref())).collect();
-        let lens: Vec<_> = keys.iter().map(|key| key.as_ref().len()).collect();
-        let mut answers = vec![false; keys.len()];
-        // SAFETY: each array has the length that the call passes.
-        unsafe {
-            filterblock_filter_may_contain_keys(
-                self.get(),
-                pointers.as_ptr(),
-                lens.as_ptr(),
-                keys.len(),
-                answers.as_mut_ptr(),
-            );
         }
         answers
     }

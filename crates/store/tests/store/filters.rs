@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::common::{self, DIR, Random, change, files, image, key, quiet};
 use filterblock::{FilterSpec, PrefixExtractor, Verify, policy::FilterPolicy};
 use filterblock_store::lsm::{FilterUse, WriteBatch};
+use filterblock_store::repair::RepairMode;
 use filterblock_store::sstable::FilterMemory;
 use filterblock_store::storage::{Disk, IoMode, Memory, Storage};
 use filterblock_store::{Db, Options};
@@ -312,6 +313,20 @@ fn a_filter_that_cannot_be_built_refuses_no_write() {
     assert!(db.get(b"key000500x").unwrap().is_none());
     assert_eq!(db.stats().total.points.unfiltered, stats.total.points.unfiltered + 1);
     db.close().unwrap();
+    // A repair writes an SST anew whose index is damaged, and says that the new one has no filter.
+    for path in files(&memory, Path::new(DIR), ".sst") {
+        change(&memory, &path, |bytes| {
+            let footer = bytes.len() - 112;
+            let index = u64::from_le_bytes(bytes[footer + 40..footer + 48].try_into().unwrap()) as usize;
+            bytes[index] ^= 1;
+        });
+    }
+    let extractor = PrefixExtractor::named("panics", panics).unwrap();
+    let with_bug = Options { prefix_extractor: extractor.into(), ..quiet(&memory) };
+    let report = Db::repair(DIR, with_bug, RepairMode::Write).unwrap();
+    let told =
+        report.doubts.iter().filter(|doubt| doubt.contains(": written without a filter: a call that adds a key"));
+    assert_eq!((told.count(), report.tables_rewritten), (1, 1), "{report}");
     let db = Db::open(DIR, quiet(&memory)).unwrap();
     assert!((0..800).all(|i| db.get(&key(i)).unwrap().is_some()));
     assert!(db.get(b"key").unwrap().is_none());
