@@ -114,7 +114,7 @@ impl World {
         let names = [ptr::null(), ptr::null(), EXTRACTOR.as_ptr(), c"".as_ptr(), c"\xff".as_ptr()];
         let extractor = names[usize::from(input.byte() % 5)];
         let ranges = if choice % 8 == 7 { c"grafite:9".as_ptr() } else { ptr::null() };
-        let flags = u32::from(input.byte() % 8 & if choice.is_multiple_of(16) { 7 } else { 3 });
+        let flags = u32::from(input.byte()) & if choice.is_multiple_of(16) { 7 } else { 3 };
         let table_id = if self.model.has_table_id { TABLE } else { [0; 16] };
         let is_of_prefixes_only = flags & FILTERBLOCK_OPTION_PREFIXES_ONLY != 0;
         self.model.has_prefixes = !extractor.is_null();
