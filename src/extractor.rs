@@ -322,6 +322,3 @@ impl PartialEq for PrefixExtractor {
 }
 
 impl Eq for PrefixExtractor {}
-
-#[cfg(test)]
-mod tests;

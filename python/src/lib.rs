@@ -49,11 +49,11 @@ mod _filterblock {
     use super::bloom::Bloom;
     #[pymodule_export]
     use super::file_filter::FileFilter;
-    #[pymodule_export]
-    use super::filter::Filter;
     #[cfg(debug_assertions)]
     #[pymodule_export]
     use super::filter::_build_with_a_bug;
+    #[pymodule_export]
+    use super::filter::Filter;
     #[pymodule_export]
     use super::key::key_bytes;
     #[pymodule_export]

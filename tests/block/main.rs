@@ -19,6 +19,7 @@ mod open_memory;
 mod partition_index;
 mod partitioned_builder;
 mod partitions;
+mod prefixes_of_keys;
 mod secrets;
 mod set;
 mod set_budget;

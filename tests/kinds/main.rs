@@ -10,5 +10,6 @@ mod present_keys;
 mod rates;
 mod shrunk;
 mod space;
+mod specs;
 #[path = "../block/support.rs"]
 mod support;
