@@ -48,7 +48,7 @@ impl Reader {
             let footer =
                 read_at(&file, SeekFrom::End(-(FilterHandle::LEN_BYTES as i64)), FilterHandle::LEN_BYTES as u64)?;
             let handle = FilterHandle::decode(footer.as_ref())?;
-            let (offset, expected) = (handle.offset, handle.expected(hasher));
+            let (offset, expected) = (handle.offset, handle.expected(table_id(number), hasher));
             let bytes = read_at(&file, SeekFrom::Start(offset), handle.len_bytes);
             let opened = bytes.and_then(|bytes| FilterBlock::open(bytes.into(), &expected, Verify::AtOpen));
             let filter = TableFilter::from(opened); // after an error, it never saves a read

@@ -14,8 +14,8 @@
 //! let built = builder.finish()?;
 //! let footer = FilterHandle::of(&built, 0, 2).encode(); // offset of the block, number of entries
 //!
-//! // The reader opens the block that the handle describes. After an error, the SST is read without it.
-//! let expected = FilterHandle::decode(&footer)?.expected(&hasher);
+//! // The reader says which SST it opens. After an error, the SST is read without its filter.
+//! let expected = FilterHandle::decode(&footer)?.expected(table_id, &hasher);
 //! let filter = TableFilter::from(FilterBlock::open(built.bytes, &expected, Verify::AtOpen));
 //! assert_eq!(filter.ask(hasher.key(b"apple")), Answer::Maybe);
 //! if filter.ask(hasher.key(b"plum")) == Answer::No { /* skip the SST */ }

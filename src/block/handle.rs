@@ -28,7 +28,7 @@ use crate::hash_kind::HashKind;
 ///
 /// let handle = FilterHandle::decode(&footer)?;
 /// assert_eq!((handle.offset, handle.len_bytes), (4096, built.bytes.len() as u64));
-/// let filter = FilterBlock::open(built.bytes, &handle.expected(&hasher), Verify::AtOpen)?;
+/// let filter = FilterBlock::open(built.bytes, &handle.expected(table_id, &hasher), Verify::AtOpen)?;
 /// assert!(filter.may_contain(hasher.key(b"apple")));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
@@ -66,10 +66,13 @@ impl FilterHandle {
         Self { table_id, offset, len_bytes: built.bytes.len() as u64, num_entries, checksum, hash, seed }
     }
 
-    /// Returns the expectations under which the block opens. `hasher` is the host's hasher.
+    /// Returns the expectations under which the block opens. `table_id` is the id of the SST that the
+    /// host opens. The host knows it from its manifest or from the name of the file: if a handle and
+    /// its block lie in the wrong SST, the handle's own id detects nothing. `hasher` is the host's
+    /// hasher.
     #[must_use]
-    pub fn expected<'a>(&self, hasher: &'a KeyHasher) -> Expected<'a> {
-        let expected = Expected::of_table(self.table_id, hasher).with_num_entries(self.num_entries);
+    pub fn expected<'a>(&self, table_id: [u8; 16], hasher: &'a KeyHasher) -> Expected<'a> {
+        let expected = Expected::of_table(table_id, hasher).with_num_entries(self.num_entries);
         expected.with_checksum(self.checksum).at_offset(self.offset)
     }
 

@@ -500,15 +500,19 @@ fn handles_are_those_of_the_document() {
     assert_eq!(golden, ours, "the golden file is another handle");
     let handle = FilterHandle::decode(&golden).unwrap();
     let hasher = KeyHasher::xxh3(HashSeed(42));
-    let block = FilterBlock::open(built.bytes.as_slice(), &handle.expected(&hasher), Verify::AtOpen).unwrap();
+    let block =
+        FilterBlock::open(built.bytes.as_slice(), &handle.expected(handle.table_id, &hasher), Verify::AtOpen).unwrap();
     assert!(block.may_contain(hasher.key(b"pear")) && block.metadata().block_len_bytes == handle.len_bytes);
-    // A newer block of the same SST, an SST of fewer entries, and another hasher.
+    // Another SST, a newer block of the same SST, an SST of fewer entries, and another hasher.
+    assert!(FilterBlock::open(built.bytes.as_slice(), &handle.expected([8; 16], &hasher), Verify::AtOpen).is_err());
     builder = FilterOptions::new(spec("bloom:10")).table_id([7; 16]).builder(HashSeed(42)).unwrap();
     ["apple", "pear", "fig"].iter().for_each(|key| builder.add(hasher.key(key.as_bytes())));
     let newer = builder.finish().unwrap();
-    assert!(FilterBlock::open(newer.bytes, &handle.expected(&hasher), Verify::AtOpen).is_err());
+    assert!(FilterBlock::open(newer.bytes, &handle.expected(handle.table_id, &hasher), Verify::AtOpen).is_err());
     let fewer = FilterHandle::of(&built, 4096, 2);
-    assert!(FilterBlock::open(built.bytes.as_slice(), &fewer.expected(&hasher), Verify::AtOpen).is_err());
+    assert!(
+        FilterBlock::open(built.bytes.as_slice(), &fewer.expected(fewer.table_id, &hasher), Verify::AtOpen).is_err()
+    );
     let other = KeyHasher::xxh3(HashSeed(43));
-    assert!(FilterBlock::open(built.bytes, &handle.expected(&other), Verify::AtOpen).is_err());
+    assert!(FilterBlock::open(built.bytes, &handle.expected(handle.table_id, &other), Verify::AtOpen).is_err());
 }
