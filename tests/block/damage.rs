@@ -5,7 +5,7 @@ use crate::support::{
     repair_trailer, sparse, with_extension,
 };
 use filterblock::layout::{PAGE_LEN_BYTES, PARTITION_INDEX_TAG, TRAILER_LEN_BYTES, offset_of};
-use filterblock::{Error, Field, FilterBlock, KeyHash, Verify};
+use filterblock::{Error, Field, FilterBlock, FilterKind, KeyHash, Verify};
 use proptest::prelude::*;
 
 const KINDS: [&str; 2] = ["bloom:10", "blocked-bloom:10"];
@@ -378,11 +378,12 @@ fn first_touch_answers_like_verification_at_open() {
 
 #[test]
 fn blocks_of_a_newer_writer_are_unsupported_not_corrupt() {
+    let newest_kind = FilterKind::ALL.into_iter().map(|kind| kind as u64).max().unwrap();
     for (name, number) in [
         (Field::Version, 2),
         (Field::Version, 255),
         (Field::Kind, 0),
-        (Field::Kind, 12),
+        (Field::Kind, newest_kind + 1),
         (Field::Kind, 255),
         (Field::HashId, 0),
         (Field::HashId, 4),

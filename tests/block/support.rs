@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test binary uses only some of the helpers")]
 
 use filterblock::layout::{FIELDS, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
-use filterblock::{Field, FilterOptions, FilterSpec, HashSeed, KeyHash, WholeKeys, partitions::PartitionedBuilder};
+use filterblock::{
+    Field, FilterKind, FilterOptions, FilterSpec, HashSeed, KeyHash, WholeKeys, partitions::PartitionedBuilder,
+};
 
 pub const SEED: HashSeed = HashSeed(0x5eed);
 pub const TABLE: [u8; 16] = *b"the tested table";
@@ -214,4 +216,10 @@ pub fn corpus() -> Vec<Vec<u8>> {
 pub fn sparse() -> u64 {
     static SPARSE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     *SPARSE.get_or_init(|| std::env::var("FILTERBLOCK_SPARSE").map_or(1, |text| text.parse().unwrap()))
+}
+
+/// Returns the kinds that filter keys with a budget. The list of filters decides which they are, so
+/// a new filter is tested.
+pub fn kinds_of_keys() -> impl Iterator<Item = FilterKind> {
+    FilterKind::ALL.into_iter().filter(|&kind| FilterSpec::of_lowest_fpr(kind).is_some() && kind != FilterKind::Grafite)
 }

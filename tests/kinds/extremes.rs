@@ -4,19 +4,10 @@
 //! that have the same fold as a key. The fold is a 32-bit number, computed from the hash, that
 //! chooses the bits in a line (docs/FORMAT.md, section 7.2).
 
-use crate::support::{SplitMix, spec};
+use crate::support::{SplitMix, kinds_of_keys, spec};
 use filterblock::planning::Plan;
 use filterblock::{Error, FilterBlock, FilterKind, FilterOptions, FilterSpec, HashSeed, KeyHash, Verify};
 
-const KINDS: [FilterKind; 7] = [
-    FilterKind::Bloom,
-    FilterKind::BlockedBloom,
-    FilterKind::SplitBlock,
-    FilterKind::SplitBlock512,
-    FilterKind::Ribbon,
-    FilterKind::BumpedRibbon,
-    FilterKind::BinaryFuse,
-];
 /// The multiplier of the fold: docs/FORMAT.md, section 7.2.
 const FOLD: u64 = 0xdd22_899b_0135_a30f;
 /// The inverse of [`FOLD`] modulo 2^64.
@@ -71,7 +62,7 @@ fn block(text: &str, hashes: &[KeyHash]) -> FilterBlock<Vec<u8>> {
 
 #[test]
 fn announced_fprs_are_never_below_the_limit_of_the_hashes() {
-    for kind in KINDS {
+    for kind in kinds_of_keys() {
         for budget in ["8", "12", "16", "31.7", "32", "33", "50", "75", "99.9", "100", "fpr=0.01", "fpr=0.000001"] {
             let Ok(spec) = format!("{kind}:{budget}").parse::<FilterSpec>() else { continue };
             for keys in (0..36).flat_map(|log2| [1, 3].map(|times| times << log2)).chain([512_000_000, 1 << 50]) {
@@ -90,7 +81,7 @@ fn announced_fprs_are_never_below_the_limit_of_the_hashes() {
 #[test]
 fn built_filters_announce_the_planned_fprs() {
     let mut random = SplitMix(7);
-    for kind in KINDS {
+    for kind in kinds_of_keys() {
         for budget in ["8", "16", "32", "64", "100"] {
             let Ok(spec) = format!("{kind}:{budget}").parse::<FilterSpec>() else { continue };
             for keys in [1, 2, 5, 6, 64, 1_000, 20_000] {
@@ -196,7 +187,7 @@ fn folds_are_independent_of_lines() {
 #[test]
 fn requested_fprs_are_reached_or_rejected_with_the_limit() {
     let mut refused = 0;
-    for kind in KINDS {
+    for kind in kinds_of_keys() {
         for rate in
             ["0.01", "0.00001", "1e-7", "1e-8", "3e-9", "1.5e-9", "1e-9", "3e-10", "1e-10", "3e-11", "1e-12", "1e-20"]
         {

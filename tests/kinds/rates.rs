@@ -3,7 +3,7 @@
 //! Most tests allow five standard deviations. The deviation is the larger of the binomial deviation
 //! and the deviation between the filters, because the FPRs of small filters differ.
 
-use crate::support::{self, SplitMix, sparse, spec};
+use crate::support::{self, SplitMix, kinds_of_keys, sparse, spec};
 use filterblock::{FilterBlock, FilterOptions, HashSeed, KeyHash, Verify};
 
 const SIGMAS: f64 = 5.0;
@@ -144,6 +144,13 @@ fn check_each_size(spec_text: &str, sizes: &[u64]) {
         let filters: u64 = (100_000 / n / sparse()).clamp(20, 1_000);
         let queries = (2_000_000 / sparse() / filters).next_multiple_of(BATCH);
         check(&format!("{spec_text}, {n} keys"), &measure(spec_text, n, filters, queries, eight_bytes));
+    }
+}
+
+#[test]
+fn every_kind_has_its_announced_fpr() {
+    for kind in kinds_of_keys() {
+        check_each_size(&format!("{kind}:fpr=0.01"), &[1, 100, 10_000]);
     }
 }
 
