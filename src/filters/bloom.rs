@@ -12,7 +12,7 @@ use super::FilterKind;
 use super::build::{Blank, SetBits};
 use super::filter::{Budget, Built, Filter, Info, KeyBits, MANY_KEYS, Planned, Query, TOO_LARGE, payload_of};
 use super::header::{Effort, Header, Rounding};
-use super::lines::scattered_lines;
+use super::math::scattered_lines;
 use super::{math, plain};
 use crate::bits::NoMemory;
 use crate::error::Result;

@@ -63,7 +63,6 @@ mod filter;
 mod header;
 mod inline;
 mod kernels;
-mod lines;
 pub(crate) mod math;
 mod plain;
 mod range;
@@ -71,7 +70,6 @@ mod ribbon;
 mod split_block;
 #[cfg(test)]
 mod statistics;
-mod view;
 
 pub(crate) use build::{Filled, build};
 #[cfg(feature = "variants")]
@@ -79,8 +77,8 @@ pub(crate) use filter::KeyBits;
 pub(crate) use filter::{Budget, Budgets, Info, MILLIBITS, Planned, TOO_LARGE};
 pub(crate) use header::{Effort, Header, MAX_RECORD_LEN_BYTES, Rounding};
 pub(crate) use inline::InlineParams;
-pub(crate) use kernels::Kernel;
-pub(crate) use lines::scattered_lines;
+pub(crate) use kernels::{FilterView, Kernel};
+pub(crate) use math::scattered_lines;
 pub(crate) use range::{
     MAX_RANGE_LEN, RangeHash, RangeKernel, RangeKeys, build_range, is_empty_range, is_reversed_range, max_keys_of_rate,
     range_rate,
@@ -89,7 +87,6 @@ pub(crate) use range::{
 pub(crate) use ribbon::{Geometry as RibbonLayout, Row as RibbonRow, solve as solve_ribbon};
 #[cfg(feature = "variants")]
 pub(crate) use ribbon::{MAX_COLUMNS as MAX_RETRIEVED_BITS, Retrieval};
-pub(crate) use view::FilterView;
 
 use build::Blank;
 use filter::{Built, Compiled, Filter, Listed, Query as _};

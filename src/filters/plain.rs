@@ -2,8 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::filter::Budget;
-use super::header::{Header, zeros};
+use super::header::{Budget, Header, zeros};
 use super::math;
 use crate::bits::NoMemory;
 use crate::error::{Error, Field, Result};

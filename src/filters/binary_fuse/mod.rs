@@ -20,7 +20,7 @@ use std::fmt;
 
 use super::filter::{Budget, Budgets, Built, Compiled, Filter, Info, Planned, Query, in_batches, payload_of};
 use super::header::{Effort, Header};
-use super::lines::lines_of;
+use super::math::lines_of;
 use super::{FilterKind, math};
 use crate::bits::NoMemory;
 use crate::codec::u16_at;

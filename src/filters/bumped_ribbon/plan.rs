@@ -10,8 +10,8 @@ use super::layer::{Columns, Starts};
 use super::{BLOCK_SLOTS, BUCKET_STARTS};
 use crate::codec::put_varint;
 use crate::filters::filter::{Budget, Planned};
-use crate::filters::lines::{lines_of, loaded_pair_lines};
 use crate::filters::math;
+use crate::filters::math::{lines_of, loaded_pair_lines};
 
 /// Returns the share of a layer's slots that stay empty, by slots per thousand keys: see `Density`.
 fn empty_share(slots_per_mille: u128) -> f64 {

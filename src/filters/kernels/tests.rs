@@ -240,3 +240,15 @@ fn batches_of_filters_beyond_the_cache_equal_single_queries() {
         }
     }
 }
+
+#[test]
+fn filters_without_bits_answer_for_valid_and_other_bytes() {
+    for (params, answer) in [(Params::Empty(()), false), (Params::AlwaysMaybe(()), true)] {
+        let view = FilterView::new(&params, Kernel::of(&params), &[], 0);
+        let hash = KeyHash::from_raw(7);
+        // The code of a filter denies nothing for the parameters of another filter.
+        let of_other = FilterView::new(&Params::AlwaysMaybe(()), Kernel::of(&params), &[], 0);
+        assert!(of_other.may_contain_hash(hash));
+        assert_eq!((view.may_contain_hash(hash), view.may_contain_if_valid(hash, |_, _| true)), (answer, answer));
+    }
+}

@@ -32,7 +32,7 @@ pub(crate) use retrieval::Retrieval;
 
 use super::filter::{Budget, Budgets, Built, Filter, Info, Planned, Query, TOO_LARGE, payload_of};
 use super::header::{Effort, Header};
-use super::lines::{lines_of, pair_lines};
+use super::math::{lines_of, pair_lines};
 use super::{FilterKind, math};
 use crate::bits::NoMemory;
 use crate::codec::{Cursor, put_varint};
