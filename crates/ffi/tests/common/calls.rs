@@ -3,6 +3,9 @@
 #![allow(clippy::host_endian_bytes, reason = "the array of a C program has the byte order of the machine")]
 #![allow(unsafe_code, reason = "the ABI takes pointers")]
 
+#[path = "../../../../tests/common/isa.rs"]
+mod isa;
+
 use std::ffi::{CStr, CString, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;

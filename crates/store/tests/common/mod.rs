@@ -1,6 +1,8 @@
 //! Provides helpers for the tests of the store.
 #![allow(dead_code, unused_imports, reason = "no test program uses all helpers")]
 
+#[path = "../../../../tests/common/isa.rs"]
+mod isa;
 #[path = "../../../../tests/common/random.rs"]
 mod random;
 
