@@ -34,6 +34,10 @@ pub struct FilterBuilder {
     /// Whether a key or prefix was added. The number of hashes does not show this: a key may have
     /// no prefix, and an extractor may panic.
     has_keys: bool,
+    /// Whether [`add_prefix`](Self::add_prefix) and [`add`](Self::add) were called. In a filter of
+    /// prefixes alone, keys without a prefix are a mistake of the host.
+    has_prefix: bool,
+    has_whole_key: bool,
     /// The number of calls that began to add a key or prefix and did not end. After a call that
     /// panicked, the number stays above zero.
     num_unfinished: u32,
@@ -95,6 +99,8 @@ impl FilterBuilder {
             taker,
             hashes: Vec::new(),
             has_keys: false,
+            has_prefix: false,
+            has_whole_key: false,
             num_unfinished: 0,
             keys: has_ranges.then(|| Box::new(RangeKeys::new())),
             has_hash_alone: false,
@@ -166,6 +172,7 @@ impl FilterBuilder {
     /// The key must come from [`hasher`](Self::hasher) or an equal hasher; debug builds panic
     /// otherwise. If there is not enough memory, [`finish`](FilterBuilder::finish) returns an error.
     pub fn add(&mut self, key: Key<'_>) {
+        self.has_whole_key = true;
         self.adding(|builder| {
             builder.hasher.debug_check(key.hash());
             if let Some(keys) = &mut builder.keys {
@@ -218,6 +225,7 @@ impl FilterBuilder {
     /// # Ok::<(), filterblock::Error>(())
     /// ```
     pub fn add_prefix(&mut self, prefix: Key<'_>) {
+        self.has_prefix = true;
         self.adding(|builder| {
             if let Some(keys) = &builder.keys {
                 let has_prefixes = builder.options.prefixes.is_some();
@@ -229,7 +237,8 @@ impl FilterBuilder {
         });
     }
 
-    /// Adds a key by its hash alone. A range filter and an extractor need the bytes of the keys. With
+    /// Adds a key by its hash alone, or a prefix that the host took. In a filter of prefixes alone, the
+    /// hash must be that of a prefix. A range filter and an extractor need the bytes of the keys. With
     /// one of them, [`finish`](Self::finish) returns an error after a call of this method.
     ///
     /// The hash must come from the builder's hasher or an equal hasher. Debug builds panic
@@ -281,10 +290,10 @@ impl FilterBuilder {
     }
 
     /// Returns whether a filter of prefixes alone got keys but no prefix. The host may have given its
-    /// prefixes to [`add`](Self::add), and an empty filter would deny them.
+    /// prefixes to [`add`](Self::add), and the filter would deny them.
     pub(super) fn lacks_prefixes(&self) -> bool {
         let is_of_prefixes = matches!(self.options.prefixes, Some((PrefixSource::Host(_), WholeKeys::Not)));
-        is_of_prefixes && self.has_keys && self.hashes.is_empty()
+        is_of_prefixes && self.has_whole_key && !self.has_prefix
     }
 
     /// Encodes the block. Unless [`FilterOptions::self_check`] is off, asks the new filter for every

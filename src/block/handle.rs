@@ -68,7 +68,7 @@ impl FilterHandle {
 
     /// Returns the expectations under which the block opens. `table_id` is the id of the SST that the
     /// host opens. The host knows it from its manifest or from the name of the file: if a handle and
-    /// its block lie in the wrong SST, the handle's own id detects nothing. `hasher` is the host's
+    /// its block lie in the wrong SST, the handle's own id detects nothing, and neither does an id of zeros. `hasher` is the host's
     /// hasher.
     #[must_use]
     pub fn expected<'a>(&self, table_id: [u8; 16], hasher: &'a KeyHasher) -> Expected<'a> {

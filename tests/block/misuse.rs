@@ -33,11 +33,21 @@ fn of_prefixes(whole_keys: WholeKeys) -> Vec<u8> {
 #[test]
 fn prefixes_of_the_host_that_were_added_as_keys_are_not_denied() {
     let options = FilterOptions::new(spec("bloom:10")).table_id(TABLE).prefixes_by_host("first-7", WholeKeys::Not);
-    let mut builder = options.builder(SEED).unwrap();
-    (0..N).for_each(|i| builder.add(HASHER.key(&key(i)[..7])));
     let expected = of_table(TABLE).with_prefixes("first-7");
+    for hashes in [0, 1, 50] {
+        let mut builder = options.builder(SEED).unwrap();
+        (0..N).for_each(|i| builder.add(HASHER.key(&key(i)[..7])));
+        (0..hashes).for_each(|i| builder.add_hash(HASHER.of(&key(N + i))));
+        let block = FilterBlock::open(builder.finish().unwrap().bytes, &expected, Verify::AtOpen).unwrap();
+        assert!((0..N).all(|i| block.may_contain_prefix("first-7", HASHER.key(&key(i)[..7]))), "{hashes} hashes");
+    }
+    // The host may take the prefixes and add their hashes.
+    let mut builder = options.builder(SEED).unwrap();
+    (0..N).for_each(|i| builder.add_hash(HASHER.of(&key(i)[..7])));
     let block = FilterBlock::open(builder.finish().unwrap().bytes, &expected, Verify::AtOpen).unwrap();
     assert!((0..N).all(|i| block.may_contain_prefix("first-7", HASHER.key(&key(i)[..7]))));
+    let absent = |i: usize| block.may_contain_prefix("first-7", HASHER.key(&i.to_le_bytes()));
+    assert!((0..1_000).filter(|i| absent(*i)).count() < 100);
 
     let mut builder = PartitionedBuilder::new(&options, SEED, 1).unwrap();
     (0..N).for_each(|i| builder.add(HASHER.key(&key(i)[..7])).unwrap());

@@ -566,6 +566,9 @@ void filterblock_builder_add(struct filterblock_builder *builder, const void *ke
 /**
  * Adds a key by its hash, which must come from a hasher that equals the builder's hasher.
  *
+ * With an extractor, it can be the hash of a prefix, and with `FILTERBLOCK_OPTION_PREFIXES_ONLY` it
+ * must be one.
+ *
  * If the hash is `FILTERBLOCK_NO_HASH`, or if the builder has a range filter, finishing will fail.
  */
 void filterblock_builder_add_hash(struct filterblock_builder *builder, uint64_t hash);

@@ -76,11 +76,12 @@ impl Builder {
         finish: impl FnOnce(FilterBuilder) -> filterblock::Result<Vec<u8>>,
     ) -> Result<Box<Bytes>, Failure> {
         // The keys are gone after this call. A second filter would deny them.
-        if let Some(lost) = self.lost.replace(Lost::Finished) {
-            return Err(lost.failure());
-        }
+        let lost = self.lost.replace(Lost::Finished);
         let fresh = self.fresh()?;
         let builder = std::mem::replace(&mut self.builder, fresh);
+        if let Some(lost) = lost {
+            return Err(lost.failure());
+        }
         Ok(Box::new(Bytes(finish(builder)?)))
     }
 }
@@ -139,6 +140,9 @@ pub unsafe extern "C" fn filterblock_builder_add(builder: Option<&mut Builder>, 
 }
 
 /// Adds a key by its hash, which must come from a hasher that equals the builder's hasher.
+///
+/// With an extractor, it can be the hash of a prefix, and with `FILTERBLOCK_OPTION_PREFIXES_ONLY` it
+/// must be one.
 ///
 /// If the hash is `FILTERBLOCK_NO_HASH`, or if the builder has a range filter, finishing will fail.
 #[unsafe(no_mangle)]

@@ -135,6 +135,7 @@ fn builders_that_lost_a_key_do_not_finish() {
             lose(&mut builder);
             add(&mut builder, b"pear");
             assert_eq!(finish(&mut builder).unwrap_err().code, code, "{number}");
+            assert_eq!(filterblock_builder_len(Some(&builder)), 0);
             // A second call must not return a filter without the keys.
             assert_eq!(finish(&mut builder).unwrap_err().code, Code::Invalid, "{number}");
             filterblock_builder_clear(Some(&mut builder));
