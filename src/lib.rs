@@ -97,8 +97,8 @@ pub mod variants;
 
 pub use block::{
     Added, AlignedBytes, Answer, Built, Expected, FilterBlock, FilterBuilder, FilterHandle, FilterOptions, FilterSet,
-    FilterSetCounts, FilterSetShrunk, FilterSlot, Metadata, ParsedBlock, SharedBytes, Statistics, TableFilter,
-    VerifiedFilter, VerifiedTrailer, Verify, WholeKeys, compact, layout,
+    FilterSetCounts, FilterSetShrunk, FilterSlot, Metadata, ParsedBlock, RunMap, Runs, SharedBytes, Statistics,
+    TableFilter, VerifiedFilter, VerifiedTrailer, Verify, WholeKeys, compact, layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};

@@ -33,6 +33,7 @@ mod range_writer;
 mod ranges;
 mod reader;
 mod regular_file;
+mod run_map;
 mod set;
 mod set_budget;
 mod shared_bytes;
@@ -59,6 +60,7 @@ pub use reader::FilterBlock;
 #[cfg(feature = "variants")]
 pub(crate) use regular_file::check_regular;
 pub use regular_file::open_regular_file;
+pub use run_map::{RunMap, Runs};
 pub use set::{FilterSet, FilterSetCounts, FilterSlot};
 pub use set_budget::FilterSetShrunk;
 pub use shared_bytes::{Reclaimer, SharedBytes};

@@ -20,6 +20,7 @@ mod partition_index;
 mod partitioned_builder;
 mod partitions;
 mod prefixes_of_keys;
+mod run_map;
 mod secrets;
 mod set;
 mod set_budget;
