@@ -43,6 +43,7 @@
 //! | choose a kind and a size | [`FilterSpec`], [`FilterKind`], [`policy`], [`planning`] |
 //! | store and open a block | [`FilterHandle`], [`FilterBlock::open`], [`Expected`], [`Verify`] |
 //! | ask many filters | [`FilterSet`], [`TableFilter`] |
+//! | ask many runs at once | [`RunMap`] |
 //! | take prefixes from keys | [`PrefixExtractor`] |
 //! | hash keys | [`KeyHasher`], [`Key`], [`Secret`] |
 //! | hold the bytes | [`AlignedBytes`], `Mapped` (feature `mmap`), [`SharedBytes`] |
@@ -63,6 +64,7 @@
 //! [what to store](embedding#store-what-the-block-cannot-know),
 //! [how to open](embedding#open-state-what-you-expect),
 //! [how to ask](embedding#ask-hash-once),
+//! [many runs](embedding#many-runs-one-probe),
 //! [prefixes](embedding#prefixes),
 //! [ranges](embedding#ranges),
 //! [memory](embedding#memory),

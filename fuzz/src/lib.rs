@@ -16,6 +16,7 @@ mod parquet;
 mod patch;
 mod ranges;
 mod roundtrip;
+mod run_map;
 pub mod store_files;
 mod store_ops;
 mod table;
@@ -32,6 +33,7 @@ pub use parquet::{parquet_add, parquet_footer};
 pub use patch::patch_block;
 pub use ranges::ranges;
 pub use roundtrip::roundtrip;
+pub use run_map::run_map;
 pub use store_ops::store_ops;
 pub use table::table;
 

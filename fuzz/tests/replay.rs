@@ -12,7 +12,7 @@ use std::process::Command;
 
 use filterblock_fuzz::{
     c_abi, foreign_filter, foreign_table, index_file, kernels, log_and_manifest, open_block, parquet_add,
-    parquet_footer, patch_block, ranges, roundtrip, store_ops, table,
+    parquet_footer, patch_block, ranges, roundtrip, run_map, store_ops, table,
 };
 
 thread_local! {
@@ -140,6 +140,11 @@ fn calls_of_any_kind_through_the_c_abi_deny_no_key() {
 #[test]
 fn ranges_that_hold_a_key_are_never_denied() {
     replay("ranges", ranges, 4_000);
+}
+
+#[test]
+fn a_map_of_runs_denies_no_key() {
+    replay("run_map", run_map, 20_000);
 }
 
 #[test]

@@ -141,6 +141,21 @@ fn seeds_of_c_abi_open_filters() {
 
 #[test]
 #[ignore = "writes seed files to fuzz/corpus"]
+fn seeds_of_run_map() {
+    // A step that adds a run has its number, a shift (64: hashes of keys), and the keys.
+    let run = |number: u8, shift: u8, keys: std::ops::Range<u8>| {
+        [vec![0, number, shift, keys.len() as u8], keys.collect()].concat()
+    };
+    let (drop, ask): (&[u8], &[u8]) = (&[2, 0, 9], &[3, 64, 4, b'a', b'b', b'c', b'd']);
+    write("run_map", "usual", &[&[40], &run(0, 64, 0..60), &run(1, 64, 30..90), ask, drop, &run(2, 64, 0..60), ask]);
+    write("run_map", "full-lines", &[&[1], &run(0, 64, 0..99), &run(1, 64, 0..99), &run(200, 64, 9..40), drop, ask]);
+    let many: Vec<u8> = (0..40).flat_map(|number| run(number * 6, 64, 0..number + 1)).collect();
+    write("run_map", "many-runs", &[&[200], &many, drop, ask]);
+    write("run_map", "one-line", &[&[255], &run(3, 36, 1..90), &run(5, 36, 80..200), drop, &run(4, 36, 1..40), ask]);
+}
+
+#[test]
+#[ignore = "writes seed files to fuzz/corpus"]
 fn seeds_of_table() {
     for name in GOLDEN_TABLES {
         write("table", &format!("any-{name}"), &[&golden_table(name)]);

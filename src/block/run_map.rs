@@ -125,9 +125,13 @@ impl Runs {
     }
 
     /// Returns the runs in ascending order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = u8> + use<> {
-        let runs = *self;
-        (0..=u8::MAX).filter(move |&run| runs.contains(run))
+    pub fn iter(&self) -> impl Iterator<Item = u8> + use<> {
+        (0..4).zip(self.0).flat_map(|(word, bits)| {
+            let rest = |bits: &u64| Some(bits & (bits - 1)).filter(|rest| *rest != 0);
+            let words = std::iter::successors(Some(bits).filter(|bits| *bits != 0), rest);
+            #[expect(clippy::cast_possible_truncation, reason = "below 64")]
+            words.map(move |bits| word * 64 + bits.trailing_zeros() as u8)
+        })
     }
 
     fn and(self, other: &Self) -> Self {
