@@ -9,11 +9,12 @@
 mod isa;
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use filterblock::{
-    AlignedBytes, Error, Expected, FilterBlock, FilterOptions, FilterSpec, HashSeed, KeyHash, KeyHasher,
-    VerifiedFilter, Verify, instruction_set,
+    AlignedBytes, Error, Expected, FilterBlock, FilterOptions, FilterSet, FilterSpec, HashSeed, KeyHash, KeyHasher,
+    RunMap, Runs, TableFilter, VerifiedFilter, Verify, instruction_set,
 };
 
 /// The number of queries of one iteration. Their hashes take 128 KiB, which fit in the second-level
@@ -119,6 +120,45 @@ fn unaligned(c: &mut Criterion) {
     group.finish();
 }
 
+/// Measures the query of an absent key through all runs of a million keys: by their filters, one by one,
+/// and by a map of runs.
+fn runs(c: &mut Criterion) {
+    let (n, hasher) = (1_000_000u64, KeyHasher::xxh3(HashSeed(1)));
+    let absent = hashes(n..n + ASKED as u64);
+    let mut group = c.benchmark_group(format!("probe-runs/{}", instruction_set()));
+    group.throughput(Throughput::Elements(ASKED as u64));
+    for num_runs in [1, 5, 36, 100, 250] {
+        let map = RunMap::new(&hasher, n).expect("the map fits in memory");
+        let (mut set, mut slots, mut known) = (FilterSet::new(&hasher), Vec::new(), Runs::NONE);
+        let options = FilterOptions::new("blocked-bloom:16".parse().expect("the specification is valid"));
+        for run in 0..num_runs {
+            let len = n / u64::from(num_runs);
+            let mut hashes = hashes(u64::from(run) * len..u64::from(run + 1) * len);
+            let mut builder = options.builder(&hasher).expect("the settings are valid");
+            builder.add_hashes(&hashes);
+            let bytes = AlignedBytes::copy_of(&builder.finish().expect("the filter fits in memory").bytes);
+            let bytes = bytes.expect("the copy fits in memory").into();
+            let block = FilterBlock::open_any(bytes, Verify::AtOpen).expect("a new block is sound");
+            slots.push(set.insert(Arc::new(TableFilter::Ready(block))));
+            hashes.sort_unstable();
+            assert!(map.add_run(run, &hashes), "the map is large enough");
+            known.insert(run);
+        }
+        group.bench_function(BenchmarkId::new("filters", num_runs), |b| {
+            let must_read = |hash: KeyHash| slots.iter().filter(|slot| set.ask_hash(**slot, hash).must_read()).count();
+            b.iter(|| black_box(&absent).iter().map(|&hash| must_read(hash)).sum::<usize>());
+        });
+        group.bench_function(BenchmarkId::new("map", num_runs), |b| {
+            b.iter(|| black_box(&absent).iter().filter(|&&hash| !map.ask(hash, &known).is_empty()).count());
+        });
+        group.bench_function(BenchmarkId::new("map/batch of 32", num_runs), |b| {
+            let mut answers = [Runs::NONE; 32];
+            b.iter(|| black_box(&absent).chunks(32).for_each(|hashes| map.ask_batch(hashes, &known, &mut answers)));
+        });
+    }
+    group.finish();
+}
+
 #[cfg(feature = "foreign")]
 type Batch<'a> = &'a dyn Fn(&[&[u8]], &mut [bool]);
 
@@ -181,5 +221,5 @@ fn foreign(c: &mut Criterion) {
 #[cfg(not(feature = "foreign"))]
 fn foreign(_: &mut Criterion) {}
 
-criterion_group!(benches, probe, unaligned, foreign);
+criterion_group!(benches, probe, unaligned, runs, foreign);
 criterion_main!(benches);

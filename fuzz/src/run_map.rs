@@ -1,6 +1,7 @@
 //! Adds runs to a map, drops some, and asks. No key of a run that the map holds may be denied.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use filterblock::{HashSeed, KeyHash, KeyHasher, RunMap, Runs};
 
@@ -22,9 +23,11 @@ pub fn run_map(data: &[u8]) {
         match input.byte() % 4 {
             0 | 1 => {
                 let (run, hashes) = (input.byte(), hashes(&mut input, &hasher));
-                if !runs.contains_key(&run) && map.add_run(run, &hashes) {
+                // The map may refuse the run. Then every answer has it.
+                if let Entry::Vacant(vacant) = runs.entry(run) {
+                    map.add_run(run, &hashes);
                     known.insert(run);
-                    runs.insert(run, hashes);
+                    vacant.insert(hashes);
                 }
             }
             2 => {

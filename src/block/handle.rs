@@ -67,9 +67,9 @@ impl FilterHandle {
     }
 
     /// Returns the expectations under which the block opens. `table_id` is the id of the SST that the
-    /// host opens. The host knows it from its manifest or from the name of the file: if a handle and
-    /// its block lie in the wrong SST, the handle's own id detects nothing, and neither does an id of zeros. `hasher` is the host's
-    /// hasher.
+    /// host opens. The host knows it from its manifest or from the name of the file. If a handle and its
+    /// block lie in the wrong SST, the handle's own id detects nothing, and neither does an id of zeros.
+    /// `hasher` is the host's hasher.
     #[must_use]
     pub fn expected<'a>(&self, table_id: [u8; 16], hasher: &'a KeyHasher) -> Expected<'a> {
         let expected = Expected::of_table(table_id, hasher).with_num_entries(self.num_entries);

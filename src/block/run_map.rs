@@ -41,23 +41,22 @@ const HIGH_BITS: u64 = 0x8000_8000_8000_8000;
 /// [`FilterSet`](super::FilterSet) reads one or more lines for each run.
 ///
 /// The host numbers the runs from 0 to 255, and adds the hashes of **all** keys of a run, tombstones
-/// included ([`add_run`](Self::add_run)). Each version of the store keeps the numbers of the runs that
-/// it has and that the map holds ([`Runs`]). Every other run must always be asked. A run may be added
-/// while other threads ask the map: a version that does not know the new number ignores it. If a run
-/// is dropped, its keys stay in the map, and a version that does not have the run ignores them;
-/// [`keeping`](Self::keeping) makes a smaller map.
+/// included ([`add_run`](Self::add_run)). Each version of the store keeps the numbers of its runs
+/// ([`Runs`]), and passes them to every query. A run that the map does not hold whole is in every
+/// answer: it was refused, it is being added, or nobody added it. A run may be added while other
+/// threads ask the map: a version without its number ignores it. If a run is dropped, its keys stay
+/// in the map, and a version without the run ignores them; [`keeping`](Self::keeping) makes a copy
+/// without them.
 ///
 /// ```
 /// use filterblock::{HashSeed, KeyHasher, RunMap, Runs};
 ///
 /// let hasher = KeyHasher::xxh3(HashSeed(42));
 /// let map = RunMap::new(&hasher, 1_000)?;
-/// let mut version = Runs::NONE; // the runs of this version that the map holds
+/// let mut version = Runs::NONE;
 /// for (run, keys) in [(0, ["apple", "pear"]), (1, ["pear", "plum"])] {
-///     let hashes = keys.map(|key| hasher.of(key.as_bytes()));
-///     if map.add_run(run, &hashes) {
-///         version.insert(run); // otherwise, always ask the run
-///     }
+///     map.add_run(run, &keys.map(|key| hasher.of(key.as_bytes())));
+///     version.insert(run);
 /// }
 /// let runs_of = |key: &str| map.ask(hasher.of(key.as_bytes()), &version).iter().collect::<Vec<_>>();
 /// assert_eq!(runs_of("apple"), [0]);
@@ -74,6 +73,9 @@ pub struct RunMap {
     /// of a line whose last slot is empty need not look.
     spilled: RwLock<Spilled>,
     max_spilled: u64,
+    /// A bit for each run that the map holds whole. A query loads it before the line: if it sees the
+    /// bit, it sees all prints of the run.
+    held: [AtomicU64; 4],
     /// Held while a run is added.
     adding: Mutex<()>,
 }
@@ -99,6 +101,8 @@ pub struct Runs([u64; 4]);
 impl Runs {
     /// No run.
     pub const NONE: Self = Self([0; 4]);
+    /// Every run.
+    pub const ALL: Self = Self([u64::MAX; 4]);
 
     /// Adds a run.
     pub fn insert(&mut self, run: u8) {
@@ -134,8 +138,19 @@ impl Runs {
         })
     }
 
-    fn and(self, other: &Self) -> Self {
+    #[inline]
+    fn and(self, other: Self) -> Self {
         Self(std::array::from_fn(|word| self.0[word] & other.0[word]))
+    }
+
+    #[inline]
+    fn or(self, other: Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] | other.0[word]))
+    }
+
+    #[inline]
+    fn without(self, other: Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] & !other.0[word]))
     }
 }
 
@@ -187,6 +202,7 @@ impl RunMap {
             runs: runs.into_boxed_slice(),
             spilled: RwLock::default(),
             max_spilled,
+            held: std::array::from_fn(|_| AtomicU64::new(0)),
             adding: Mutex::default(),
         })
     }
@@ -208,26 +224,30 @@ impl RunMap {
     /// denied. Hashes may repeat. In ascending order they are faster to add.
     ///
     /// Returns whether the map now holds the run. It refuses a run if too many of its hashes belong
-    /// to full lines, or if there is no memory. Then the host must always ask the run. The entries that
-    /// the map took before stay in it until [`keeping`](Self::keeping). The run's number may be used
-    /// again. Other threads may ask the map meanwhile, but a version must not know
-    /// the run before this call has returned.
-    #[must_use]
+    /// to full lines, or if there is no memory. Then every answer has the run. The entries that the map
+    /// took before stay in it until [`keeping`](Self::keeping). Other threads may ask the map meanwhile.
+    ///
+    /// A number may be used again after no version has its old run. Then no version may know the new
+    /// run before this call has returned.
     pub fn add_run(&self, run: u8, hashes: &[KeyHash]) -> bool {
         let Ok(_adding) = self.adding.lock() else { return false };
+        let (word, bit) = (&self.held[usize::from(run / 64)], 1u64 << (run % 64));
+        word.fetch_and(!bit, Ordering::Relaxed);
         let is_added = |&hash: &KeyHash| {
             self.hasher.debug_check(hash);
             let (line, print) = self.place(hash);
             self.put(line, print, run)
         };
-        let mut only = Runs::NONE;
-        only.insert(run);
         // A fault of memory or a bug must not become a lost key.
-        hashes.iter().all(is_added) && hashes.iter().all(|&hash| self.ask(hash, &only) == only)
+        let is_held = hashes.iter().all(is_added) && hashes.iter().all(|&hash| self.found_of(hash).contains(run));
+        if is_held {
+            word.fetch_or(bit, Ordering::Release);
+        }
+        is_held
     }
 
     /// Returns the runs of `known` that may hold the key of this hash. The key is certainly not in the
-    /// other runs of `known`. `known` has the runs of the asking version that the map holds.
+    /// other runs of `known`. `known` has the runs of the asking version.
     ///
     /// The hash must come from [`hasher`](Self::hasher) or an equal hasher. Debug builds panic
     /// otherwise, unless [`KeyHash::from_raw`] made the hash.
@@ -235,8 +255,15 @@ impl RunMap {
     #[inline]
     pub fn ask(&self, hash: KeyHash, known: &Runs) -> Runs {
         self.hasher.debug_check(hash);
+        let held = Runs(std::array::from_fn(|word| self.held[word].load(Ordering::Acquire)));
+        self.found_of(hash).and(*known).or(known.without(held))
+    }
+
+    /// Returns the runs that have an entry with the print of this hash.
+    #[inline(always)]
+    fn found_of(&self, hash: KeyHash) -> Runs {
         let (line, print) = self.place(hash);
-        let Some(prints) = self.lines.get(line) else { return *known };
+        let Some(prints) = self.lines.get(line) else { return Runs::ALL };
         let (words, wanted) = (prints.words(), u64::from(print) * LOW_BITS);
         // The highest bit of a print is set if the print is equal to the wanted one. A borrow may set it
         // for a print above an equal one, too.
@@ -244,7 +271,7 @@ impl RunMap {
             let differs = word ^ wanted;
             equal | differs.wrapping_sub(LOW_BITS) & !differs & HIGH_BITS
         });
-        if equal == 0 && words[SLOTS / 4 - 1] >> 48 == 0 { Runs::NONE } else { self.found(line, print, known) }
+        if equal == 0 && words[SLOTS / 4 - 1] >> 48 == 0 { Runs::NONE } else { self.found(line, print) }
     }
 
     /// Answers for many keys: `answers[i]` belongs to `hashes[i]`, up to the shorter of the two slices.
@@ -283,6 +310,9 @@ impl RunMap {
                 }
             }
         }
+        for ((to, from), keep) in kept.held.iter().zip(&self.held).zip(keep.0) {
+            to.store(from.load(Ordering::Relaxed) & keep, Ordering::Relaxed);
+        }
         Ok(kept)
     }
 
@@ -298,9 +328,9 @@ impl RunMap {
     /// Finds the runs of an entry whose line has an equal print or is full.
     #[cold]
     #[inline(never)]
-    fn found(&self, line: usize, print: u16, known: &Runs) -> Runs {
+    fn found(&self, line: usize, print: u16) -> Runs {
         let mut found = Runs::NONE;
-        let (Some(of_line), Some(runs)) = (self.lines.get(line), self.runs.get(line)) else { return *known };
+        let (Some(of_line), Some(runs)) = (self.lines.get(line), self.runs.get(line)) else { return Runs::ALL };
         let words = of_line.words();
         // The writer stores the number of the run before the print.
         fence(Ordering::Acquire);
@@ -310,13 +340,13 @@ impl RunMap {
             }
         }
         if words[SLOTS / 4 - 1] >> 48 != 0 {
-            let Ok(spilled) = self.spilled.read() else { return *known };
+            let Ok(spilled) = self.spilled.read() else { return Runs::ALL };
             let of_line = spilled.lines.get(&line).into_iter().flatten();
             for (_, runs) in of_line.filter(|(other, _)| *other == print) {
-                found = Runs(std::array::from_fn(|word| found.0[word] | runs.0[word]));
+                found = found.or(*runs);
             }
         }
-        found.and(known)
+        found
     }
 
     /// Adds an entry, unless the map has it. Returns `false` if too many entries have spilled. The
@@ -374,31 +404,26 @@ mod loom_tests {
     use super::*;
     use crate::hash::HashSeed;
 
-    /// A thread that asks meanwhile sees a run whole or not at all, once it knows the run.
+    /// A thread that asks meanwhile sees a run whole, or the answer has the run.
     #[test]
-    fn loom_a_run_is_whole_when_its_number_is_published() {
+    fn loom_a_run_that_is_being_added_is_never_denied() {
         loom::model(|| {
             let hasher = KeyHasher::xxh3(HashSeed(1));
             let map = Arc::new(RunMap::new(&hasher, 1).unwrap());
             let hashes = [hasher.of(b"apple"), hasher.of(b"pear")];
-            let mut known = Runs::NONE;
+            let mut older = Runs::NONE;
             assert!(map.add_run(0, &hashes[..1]));
-            known.insert(0);
-            let (theirs, published) = (map.clone(), Arc::new(AtomicU64::new(0)));
-            let publish = published.clone();
-            let writer = thread::spawn(move || {
-                assert!(theirs.add_run(1, &hashes[1..]));
-                publish.store(1, Ordering::Release);
-            });
-            let mut version = known;
-            if published.load(Ordering::Acquire) == 1 {
-                version.insert(1);
-                assert_eq!(map.ask(hashes[1], &version).iter().collect::<Vec<_>>(), [1]);
-            }
+            older.insert(0);
+            let theirs = map.clone();
+            let writer = thread::spawn(move || assert!(theirs.add_run(1, &hashes[1..])));
+            let mut newer = older;
+            newer.insert(1);
+            assert!(map.ask(hashes[1], &newer).contains(1));
             // An older version finds its own run, and never the new one.
-            assert_eq!(map.ask(hashes[0], &known), known);
-            assert!(map.ask(hashes[1], &known).is_empty());
+            assert_eq!(map.ask(hashes[0], &older), older);
+            assert!(map.ask(hashes[1], &older).is_empty());
             writer.join().unwrap();
+            assert_eq!(map.ask(hashes[1], &newer).iter().collect::<Vec<_>>(), [1]);
         });
     }
 }
