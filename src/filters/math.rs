@@ -1,5 +1,5 @@
-//! Computes sizes, probe counts, expected false-positive rates (FPRs) and estimated numbers of
-//! keys. Builders, plans and metadata use these functions; queries do not.
+//! Computes sizes, probe counts, cache lines, expected false-positive rates (FPRs) and estimated
+//! numbers of keys. Builders, plans and metadata use these functions; queries do not.
 //!
 //! The textbook FPR of a Bloom filter, `(1 - (1 - 1/m)^(kn))^k`, treats the `k` bits of a query as
 //! independent. The result is too low by a relative `O(k²/m)` (Bose et al., "On the false-positive
