@@ -32,6 +32,11 @@ const KEYS_PER_SPILLED: u64 = 20;
 /// The number of spilled prints that a map may have even if it is small.
 const MIN_MAX_SPILLED: u64 = 64;
 
+/// A copy of a map is checked in each so many lines.
+const LINES_PER_CHECK: usize = 16;
+/// The number of hashes whose lines are loaded together.
+const AHEAD: usize = 16;
+
 /// The lowest bit, and the highest bit, of each of the four prints in a word.
 const LOW_BITS: u64 = 0x0001_0001_0001_0001;
 const HIGH_BITS: u64 = 0x8000_8000_8000_8000;
@@ -177,6 +182,26 @@ fn prints(words: [u64; SLOTS / 4]) -> impl Iterator<Item = u16> {
     words.into_iter().flat_map(|word| [0, 16, 32, 48].map(|shift| (word >> shift) as u16))
 }
 
+/// Returns whether one of the prints of a line is equal to `print`.
+#[inline(always)]
+fn has_equal(words: &[u64; SLOTS / 4], print: u16) -> bool {
+    let wanted = u64::from(print) * LOW_BITS;
+    // The highest bit of a print is set if the print is equal to the wanted one. A borrow may set it for
+    // a print above an equal one, too.
+    let equal = words.iter().fold(0, |equal, word| {
+        let differs = word ^ wanted;
+        equal | differs.wrapping_sub(LOW_BITS) & !differs & HIGH_BITS
+    });
+    equal != 0
+}
+
+/// Returns the highest bit of each print in a word that is equal to `print`.
+#[inline(always)]
+fn equal_prints(word: u64, print: u16) -> u64 {
+    let differs = word ^ (u64::from(print) * LOW_BITS);
+    !(((differs & !HIGH_BITS) + !HIGH_BITS) | differs | !HIGH_BITS)
+}
+
 impl RunMap {
     /// Makes an empty map for runs that together have `num_keys` keys. The map takes about 35 bits of
     /// memory a key. More keys than announced make it refuse runs.
@@ -220,6 +245,14 @@ impl RunMap {
         (self.lines.len() * (size_of::<Line>() + SLOTS)) as u64 + spilled
     }
 
+    /// Returns the expected share of absent keys that the map does not deny to a run of `num_keys` keys.
+    #[must_use]
+    pub fn expected_fpr(&self, num_keys: u64) -> f64 {
+        // The keys of the run in one line, times the probability of an equal print.
+        let equal_prints = num_keys as f64 / self.lines.len() as f64 / f64::from(u16::MAX);
+        -f64::exp_m1(-equal_prints)
+    }
+
     /// Adds a run: the hashes of **all** its keys, tombstones included. A key whose hash is missing is
     /// denied. Hashes may repeat. In ascending order they are faster to add.
     ///
@@ -233,13 +266,13 @@ impl RunMap {
         let Ok(_adding) = self.adding.lock() else { return false };
         let (word, bit) = (&self.held[usize::from(run / 64)], 1u64 << (run % 64));
         word.fetch_and(!bit, Ordering::Relaxed);
-        let is_added = |&hash: &KeyHash| {
+        let is_added = |hash: KeyHash| {
             self.hasher.debug_check(hash);
             let (line, print) = self.place(hash);
             self.put(line, print, run)
         };
         // A fault of memory or a bug must not become a lost key.
-        let is_held = hashes.iter().all(is_added) && hashes.iter().all(|&hash| self.found_of(hash).contains(run));
+        let is_held = self.all(hashes, is_added) && self.all(hashes, |hash| self.found_of(hash).contains(run));
         if is_held {
             word.fetch_or(bit, Ordering::Release);
         }
@@ -255,8 +288,14 @@ impl RunMap {
     #[inline]
     pub fn ask(&self, hash: KeyHash, known: &Runs) -> Runs {
         self.hasher.debug_check(hash);
-        let held = Runs(std::array::from_fn(|word| self.held[word].load(Ordering::Acquire)));
-        self.found_of(hash).and(*known).or(known.without(held))
+        let pending = known.without(self.held());
+        self.found_of(hash).and(*known).or(pending)
+    }
+
+    /// Returns the runs that the map holds whole. A query calls this before it looks at a line.
+    #[inline(always)]
+    fn held(&self) -> Runs {
+        Runs(std::array::from_fn(|word| self.held[word].load(Ordering::Acquire)))
     }
 
     /// Returns the runs that have an entry with the print of this hash.
@@ -264,22 +303,19 @@ impl RunMap {
     fn found_of(&self, hash: KeyHash) -> Runs {
         let (line, print) = self.place(hash);
         let Some(prints) = self.lines.get(line) else { return Runs::ALL };
-        let (words, wanted) = (prints.words(), u64::from(print) * LOW_BITS);
-        // The highest bit of a print is set if the print is equal to the wanted one. A borrow may set it
-        // for a print above an equal one, too.
-        let equal = words.iter().fold(0, |equal, word| {
-            let differs = word ^ wanted;
-            equal | differs.wrapping_sub(LOW_BITS) & !differs & HIGH_BITS
-        });
-        if equal == 0 && words[SLOTS / 4 - 1] >> 48 == 0 { Runs::NONE } else { self.found(line, print) }
+        let words = prints.words();
+        let may_have = has_equal(&words, print) || words[SLOTS / 4 - 1] >> 48 != 0;
+        if may_have { self.found(line, print) } else { Runs::NONE }
     }
 
     /// Answers for many keys: `answers[i]` belongs to `hashes[i]`, up to the shorter of the two slices.
     /// See [`ask`](Self::ask).
     pub fn ask_batch(&self, hashes: &[KeyHash], known: &Runs, answers: &mut [Runs]) {
         hashes.iter().for_each(|&hash| self.prefetch(hash));
+        let pending = known.without(self.held());
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
-            *answer = self.ask(hash, known);
+            self.hasher.debug_check(hash);
+            *answer = self.found_of(hash).and(*known).or(pending);
         }
     }
 
@@ -298,22 +334,57 @@ impl RunMap {
         let kept = Self::with_lines(&self.hasher, self.lines.len(), self.max_spilled)?;
         let _adding = self.adding.lock().map_err(|_| no_memory())?;
         let spilled = self.spilled.read().map_err(|_| no_memory())?;
-        for (line, (prints_of, runs)) in self.lines.iter().zip(&self.runs).enumerate() {
-            let taken = prints(prints_of.words()).zip(runs).take_while(|(print, _)| *print != 0);
-            let in_line = taken.map(|(print, run)| (print, run.load(Ordering::Relaxed)));
-            let spilled = spilled.lines.get(&line).into_iter().flatten();
-            let spilled = spilled.flat_map(|(print, runs)| runs.iter().map(|run| (*print, run)));
-            for (print, run) in in_line.chain(spilled).filter(|(_, run)| keep.contains(*run)) {
+        for ((line, runs), (to, to_runs)) in self.lines.iter().zip(&self.runs).zip(kept.lines.iter().zip(&kept.runs)) {
+            // Write every entry, but go on only after one that stays: the next one overwrites the others.
+            let (mut left, mut len) = ([0u16; SLOTS + 1], 0);
+            for (print, run) in prints(line.words()).zip(runs) {
+                let run = run.load(Ordering::Relaxed);
+                left[len] = print;
+                to_runs[len].store(run, Ordering::Relaxed);
+                len += usize::from(print != 0 && keep.contains(run));
+            }
+            left[len..].fill(0);
+            for (to, prints) in to.0.iter().zip(left.chunks_exact(4)) {
+                let word = prints.iter().rev().fold(0, |word, print| word << 16 | u64::from(*print));
+                to.store(word, Ordering::Relaxed);
+            }
+        }
+        for (line, of_line) in &spilled.lines {
+            for (print, runs) in of_line {
                 // There are no more entries than before, so only a lack of memory can refuse one.
-                if !kept.put(line, print, run) {
+                if !runs.and(*keep).iter().all(|run| kept.put(*line, *print, run)) {
                     return Err(no_memory());
                 }
+            }
+        }
+        // A bug must not become a lost key.
+        let holds_all = |number: usize, entry: (u16, &AtomicU8)| {
+            let (print, run) = (entry.0, entry.1.load(Ordering::Relaxed));
+            print == 0 || !keep.contains(run) || kept.found(number, print).contains(run)
+        };
+        let lines = self.lines.iter().zip(&self.runs).enumerate().step_by(LINES_PER_CHECK);
+        for (number, (line, runs)) in lines {
+            if !prints(line.words()).zip(runs).all(|entry| holds_all(number, entry)) {
+                return Err(Error::TooLarge { what: "a map of runs" });
             }
         }
         for ((to, from), keep) in kept.held.iter().zip(&self.held).zip(keep.0) {
             to.store(from.load(Ordering::Relaxed) & keep, Ordering::Relaxed);
         }
         Ok(kept)
+    }
+
+    /// Returns whether `check` returns `true` for each hash. The lines of the next hashes are loaded
+    /// meanwhile.
+    fn all(&self, hashes: &[KeyHash], check: impl Fn(KeyHash) -> bool) -> bool {
+        hashes.chunks(AHEAD).all(|chunk| {
+            for &hash in chunk {
+                let (line, _) = self.place(hash);
+                prefetch(&self.lines, line);
+                prefetch(&self.runs, line);
+            }
+            chunk.iter().all(|&hash| check(hash))
+        })
     }
 
     /// Returns the line and the print of a hash.
@@ -334,9 +405,11 @@ impl RunMap {
         let words = of_line.words();
         // The writer stores the number of the run before the print.
         fence(Ordering::Acquire);
-        for (other, run) in prints(words).zip(runs) {
-            if other == print {
-                found.insert(run.load(Ordering::Relaxed));
+        for (word, runs) in words.iter().zip(runs.chunks_exact(4)) {
+            let mut equal = equal_prints(*word, print);
+            while equal != 0 {
+                found.insert(runs[equal.trailing_zeros() as usize / 16].load(Ordering::Relaxed));
+                equal &= equal - 1;
             }
         }
         if words[SLOTS / 4 - 1] >> 48 != 0 {
@@ -354,16 +427,20 @@ impl RunMap {
     fn put(&self, line: usize, print: u16, run: u8) -> bool {
         let (Some(prints_of), Some(runs)) = (self.lines.get(line), self.runs.get(line)) else { return false };
         let words = prints_of.words();
-        for (slot, (other, number)) in prints(words).zip(runs).enumerate() {
-            if other == print && number.load(Ordering::Relaxed) == run {
+        if has_equal(&words, print) {
+            let same = |(other, number): (u16, &AtomicU8)| other == print && number.load(Ordering::Relaxed) == run;
+            if prints(words).zip(runs).any(same) {
                 return true;
             }
-            if other == 0 {
-                number.store(run, Ordering::Relaxed);
-                let word = words[slot / 4] | u64::from(print) << (slot % 4 * 16);
-                prints_of.0[slot / 4].store(word, Ordering::Release);
-                return true;
-            }
+        }
+        // The slots are taken in their order.
+        let word = words.iter().filter(|word| *word >> 48 != 0).count();
+        if word < words.len() {
+            let in_word = (u64::BITS - words[word].leading_zeros()).div_ceil(16);
+            runs[word * 4 + in_word as usize].store(run, Ordering::Relaxed);
+            let word_with = words[word] | u64::from(print) << (in_word * 16);
+            prints_of.0[word].store(word_with, Ordering::Release);
+            return true;
         }
         self.spilled.write().is_ok_and(|mut spilled| spilled.put(line, print, run, self.max_spilled))
     }

@@ -2,6 +2,7 @@
 //! without filters.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::ValueEnum;
 
@@ -106,8 +107,16 @@ pub struct Arguments {
     #[arg(long, value_name = "SPEC", default_values = ["by-level", "blocked-bloom:10", "bloom:10"])]
     filter: Vec<FilterChoice>,
     /// The layout of the SST files; may be repeated
-    #[arg(long, value_enum, value_name = "LAYOUT", default_values = ["as-fallen", "runs-5"])]
+    ///
+    /// as-fallen is the result of loading with automatic compaction. compacted is everything in one
+    /// sorted run. runs-N has N overlapping runs, such as runs-36, compaction off. levels-4 has four
+    /// full levels, each ten times as large as the level above, with small SST files; it is slowest
+    /// to load. all stands for as-fallen, compacted, runs-1, runs-5, runs-36 and runs-100.
+    #[arg(long, value_name = "LAYOUT", default_values = ["as-fallen", "runs-5"])]
     layout: Vec<LayoutChoice>,
+    /// Ask the filters of overlapping runs one by one, instead of one map of all runs
+    #[arg(long)]
+    no_run_map: bool,
     /// How to read data blocks
     #[arg(long, value_enum, default_value = "buffered")]
     io: IoChoice,
@@ -136,24 +145,20 @@ pub struct Arguments {
     outputs: OutputArguments,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LayoutChoice {
-    /// The result of loading with automatic compaction
-    AsFallen,
-    /// Everything in one sorted run
-    Compacted,
-    /// Five overlapping runs, compaction off
-    #[value(name = "runs-5")]
-    Runs5,
-    /// Thirty-six overlapping runs, compaction off
-    #[value(name = "runs-36")]
-    Runs36,
-    /// All layouts except levels-4
-    All,
-    /// Four full levels, each ten times as large as the level above, with small SST files; slowest
-    /// to load
-    #[value(name = "levels-4")]
-    Levels4,
+/// The layouts that a value of `--layout` stands for.
+#[derive(Debug, Clone)]
+struct LayoutChoice(Vec<Layout>);
+
+/// The layouts of `--layout all`: all except levels-4, which is slow to load.
+const ALL_LAYOUTS: [Layout; 6] =
+    [Layout::AsFallen, Layout::Compacted, Layout::Runs(1), Layout::Runs(5), Layout::Runs(36), Layout::Runs(100)];
+
+impl FromStr for LayoutChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "all" { Ok(Self(ALL_LAYOUTS.into())) } else { text.parse().map(|layout| Self(vec![layout])) }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -207,12 +212,15 @@ fn plan<'a>(arguments: &Arguments, source: &'a Source) -> Plan<'a> {
         verify: arguments.verify.into(),
         cold: arguments.cold,
         filter_memory: arguments.filter_memory,
+        run_map: !arguments.no_run_map,
     };
-    let chosen = |layout: &Layout| arguments.layout.iter().any(|choice| choice.includes(*layout));
+    let mut layouts: Vec<Layout> = arguments.layout.iter().flat_map(|choice| choice.0.clone()).collect();
+    layouts.sort_unstable();
+    layouts.dedup();
     Plan {
         setup,
         filters: distinct(&arguments.filter),
-        layouts: Layout::ALL.into_iter().filter(chosen).collect(),
+        layouts,
         lookups: arguments.lookups.unwrap_or_else(|| lookups_for(source.len())),
         rounds: arguments.rounds,
         dir: arguments.dir.clone().unwrap_or_else(std::env::temp_dir),
@@ -274,7 +282,7 @@ fn settings(arguments: &Arguments, plan: &Plan<'_>) -> Outcome<Settings> {
     let source = plan.setup.source;
     Ok(Settings {
         filters: plan.filters.iter().map(ToString::to_string).collect(),
-        layouts: plan.layouts.iter().map(|layout| layout.name().to_owned()).collect(),
+        layouts: plan.layouts.iter().map(ToString::to_string).collect(),
         keys: source.len(),
         key_len_bytes_mean: source.len_bytes() as f64 / source.len() as f64,
         value_len_bytes: arguments.value_size,
@@ -291,24 +299,12 @@ fn settings(arguments: &Arguments, plan: &Plan<'_>) -> Outcome<Settings> {
         .into(),
         cold: arguments.cold,
         filter_memory: arguments.filter_memory,
+        run_map: !arguments.no_run_map,
         lookups: plan.lookups,
         rounds: arguments.rounds,
         mean_clock: if plan.setup.waits() { "wall" } else { "thread CPU" }.into(),
         clock_cost_ns: measure::clock_cost_ns()?,
     })
-}
-
-impl LayoutChoice {
-    fn includes(self, layout: Layout) -> bool {
-        match self {
-            Self::AsFallen => layout == Layout::AsFallen,
-            Self::Compacted => layout == Layout::Compacted,
-            Self::Runs5 => layout == Layout::Runs5,
-            Self::Runs36 => layout == Layout::Runs36,
-            Self::Levels4 => layout == Layout::Levels4,
-            Self::All => layout != Layout::Levels4,
-        }
-    }
 }
 
 impl From<IoChoice> for IoMode {

@@ -113,11 +113,11 @@ fn measure_store(
 ) -> Outcome<()> {
     let (io, verify) = (IoMode::default(), Verify::default());
     let (value_len_bytes, seed) = (plan.value_len_bytes, plan.seed);
-    let setup = Setup { source, value_len_bytes, seed, io, verify, cold: false, filter_memory: None };
+    let setup = Setup { source, value_len_bytes, seed, io, verify, cold: false, filter_memory: None, run_map: true };
     let dir = new_dir(&plan.dir)?;
     let place = dir.path().join("store");
     let store = Store { setup, dir: &place, filter: plan.filter, range_filter, prefix };
-    let loaded = store.load(Layout::Runs5)?;
+    let loaded = store.load(Layout::Runs(5))?;
     report.false_negatives += ask_every_key(&store)?;
     let bar = progress::bar(Some(u64::from(plan.rounds)), format!("measuring {}", loaded.filter));
     let mut means: Vec<Vec<Mean>> = queries.iter().flat_map(|_| [Vec::new(), Vec::new()]).collect();

@@ -38,6 +38,9 @@ pub struct Settings {
     /// The memory budget of the filters in bytes. `None` without --filter-memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter_memory: Option<u64>,
+    /// Whether one map answers for all runs of level 0. `false` with --no-run-map.
+    #[serde(default)]
+    pub run_map: bool,
     /// The maximum number of gets in a measurement. Each row records its own number.
     pub lookups: u64,
     pub rounds: u32,
@@ -65,6 +68,9 @@ pub struct StoreReport {
     pub store_bytes: u64,
     pub filter_bytes: u64,
     pub bits_per_key: f64,
+    /// The bytes of the map of level 0 in memory.
+    #[serde(default)]
+    pub map_bytes: u64,
 }
 
 /// One measurement.
@@ -308,7 +314,11 @@ impl Settings {
             significant(self.key_len_bytes_mean),
             count(self.value_len_bytes as u64, "byte"),
             self.io,
-            if self.cold { ", page cache dropped" } else { "" },
+            match (self.cold, self.run_map) {
+                (true, _) => ", page cache dropped",
+                (false, true) => "",
+                (false, false) => ", no map of level 0",
+            },
         )
     }
 }
@@ -321,8 +331,12 @@ impl StoreReport {
             }
             None => format!("{:.1} s of compaction", self.settle_seconds),
         };
+        let map = match self.map_bytes {
+            0 => String::new(),
+            bytes => format!(" and a map of {} MB", significant(bytes as f64 / 1e6)),
+        };
         format!(
-            "{} {}: {puts}; {} in {}, {} MB with {} MB of filters ({} bits per key); reopened in {} ms",
+            "{} {}: {puts}; {} in {}, {} MB with {} MB of filters ({} bits per key){map}; reopened in {} ms",
             self.filter,
             self.layout,
             count(self.tables, "SST file"),

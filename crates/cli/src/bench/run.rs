@@ -20,7 +20,7 @@ use filterblock_store::storage::IoMode;
 pub struct Plan<'a> {
     pub setup: Setup<'a>,
     pub filters: Vec<FilterChoice>,
-    /// The layouts, in the order of [`Layout::ALL`].
+    /// The layouts. [`Layout::Compacted`] follows [`Layout::AsFallen`].
     pub layouts: Vec<Layout>,
     /// The maximum number of gets in a measurement. Slow measurements make fewer gets.
     pub lookups: u64,

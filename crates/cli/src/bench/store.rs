@@ -1,6 +1,8 @@
 //! Loads a store, brings its SST files into a layout, and opens it again.
 
+use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,16 +27,14 @@ const TABLE_OVERHEAD_BYTES: u64 = 14;
 const ENTRY_OVERHEAD_BYTES: u64 = 256;
 
 /// The layout of the SST files of a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layout {
     /// The result of loading with automatic compaction.
     AsFallen,
     /// Everything compacted into one sorted run.
     Compacted,
-    /// Five overlapping runs, compaction off.
-    Runs5,
-    /// Thirty-six overlapping runs, compaction off.
-    Runs36,
+    /// So many overlapping runs, compaction off.
+    Runs(u64),
     /// Four full levels, each ten times as large as the level above.
     Levels4,
 }
@@ -50,27 +50,45 @@ const THROUGH_ALL_LEVELS: u64 = 150;
 /// the level three quarters full.
 const TABLES_OF_LEVEL_1: u64 = 4;
 
-impl Layout {
-    pub const ALL: [Self; 5] = [Self::AsFallen, Self::Compacted, Self::Runs5, Self::Runs36, Self::Levels4];
+/// The maximum number of overlapping runs.
+const RUNS_MAX: u64 = 1_000;
 
-    pub fn name(self) -> &'static str {
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AsFallen => "as-fallen",
-            Self::Compacted => "compacted",
-            Self::Runs5 => "runs-5",
-            Self::Runs36 => "runs-36",
-            Self::Levels4 => "levels-4",
+            Self::AsFallen => f.pad("as-fallen"),
+            Self::Compacted => f.pad("compacted"),
+            Self::Runs(runs) => f.pad(&format!("runs-{runs}")),
+            Self::Levels4 => f.pad("levels-4"),
         }
     }
+}
 
+impl FromStr for Layout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let runs = text.strip_prefix("runs-").and_then(|runs| runs.parse().ok());
+        match (text, runs) {
+            ("as-fallen", _) => Ok(Self::AsFallen),
+            ("compacted", _) => Ok(Self::Compacted),
+            ("levels-4", _) => Ok(Self::Levels4),
+            (_, Some(runs @ 1..=RUNS_MAX)) => Ok(Self::Runs(runs)),
+            _ => Err(format!(
+                "give as-fallen, compacted, levels-4, all, or runs-N with N from 1 to {RUNS_MAX}, such as runs-36"
+            )),
+        }
+    }
+}
+
+impl Layout {
     /// Returns the number of parts into which explicit flushes divide the loaded keys, or `None` if
     /// the store decides when to flush. Few keys may give fewer parts. The first [`Loading::bulk`]
     /// keys are not divided.
     fn flushes(self) -> Option<u64> {
         match self {
             Self::AsFallen | Self::Compacted => None,
-            Self::Runs5 => Some(5),
-            Self::Runs36 => Some(36),
+            Self::Runs(runs) => Some(runs),
             Self::Levels4 => Some(LEVELS_4 * TABLES_OF_LEVEL_1),
         }
     }
@@ -87,6 +105,8 @@ pub struct Setup<'a> {
     pub cold: bool,
     /// The memory budget of the filters in bytes, or `None` without a limit.
     pub filter_memory: Option<u64>,
+    /// Whether one map answers for all runs of level 0.
+    pub run_map: bool,
 }
 
 impl Setup<'_> {
@@ -154,6 +174,7 @@ impl Store<'_> {
                 Verify::AtOpen => FilterMemory::default(),
             },
             filter_memory_budget: self.setup.filter_memory,
+            run_map: self.setup.run_map,
             block_cache_bytes: 0,
             ..Options::default()
         }
@@ -165,7 +186,7 @@ impl Store<'_> {
         let source = self.setup.source;
         let loading = self.loading(layout);
         let mut db = Some(Db::open(self.dir, loading.first)?);
-        let bar = progress::bar(Some(source.len()), format!("loading {} {}", self.filter, layout.name()));
+        let bar = progress::bar(Some(source.len()), format!("loading {} {layout}", self.filter));
         let mut value = vec![0; self.setup.value_len_bytes];
         let mut loaded = 0u64;
         let start = Instant::now();
@@ -191,7 +212,7 @@ impl Store<'_> {
             interrupt::check()
         })?;
         let loading = start.elapsed();
-        bar.set_message(format!("settling {} {}", self.filter, layout.name()));
+        bar.set_message(format!("settling {} {layout}", self.filter));
         let mut compacting = 0.0;
         let mut settling = loading;
         if let Some(db) = db {
@@ -255,8 +276,18 @@ impl Store<'_> {
         self.report(Layout::Compacted, None, seconds)
     }
 
-    /// Opens the store for reading. With `cold`, first drops the files from the page cache.
+    /// Opens the store for reading, with the map of level 0 in memory. With `cold`, then drops the files
+    /// from the page cache.
     pub fn open(&self, filter_use: FilterUse) -> Outcome<Db> {
+        let db = self.open_at_once(filter_use)?;
+        db.wait_idle()?;
+        if self.setup.cold {
+            page_cache::drop_files(self.dir)?;
+        }
+        Ok(db)
+    }
+
+    fn open_at_once(&self, filter_use: FilterUse) -> Outcome<Db> {
         if self.setup.cold {
             page_cache::drop_files(self.dir)?;
         }
@@ -267,13 +298,14 @@ impl Store<'_> {
 
     fn report(&self, layout: Layout, puts_per_second: Option<f64>, settle_seconds: f64) -> Outcome<StoreReport> {
         let start = Instant::now();
-        let db = self.open(FilterUse::Consult)?;
+        let db = self.open_at_once(FilterUse::Consult)?;
         let reopen_ms = start.elapsed().as_secs_f64() * 1e3;
+        db.wait_idle()?;
         let stats = db.stats();
         db.close()?;
         Ok(StoreReport {
             filter: self.name(),
-            layout: layout.name().into(),
+            layout: layout.to_string(),
             puts_per_second,
             settle_seconds,
             reopen_ms,
@@ -282,6 +314,7 @@ impl Store<'_> {
             store_bytes: stats.total.bytes,
             filter_bytes: stats.total.filter_memory_bytes,
             bits_per_key: stats.total.filter_memory_bytes as f64 * 8.0 / stats.total.keys.max(1) as f64,
+            map_bytes: stats.total.map_memory_bytes,
         })
     }
 }

@@ -102,6 +102,12 @@ impl<'a> Batch<'a> {
         Some(Probe { key: self.keys.get(place)?, prefix: *self.prefixes.get(place)?, hash: *self.hashes.get(place)? })
     }
 
+    /// Returns the hashes of the keys from the first one up to the last one that has no result so far.
+    #[inline]
+    pub(super) fn open_hashes(&self) -> &[KeyHash] {
+        self.hashes.get(..(u32::BITS - self.open.leading_zeros()) as usize).unwrap_or_default()
+    }
+
     /// Returns the bits of `of` whose keys lie in the key range of an SST. `smallest` and `largest`
     /// are the order prefixes of the SST's first and last key. If the prefix of a key equals one of
     /// these two, `covers` decides.

@@ -115,9 +115,22 @@ impl Drop for Written {
     }
 }
 
-/// Compacts in the background until the store closes or fails.
+/// Work of the thread that compacts.
+enum Job {
+    Compact(Compaction),
+    /// Read the keys of level 0 for its map.
+    MapLevel0,
+}
+
+/// Compacts, and maps level 0, in the background until the store closes or fails.
 pub(super) fn run_compactions(shared: &Shared) {
-    while let Some(compaction) = next_compaction(shared) {
+    while let Some(job) = next_job(shared) {
+        let Job::Compact(compaction) = job else {
+            shared.map_level_0();
+            lock(&shared.background.work).mapping = false;
+            shared.background.changed.notify_all();
+            continue;
+        };
         let turn = Turn(&shared.background);
         if let Some(last) = compaction.upper.last() {
             lock(&shared.background.picker).note_begin(compaction.level, &last.meta.largest);
@@ -137,14 +150,15 @@ pub(super) fn run_compactions(shared: &Shared) {
         // Release the replaced SSTs before the turn, so that their files are usually gone when a
         // waiting caller continues.
         drop(compaction);
+        shared.drop_unused_map();
         drop(turn);
     }
 }
 
 /// Waits for the next due compaction, takes the right to compact and returns the compaction. The
-/// caller must create a [`Turn`], which releases the right. Returns `None` when the store closes or
-/// has failed.
-fn next_compaction(shared: &Shared) -> Option<Compaction> {
+/// caller must create a [`Turn`], which releases the right. If no compaction is due, the work may be
+/// to map level 0. Returns `None` when the store closes or has failed.
+fn next_job(shared: &Shared) -> Option<Job> {
     let mut work = lock(&shared.background.work);
     loop {
         if work.closing || work.failure.is_some() {
@@ -160,10 +174,14 @@ fn next_compaction(shared: &Shared) -> Option<Compaction> {
             let spare_bytes = if is_idle { u64::MAX } else { lock(&shared.background.pace).spare_bytes() };
             if let Some(compaction) = shared.pick_compaction(spare_bytes) {
                 work.compacting = true;
-                return Some(compaction);
+                return Some(Job::Compact(compaction));
             }
             // No compaction is due now, so one that failed earlier needs no retry.
             work.compactions.succeed();
+            if shared.needs_map() {
+                work.mapping = true;
+                return Some(Job::MapLevel0);
+            }
             if let Some(delay) = shared.level_0_delay(spare_bytes) {
                 work = shared.background.wait_at_most(work, delay);
                 continue;
@@ -220,7 +238,7 @@ impl Shared {
     }
 
     /// Returns the compaction of [`Picker::pick`], if there is one and automatic compaction is on.
-    fn pick_compaction(&self, spare_bytes: u64) -> Option<Compaction> {
+    pub(super) fn pick_compaction(&self, spare_bytes: u64) -> Option<Compaction> {
         if !self.options.auto_compaction {
             return None;
         }

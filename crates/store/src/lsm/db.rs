@@ -287,7 +287,8 @@ impl Db {
         self.shared.compact_range(from, to)
     }
 
-    /// Waits until no immutable memtable waits for its flush, and no compaction is due or running.
+    /// Waits until no immutable memtable waits for its flush, no compaction is due or running, and level 0
+    /// has its map ([`Options::run_map`]).
     /// It does not flush the current memtable. Retries that wait begin at once. During this call,
     /// automatic compaction ([`Options::auto_compaction`]) merges level 0 as soon as level 0 has
     /// [`Options::l0_compaction_trigger`] SSTs.
@@ -301,7 +302,7 @@ impl Db {
         loop {
             self.shared.wait_for_flushes(|state| state.immutable.is_empty())?;
             let mut work = lock(&self.shared.background.work);
-            while work.compacting && work.failure.is_none() {
+            while (work.compacting || work.mapping) && work.failure.is_none() {
                 work = self.shared.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
             }
             let failure = work.compactions.failure_since(num_failed);
@@ -310,7 +311,8 @@ impl Db {
             if let Some(error) = failure {
                 return Err(error);
             }
-            if !self.shared.needs_compaction() && self.shared.reading.state.load().immutable.is_empty() {
+            let is_done = !self.shared.needs_compaction() && !self.shared.needs_map();
+            if is_done && self.shared.reading.state.load().immutable.is_empty() {
                 return Ok(());
             }
             // A compaction or a flush is still due. Let the background threads run.
@@ -394,6 +396,9 @@ impl Db {
         }
         for (level, stats) in levels.iter_mut().enumerate() {
             stats.filter_memory_bytes = state.version.filter_memory_bytes(level);
+        }
+        if let (Some(stats), Some(mapped)) = (levels.first_mut(), state.version.run_map()) {
+            (stats.mapped_tables, stats.map_memory_bytes) = (mapped.num_mapped(), mapped.map.len_bytes());
         }
         let used = levels.iter().rposition(|level| !level.is_blank()).map_or(0, |last| last + 1);
         levels.truncate(used);

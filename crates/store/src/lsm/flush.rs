@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::sstable::{TableOptions, TableOrigin, TableSummary, TableWriter};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use filterblock::policy::TableShape;
+use filterblock::{KeyHash, policy::TableShape};
 
 /// The interval at which a background thread passes the log's buffer to the operating system.
 const LOG_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
@@ -140,15 +140,20 @@ impl Shared {
         })
     }
 
-    /// Writes the newest version of each key of a memtable to a new SST file.
-    fn write_memtable(&self, memtable: &Memtable) -> Result<Arc<StoredTable>> {
+    /// Writes the newest version of each key of a memtable to a new SST file. Returns the SST, and the
+    /// hashes of its keys if the map of level 0 needs them.
+    fn write_memtable(&self, memtable: &Memtable) -> Result<(Arc<StoredTable>, Option<Vec<KeyHash>>)> {
         let allowance = self.table_allowance();
-        self.write_level_0(memtable.num_entries(), memtable.sequences(), true, &[], |writer| {
+        let mut hashes = self.hashes_for_map(memtable.num_entries());
+        let stored = self.write_level_0(memtable.num_entries(), memtable.sequences(), true, &[], |writer| {
             memtable.for_each_newest(|key, value| {
-                writer.add(key, value)?;
+                let key = self.identity.hasher.key(key);
+                writer.add_hashed(key, value)?;
+                hashes.iter_mut().for_each(|hashes| hashes.push(key.hash()));
                 allowance.check(writer.len_bytes())
             })
-        })
+        })?;
+        Ok((stored, hashes))
     }
 
     /// Writes a new SST file for level 0 with at most `num_keys` keys, which `add_all` adds.
@@ -215,7 +220,8 @@ impl Shared {
     }
 
     fn flush_memtable(&self, memtable: &Arc<Memtable>) -> Result<()> {
-        let stored = self.write_memtable(memtable)?;
+        let (stored, hashes) = self.write_memtable(memtable)?;
+        let mapper = self.map_flushed(&stored, hashes);
         // The log of the next younger memtable is the oldest log that is still needed. Release the
         // state at the end of this block: held longer, it would keep SSTs alive that a compaction
         // has replaced.
@@ -237,6 +243,7 @@ impl Shared {
             self.reading.counters.flushes.fetch_add(1, Ordering::Relaxed);
             self.reading.counters.flushed_bytes.fetch_add(len_bytes, Ordering::Relaxed);
         })?;
+        drop(mapper);
         self.discard([self.identity.dir.join(log_name(memtable.log_number))]);
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! put  ─▶ WAL, memtable ─(flush)─▶ level 0: SSTs may overlap
 //!                       ─(compaction)─▶ levels 1 to 6: one sorted run per level
 //! get  ─▶ hash the key once ─▶ memtables ─▶ SSTs whose key range covers the key, newest first:
-//!         filter ─▶ index block ─▶ data block
+//!         map of level 0, or filter ─▶ index block ─▶ data block
 //! scan ─▶ memtables, and SSTs whose key range overlaps the range of the scan:
 //!         filter (for a common prefix of the range) ─▶ range filter ─▶ merge
 //! ```
@@ -52,6 +52,7 @@ mod read_state;
 mod recovery;
 mod removals;
 mod reports;
+mod run_map;
 mod scan;
 mod scan_plan;
 mod scan_query;

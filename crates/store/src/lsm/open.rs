@@ -311,6 +311,7 @@ fn build(
         writing: Writing { queue: WriteQueue::default(), log: Mutex::new(log) },
         catalogue: Catalogue { registry: Mutex::new(registry), next_file_number: AtomicU64::new(next_file_number) },
         background: Background::new(picker(&options)),
+        mapper: Mutex::default(),
         reading: Reading { state, cache, counters: Counters::new(), reports },
         options,
     })

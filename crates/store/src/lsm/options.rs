@@ -99,6 +99,8 @@ impl fmt::Display for PrefixChoice {
 ///   MiB by default.
 /// * for filters: by default 16 bits per key in level 0, 8.1 in bottommost SSTs of deeper levels,
 ///   and 10 in all other SSTs.
+/// * for the map of level 0 ([`Options::run_map`]): 36 bits per key that it has room for. After an
+///   open, it has room for the keys of level 0; later, usually for up to twice as many.
 /// * for the index of each SST in use: a key and about 20 bytes for each data block.
 /// * for the block cache: `block_cache_bytes`.
 /// * while it compacts: the filter and the index of one SST of `table_size_bytes`, and about 16
@@ -195,6 +197,13 @@ pub struct Options {
     /// a version replaces another, both may hold copies. A range filter beside a filter that has
     /// lost columns stays in the map, and does not count toward the budget. `None` sets no limit.
     pub filter_memory_budget: Option<u64>,
+    /// Whether one map answers for the keys of all SSTs of level 0, so that a read of an absent key asks
+    /// one cache line instead of one filter for each SST. The store reads the map, and not the
+    /// filters, if level 0 has at least two SSTs with filters of keys. After an open, a background
+    /// thread reads the keys of these SSTs to make the map; until then, reads ask the filters. With
+    /// [`Options::filter_memory_budget`], there is a map only while it fits in the budget beside the
+    /// filters, twice for a moment.
+    pub run_map: bool,
     /// Whether a damaged filter is an error. Otherwise the filter answers "maybe", and the damage
     /// is counted and reported.
     pub strict_filters: bool,
@@ -268,6 +277,7 @@ impl Default for Options {
             verify: Verify::default(),
             filter_memory: FilterMemory::default(),
             filter_memory_budget: None,
+            run_map: true,
             strict_filters: false,
             compression: Compression::None,
             block_size_bytes: 4096,

@@ -86,7 +86,7 @@ fn runs(shared: &Shared, state: &ReadState, range: &RangeProbe<'_>, query: Optio
             match (query, slots) {
                 (Some(query), [slot]) if query.denies_prefix(version, slot) => {
                     denied += 1;
-                    expected += slot.expected;
+                    expected += u64::from(slot.expected);
                 }
                 _ => found.add(query, Run { level: place, first, len: slots.len(), answers: None }, slots),
             }

@@ -61,12 +61,12 @@ impl<'a> ScanQuery<'a> {
         let range = self.answer_of_range(slot);
         if range == Some(Answer::No) {
             tally.ranges.true_negatives += 1;
-            tally.ranges.expected += slot.stored.expected_of_ranges;
+            tally.ranges.expected += u64::from(slot.stored.expected_of_ranges);
             // The answer about the prefix is a known false positive only if the range covers all
             // keys of the prefix.
             if prefix == Some(Answer::Maybe) && self.is_whole_prefix() {
                 tally.prefixes.false_positives += 1;
-                tally.prefixes.expected += slot.expected;
+                tally.prefixes.expected += u64::from(slot.expected);
             }
             return None;
         }
@@ -160,7 +160,7 @@ impl Asked {
         }
     }
 
-    fn count(&self, answer: Answer, is_there: bool, expected: u64, tally: &mut ProbeTally) {
+    fn count(&self, answer: Answer, is_there: bool, expected: u32, tally: &mut ProbeTally) {
         let table = &self.stored.table;
         // A wrong "maybe" may come from a damaged page.
         let is_damaged = || matches!(table.filter(), TableFilter::Ready(filter) if filter.damaged_pages() > 0);
@@ -169,7 +169,7 @@ impl Asked {
             Answer::Maybe if is_damaged() => tally.degraded += 1,
             Answer::Maybe => {
                 tally.false_positives += 1;
-                tally.expected += expected;
+                tally.expected += u64::from(expected);
             }
             _ if matches!(table.filter(), TableFilter::Degraded(_)) => tally.degraded += 1,
             _ => tally.unfiltered += 1,

@@ -15,6 +15,7 @@ use super::picking::Picker;
 use super::read_state::{Published, ReadState};
 use super::removals::{Removals, is_taken};
 use super::reports::Reports;
+use super::run_map::Mapper;
 use super::stats::Counters;
 use super::table_reads::ReadContext;
 use super::version::StoredTable;
@@ -51,6 +52,8 @@ pub(super) struct Work {
     pub(super) failure: Option<String>,
     /// Whether a compaction is running, in the background or for a caller.
     pub(super) compacting: bool,
+    /// Whether the background thread reads the keys of level 0.
+    pub(super) mapping: bool,
     /// Number of callers that wait to compact. They go before the background thread, which may
     /// always find more work.
     pub(super) callers_waiting: usize,
@@ -190,17 +193,17 @@ pub(super) struct Reading {
 /// # Lock order
 /// A thread that holds a lock takes only locks further to the right:
 /// ```text
-/// Writing::log ─┐
-///               ├─▶ Published::change ─▶ Background::work ─▶ Background::picker, pace ─▶ Files::closed
-/// registry ─────┘
+/// Writing::log ──────┐
+///                    ├─▶ Published::change ─▶ Background::work ─▶ Background::picker, pace ─▶ Files::closed
+/// mapper ─▶ registry ┘
 /// ```
 /// No thread holds [`Writing::log`] and [`Catalogue::registry`] at the same time. The locks of the
 /// write queue and of a ticket are held only briefly. A ticket's lock may be taken under the
 /// queue's lock, but neither is held with any other lock. No file is written or synced under
 /// `work`, `picker` or the queue's lock.
 ///
-/// The locks of the reports, of the replaced states, of the stall counters and of the reclaimer may
-/// be taken under any other lock. No lock is taken under them.
+/// The locks of the reports, of the replaced states, of the stall counters, of the reclaimer and of an
+/// SST's place in the map may be taken under any other lock. No lock is taken under them.
 ///
 /// A thread that clones a version under `work` may drop the last reference to the version, and
 /// thereby remove replaced files. This is why `closed` stands to the right of `work`.
@@ -214,6 +217,7 @@ pub(super) struct Shared {
     pub(super) writing: Writing,
     pub(super) catalogue: Catalogue,
     pub(super) background: Background,
+    pub(super) mapper: Mutex<Mapper>,
     pub(super) reading: Reading,
 }
 

@@ -31,10 +31,10 @@ const NUM_SHARDS: usize = if cfg!(loom) { 2 } else { 64 };
 /// The number of units in an FPR of 1: expected FPRs are added up in units of 2^-32.
 pub(super) const RATE_UNIT: f64 = 4_294_967_296.0;
 
-/// Converts an FPR to units of 2^-32.
-pub(super) fn rate_units(rate: f64) -> u64 {
+/// Converts an FPR to units of 2^-32. An FPR of 1 becomes the greatest number.
+pub(super) fn rate_units(rate: f64) -> u32 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is between 0 and 1")]
-    let units = (rate * RATE_UNIT) as u64;
+    let units = (rate * RATE_UNIT) as u32;
     units
 }
 

@@ -21,6 +21,11 @@ pub struct LevelStats {
     /// unusable or have lost columns: see
     /// [`Options::filter_memory_budget`](super::Options::filter_memory_budget).
     pub filter_memory_bytes: u64,
+    /// Number of SSTs whose keys are in the map of level 0: see
+    /// [`Options::run_map`](super::Options::run_map). Gets ask the filters of the other SSTs.
+    pub mapped_tables: u64,
+    /// Bytes of the map of level 0 in memory.
+    pub map_memory_bytes: u64,
     /// Number of SSTs whose filter or range filter is unusable or is known to have damaged pages.
     pub degraded_tables: u64,
     /// The queries of gets for their keys.
@@ -142,6 +147,8 @@ impl LevelStats {
         self.bytes += other.bytes;
         self.filter_bytes += other.filter_bytes;
         self.filter_memory_bytes += other.filter_memory_bytes;
+        self.mapped_tables += other.mapped_tables;
+        self.map_memory_bytes += other.map_memory_bytes;
         self.degraded_tables += other.degraded_tables;
         self.block_reads += other.block_reads;
         self.block_read_bytes += other.block_read_bytes;

@@ -3,12 +3,13 @@
 use super::batch_read::{BATCH, Batch, Probe};
 use super::options::FilterUse;
 use super::reports::Reports;
+use super::run_map::{MAX_RUNS, MappedRuns};
 use super::stats::{Recorder, Tally};
 use super::version::{Level, Slot, Version};
 use super::version_edit::NUM_LEVELS;
 use crate::error::Result;
 use crate::sstable::{BlockCache, BlockReads, FoundValue, Handle, KnownBlock, TableFilter};
-use filterblock::{Answer, FilterSet, FilterSlot, KeyHash, PrefixExtractor};
+use filterblock::{Answer, FilterSet, FilterSlot, KeyHash, PrefixExtractor, Runs};
 
 /// The settings of a read.
 #[derive(Debug, Clone, Copy)]
@@ -108,11 +109,7 @@ impl Version {
         let (grouped, paired) = self.levels.split_at(self.levels.iter().take_while(is_grouped).count());
         let result = grouped.iter().try_for_each(|level| {
             let mut tally = Tally::default();
-            let result = level.slots.iter().try_for_each(|slot| {
-                let mask = slot.mask_of(batch, batch.open);
-                slot.ask_batch(&self.filters, mask, batch, context, &mut tally, &mut pairs.wanted);
-                search_wanted(&mut pairs.wanted, &self.filters, batch, values, context, &mut tally)
-            });
+            let result = level.get_batch(&self.filters, batch, values, context, &mut tally, &mut pairs.wanted);
             if let Some(of_level) = tallies.get_mut(level.number) {
                 *of_level = tally;
             }
@@ -199,10 +196,7 @@ impl<'v> Pairs<'v> {
             while let Some(((pair, &answer), &block)) = rest.next_if(|((pair, _), _)| pair.level.number == number) {
                 match answer {
                     _ if batch.open >> pair.place & 1 == 0 => {}
-                    Answer::No => {
-                        tally.points.true_negatives += 1;
-                        tally.points.expected += pair.slot.expected;
-                    }
+                    Answer::No => tally.count_denied(1, pair.slot),
                     _ => self.wanted.push(Wanted { slot: pair.slot, place: pair.place, answer, block }),
                 }
             }
@@ -273,6 +267,15 @@ impl Level {
         context: &ReadContext<'_>,
         tally: &mut Tally,
     ) -> Result<Option<Option<V>>> {
+        if let Some(mapped) = &self.mapped
+            && context.filter_use == FilterUse::Consult
+        {
+            let found = mapped.ask(probe);
+            if mapped.denies(probe, &found, tally) {
+                return Ok(None);
+            }
+            return self.get_mapped((mapped, &found), filters, probe, context, tally);
+        }
         for slot in self.candidates(probe) {
             if !slot.covers(probe) {
                 continue;
@@ -285,8 +288,7 @@ impl Level {
                 FilterUse::Ignore => Answer::Unfiltered,
             };
             if answer == Answer::No {
-                tally.points.true_negatives += 1;
-                tally.points.expected += slot.expected;
+                tally.count_denied(1, slot);
                 continue;
             }
             let found = slot.search(filters, probe, context, (answer, KnownBlock::Unknown), tally)?;
@@ -295,6 +297,95 @@ impl Level {
             }
         }
         Ok(None)
+    }
+
+    /// Searches the SSTs of level 0 as [`Level::get`] does. `found` has the runs for which the map
+    /// answers "maybe".
+    #[cold]
+    fn get_mapped<V: FoundValue>(
+        &self,
+        (mapped, found): (&MappedRuns, &Runs),
+        filters: &FilterSet,
+        probe: &Probe<'_>,
+        context: &ReadContext<'_>,
+        tally: &mut Tally,
+    ) -> Result<Option<Option<V>>> {
+        let places = mapped.places_to_ask(found);
+        // If all mapped SSTs cover the key, those that deny it need no look.
+        let is_inside = mapped.is_inside(probe);
+        let mut counted = 0;
+        let to_ask = places.iter().map(usize::from).filter(|_| is_inside).chain(if is_inside { MAX_RUNS } else { 0 }..);
+        for (place, slot) in to_ask.map_while(|place| Some((place, self.slots.get(place)?))) {
+            let may_hold = u8::try_from(place).is_ok_and(|place| places.contains(place));
+            if is_inside && slot.is_mapped {
+                mapped.count_between(counted, place, tally);
+                counted = place + 1;
+            } else if !slot.covers(probe) {
+                continue;
+            }
+            let answer = match slot.is_mapped {
+                true if may_hold => Answer::Maybe,
+                true => Answer::No,
+                false => filters.ask_hash(slot.filter, probe.hash),
+            };
+            if answer == Answer::No {
+                tally.count_denied(1, slot);
+                continue;
+            }
+            let found = slot.search(filters, probe, context, (answer, KnownBlock::Unknown), tally)?;
+            if found.is_some() {
+                if is_inside && !slot.is_mapped {
+                    mapped.count_between(counted, place, tally);
+                }
+                return Ok(found);
+            }
+        }
+        if is_inside {
+            mapped.count_between(counted, self.slots.len(), tally);
+        }
+        Ok(None)
+    }
+
+    /// Reads the open keys of a batch from each SST of the level that may hold them.
+    fn get_batch<'v>(
+        &'v self,
+        filters: &FilterSet,
+        batch: &mut Batch<'_>,
+        values: &mut [Option<Vec<u8>>],
+        context: &ReadContext<'_>,
+        tally: &mut Tally,
+        wanted: &mut Vec<Wanted<'v>>,
+    ) -> Result<()> {
+        let mapped = self.mapped.as_deref().filter(|_| context.filter_use == FilterUse::Consult);
+        let answers = mapped.map(|mapped| mapped.ask_batch(batch, tally));
+        for (place, slot) in self.slots.iter().enumerate() {
+            if batch.open == 0 {
+                break;
+            }
+            let mask = slot.mask_of(batch, batch.open);
+            match &answers {
+                Some(answers) if slot.is_mapped => {
+                    let found = mask & answers.of(place);
+                    slot.want(found, Answer::Maybe, batch, context, wanted);
+                    tally.count_denied((mask & !found).count_ones(), slot);
+                }
+                _ => slot.ask_batch(filters, mask, batch, context, tally, wanted),
+            }
+            if !wanted.is_empty() {
+                search_wanted(wanted, filters, batch, values, context, tally)?;
+            }
+        }
+        answers.iter().for_each(|answers| answers.give_back(batch));
+        Ok(())
+    }
+}
+
+impl Tally {
+    /// Counts keys that an SST covers, and that its filter or the map denies.
+    #[inline]
+    fn count_denied(&mut self, num_keys: u32, slot: &Slot) {
+        self.points.true_negatives += u64::from(num_keys);
+        self.points.expected += u64::from(num_keys) * u64::from(slot.expected_of_keys);
     }
 }
 
@@ -311,25 +402,36 @@ impl Slot {
         wanted: &mut Vec<Wanted<'v>>,
     ) {
         let group = batch.gather(mask);
-        let len = group.hashes().len();
         let mut answers = [true; BATCH];
         let is_filtered =
             context.filter_use == FilterUse::Consult && filters.ask_batch(self.filter, group.hashes(), &mut answers);
+        let mut found = mask;
+        for (i, _) in answers.iter().enumerate().take(group.hashes().len()).filter(|&(_, may_contain)| !may_contain) {
+            found &= !group.place(i).map_or(0, |place| 1 << place);
+        }
         let answer = if is_filtered { Answer::Maybe } else { Answer::Unfiltered };
-        let num_reads = answers.iter().take(len).filter(|&&may_contain| may_contain).count();
-        let announces = is_filtered && context.announces(num_reads);
-        let mut last = None;
-        for (i, _) in answers.iter().enumerate().take(len).filter(|&(_, &may_contain)| may_contain) {
-            let Some((place, probe)) = group.place(i).and_then(|place| Some((place, batch.probe(place)?))) else {
-                continue;
-            };
+        self.want(found, answer, batch, context, wanted);
+        tally.count_denied((mask & !found).count_ones(), self);
+    }
+
+    /// Adds to `wanted` the keys with a bit in `mask`. `answer` is the answer for each of them.
+    fn want<'v>(
+        &'v self,
+        mask: u32,
+        answer: Answer,
+        batch: &Batch<'_>,
+        context: &ReadContext<'_>,
+        wanted: &mut Vec<Wanted<'v>>,
+    ) {
+        let announces = answer == Answer::Maybe && context.announces(mask.count_ones() as usize);
+        let (mut rest, mut last) = (mask, None);
+        while let Some(probe) = batch.probe(rest.trailing_zeros()) {
+            let place = rest.trailing_zeros();
+            rest &= rest - 1;
             let block = if announces { self.table.announce(probe.key, last, context.cache) } else { None };
             last = block;
             wanted.push(Wanted { slot: self, place, answer, block });
         }
-        let denied = (len - num_reads) as u64;
-        tally.points.true_negatives += denied;
-        tally.points.expected += denied * self.expected;
     }
 
     /// Returns whether the filter denies a prefix of the key.
@@ -356,9 +458,8 @@ impl Slot {
         if let (Answer::Maybe, Some(extractor)) = (answer, context.extractor)
             && self.denies_prefix(filters, extractor, probe.key)
         {
-            tally.points.true_negatives += 1;
+            tally.count_denied(1, self);
             tally.reads.saved_by_prefixes += 1;
-            tally.points.expected += self.expected;
             return Ok(None);
         }
         // If the SST has only a range filter, ask it for the range that holds just this key.
@@ -367,8 +468,7 @@ impl Slot {
             _ => answer,
         };
         if answer == Answer::No {
-            tally.points.true_negatives += 1;
-            tally.points.expected += self.expected;
+            tally.count_denied(1, self);
             return Ok(None);
         }
         if context.filter_use == FilterUse::Consult {
@@ -382,10 +482,10 @@ impl Slot {
         // positive: the answer may come from that page.
         let is_damaged = || matches!(self.table.filter(), TableFilter::Ready(filter) if filter.damaged_pages() > 0);
         match (answer, &found) {
-            (Answer::Maybe, None) if is_damaged() => tally.points.degraded += 1,
+            (Answer::Maybe, None) if !self.is_mapped && is_damaged() => tally.points.degraded += 1,
             (Answer::Maybe, None) => {
                 tally.points.false_positives += 1;
-                tally.points.expected += self.expected;
+                tally.points.expected += u64::from(self.expected_of_keys);
             }
             (Answer::Maybe, _) => tally.points.true_positives += 1,
             _ if matches!(self.table.filter(), TableFilter::Degraded(_)) => tally.points.degraded += 1,

@@ -12,6 +12,7 @@ use super::batch_read::{Batch, Probe};
 use super::filter_budget::Earlier;
 use super::removals::Removals;
 use super::reports::Reports;
+use super::run_map::{Mapped, MappedRuns};
 use super::stats::rate_units;
 use super::version_edit::{NUM_LEVELS, TableMeta};
 use crate::codec::order_prefix;
@@ -20,7 +21,7 @@ use crate::sstable::{Table, TableFilter};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock};
-use filterblock::{FilterSet, FilterSlot, HashSeed, KeyHasher, policy::LevelShape};
+use filterblock::{FilterSet, FilterSlot, HashSeed, KeyHasher, RunMap, policy::LevelShape};
 
 /// An SST of the store. After a compaction has replaced the SST, its file is removed when the last
 /// reference is dropped, unless the store is closed.
@@ -32,11 +33,12 @@ pub(super) struct StoredTable {
     pub(super) path: PathBuf,
     /// The filter's expected FPR, in the units of
     /// [`ProbeTally::expected`](super::stats::ProbeTally).
-    pub(super) expected: u64,
+    pub(super) expected: u32,
     /// The range filter's expected FPR, in the units of [`Self::expected`].
-    pub(super) expected_of_ranges: u64,
+    pub(super) expected_of_ranges: u32,
     /// Whether damage of the filter has been reported.
     is_reported: AtomicBool,
+    mapped: Mutex<Mapped>,
 }
 
 /// The file of an SST. It may be open more than once.
@@ -66,8 +68,25 @@ impl StoredTable {
             TableFilter::Absent | TableFilter::Degraded(_) => (0, 0),
         };
         let file = TableFile { path: path.clone(), storage, closed, obsolete: AtomicBool::new(false) };
-        let is_reported = AtomicBool::new(false);
-        Self { file: Arc::new(file), meta, table: Arc::new(table), path, expected, expected_of_ranges, is_reported }
+        let (is_reported, mapped) = (AtomicBool::new(false), Mutex::default());
+        let (file, table) = (Arc::new(file), Arc::new(table));
+        Self { file, meta, table, path, expected, expected_of_ranges, is_reported, mapped }
+    }
+
+    pub(super) fn mapped(&self) -> Mapped {
+        lock(&self.mapped).clone()
+    }
+
+    pub(super) fn set_mapped(&self, mapped: Mapped) {
+        *lock(&self.mapped) = mapped;
+    }
+
+    /// Returns the run of the SST in a map, or `None` if the map does not hold all its keys.
+    pub(super) fn run_in(&self, wanted: &Arc<RunMap>) -> Option<u8> {
+        match &*lock(&self.mapped) {
+            Mapped::As(map, run) if Arc::ptr_eq(map, wanted) => Some(*run),
+            _ => None,
+        }
     }
 
     /// Returns this SST as the replacement of `other`, an earlier opening of the same file. Both
@@ -163,8 +182,13 @@ pub(super) struct Slot {
     pub(super) largest: u64,
     /// The filter's expected FPR, in the units of
     /// [`ProbeTally::expected`](super::stats::ProbeTally).
-    pub(super) expected: u64,
+    pub(super) expected: u32,
+    /// The expected FPR of answers about whole keys: of the map of level 0 if the SST is mapped,
+    /// otherwise of the filter.
+    pub(super) expected_of_keys: u32,
     pub(super) filter: FilterSlot,
+    /// Whether the map of level 0 answers for the keys of the SST.
+    pub(super) is_mapped: bool,
     /// Whether the filter holds the prefixes of the store's extractor beside the keys.
     pub(super) has_prefixes: bool,
     pub(super) has_ranges: bool,
@@ -182,7 +206,22 @@ impl Slot {
         let (smallest, largest) = (order_prefix(&stored.meta.smallest), order_prefix(&stored.meta.largest));
         let (has_prefixes, has_ranges) = (stored.table.has_prefixes(), stored.table.has_ranges());
         let (expected, table) = (stored.expected, Arc::clone(&stored.table));
-        Self { smallest, largest, expected, filter, has_prefixes, has_ranges, table, stored }
+        Self {
+            smallest,
+            largest,
+            expected,
+            expected_of_keys: expected,
+            filter,
+            is_mapped: false,
+            has_prefixes,
+            has_ranges,
+            table,
+            stored,
+        }
+    }
+
+    pub(super) fn set_mapped(&mut self, expected_of_keys: u32) {
+        (self.is_mapped, self.expected_of_keys) = (true, expected_of_keys);
     }
 
     /// Adapts the expected FPR to a filter that has lost columns.
@@ -192,6 +231,7 @@ impl Slot {
             && let Some(filter) = filter.ready()
         {
             self.expected = rate_units(filter.expected_fpr());
+            self.expected_of_keys = self.expected;
         }
     }
 
@@ -280,6 +320,8 @@ pub(super) struct Level {
     /// [`Slot::largest`] of each SST, side by side. Empty in level 0. In deeper levels, a search
     /// over these eight bytes per SST loads fewer cache lines than a search over the slots.
     ends: Vec<u64>,
+    /// The map of level 0, if it has one.
+    pub(super) mapped: Option<Box<MappedRuns>>,
 }
 
 /// The SSTs of a store at one moment.
@@ -337,7 +379,23 @@ impl Version {
             filters.shrink_to(budget);
             levels.iter_mut().flat_map(|level| &mut level.slots).for_each(|slot| slot.update_expected(&filters));
         }
-        Self { levels, hasher: hasher.clone(), filters, filter_budget }
+        let mut version = Self { levels, hasher: hasher.clone(), filters, filter_budget };
+        let room_bytes = version.room_bytes();
+        if let Some(level) = version.levels.first_mut().filter(|level| level.number == 0) {
+            level.mapped = MappedRuns::of(&mut level.slots, room_bytes).map(Box::new);
+        }
+        version
+    }
+
+    /// Returns the map of level 0, if reads ask one.
+    pub(super) fn run_map(&self) -> Option<&MappedRuns> {
+        self.levels.first()?.mapped.as_deref()
+    }
+
+    /// Returns how many bytes of the memory budget the filters leave.
+    pub(super) fn room_bytes(&self) -> u64 {
+        let Some(budget) = self.filter_budget else { return u64::MAX };
+        (0..NUM_LEVELS).fold(budget, |room, level| room.saturating_sub(self.filter_memory_bytes(level)))
     }
 
     /// Returns the data that the next version takes from this version: see [`Earlier::new`].
@@ -417,7 +475,7 @@ impl Version {
 impl Level {
     fn new(number: usize, slots: Vec<Slot>) -> Self {
         let ends = if number == 0 { Vec::new() } else { slots.iter().map(|slot| slot.largest).collect() };
-        Self { number, slots, ends }
+        Self { number, slots, ends, mapped: None }
     }
 
     /// Passes to `visit`, as runs, the SSTs that may hold keys of a range. An SST of level 0 is a

@@ -207,6 +207,15 @@ impl Table {
         self.has_prefixes
     }
 
+    /// Returns whether the SST has a usable filter that can deny a key by its hash.
+    pub(crate) fn denies_keys(&self) -> bool {
+        use filterblock::FilterKind::{AlwaysMaybe, Grafite};
+        self.filter
+            .ready()
+            .map(|filter| filter.metadata())
+            .is_some_and(|metadata| metadata.added.whole_keys() && !matches!(metadata.kind, AlwaysMaybe | Grafite))
+    }
+
     /// Returns whether the SST has a usable range filter.
     #[must_use]
     pub fn has_ranges(&self) -> bool {

@@ -16,7 +16,9 @@ use super::properties::{Properties, TableOrigin};
 use crate::checksum::crc32;
 use crate::error::{Error, Result};
 use crate::storage::{Storage, WriteFile};
-use filterblock::{Built, FilterBuilder, FilterOptions, FilterSpec, HashSeed, KeyHasher, PrefixExtractor, WholeKeys};
+use filterblock::{
+    Built, FilterBuilder, FilterOptions, FilterSpec, HashSeed, Key, KeyHasher, PrefixExtractor, WholeKeys,
+};
 
 /// The number of bytes that the writer collects before it writes them to the file.
 const CHUNK_LEN_BYTES: usize = 256 << 10;
@@ -184,6 +186,15 @@ impl<'s> TableWriter<'s> {
     /// * [`Error::InvalidArgument`] if a data block or the index block would exceed 4 GiB.
     /// * I/O errors.
     pub fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.add_with(key, None, value)
+    }
+
+    /// Adds a key as [`Self::add`] does. The key must come from [`TableOptions::hasher`].
+    pub(crate) fn add_hashed(&mut self, key: Key<'_>, value: Option<&[u8]>) -> Result<()> {
+        self.add_with(key.bytes(), Some(key), value)
+    }
+
+    fn add_with(&mut self, key: &[u8], hashed: Option<Key<'_>>, value: Option<&[u8]>) -> Result<()> {
         self.check_usable()?;
         let value_len = value.map_or(0, <[u8]>::len);
         if key.len() > MAX_ITEM_LEN_BYTES {
@@ -202,11 +213,11 @@ impl<'s> TableWriter<'s> {
         if self.properties.num_entries > 0 && key <= last_key {
             return Err(Error::OutOfOrder);
         }
-        let outcome = self.add_checked(key, value);
+        let outcome = self.add_checked(key, hashed, value);
         self.note(outcome)
     }
 
-    fn add_checked(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    fn add_checked(&mut self, key: &[u8], hashed: Option<Key<'_>>, value: Option<&[u8]>) -> Result<()> {
         let value_len = value.map_or(0, <[u8]>::len);
         if !self.block.is_empty() && self.block.len_bytes_with(key.len(), value_len) > self.options.block_size_bytes {
             self.end_block()?;
@@ -222,7 +233,8 @@ impl<'s> TableWriter<'s> {
             reason: "the data block would exceed 4 GiB; use a smaller block size".to_owned(),
         })?;
         if let Some(filter) = &mut self.filter
-            && catch_unwind(AssertUnwindSafe(|| filter.add(filter.hasher().key(key)))).is_err()
+            && catch_unwind(AssertUnwindSafe(|| filter.add(hashed.unwrap_or_else(|| filter.hasher().key(key)))))
+                .is_err()
         {
             self.give_up_filter("a call that adds a key panicked; correct the extractor's function".to_owned());
         }

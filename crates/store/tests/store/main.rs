@@ -22,6 +22,7 @@ mod pinned;
 mod prefixes;
 mod ranges;
 mod readers;
+mod run_map;
 mod secrets;
 #[path = "../steps/mod.rs"]
 mod steps;
