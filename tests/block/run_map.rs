@@ -247,3 +247,51 @@ fn a_map_that_no_machine_can_hold_is_an_error() {
     assert!(empty.add_run(7, &[]) && empty.add_run(7, &hashes(0, 30)));
     assert!(hashes(0, 30).iter().all(|&hash| empty.ask(hash, &of([7])).contains(7)));
 }
+
+/// ```text
+/// cargo test --release --test block -- --ignored --nocapture a_billion_present_keys
+/// ```
+#[test]
+#[ignore = "takes minutes"]
+fn a_billion_present_keys_find_their_runs() {
+    let ask_all = |map: &RunMap, known: &Runs, runs: &[Vec<KeyHash>]| -> u64 {
+        let mut answers = [Runs::NONE; 32];
+        for run in known.iter() {
+            let hashes = &runs[usize::from(run)];
+            for hashes in hashes.chunks(32) {
+                map.ask_batch(hashes, known, &mut answers);
+                assert!(
+                    answers[..hashes.len()].iter().all(|found| found.contains(run)),
+                    "a key of run {run} is denied"
+                );
+            }
+            assert!(hashes.iter().all(|&hash| map.ask(hash, known).contains(run)), "a key of run {run} is denied");
+        }
+        known.iter().map(|run| 2 * runs[usize::from(run)].len() as u64).sum()
+    };
+    let ask_half = |seed: u64| {
+        let (mut random, mut asked) = (SplitMix(seed), 0);
+        while asked < 500_000_000 {
+            let num_runs = 1 + random.next() % 256;
+            let universe = 1 + random.next() % 2_000_000;
+            let key = |random: &mut SplitMix| hasher().of(&(random.next() % universe).to_le_bytes());
+            let len = |random: &mut SplitMix| random.next() % (2_000_000 / num_runs);
+            let runs: Vec<Vec<_>> =
+                (0..num_runs).map(|_| (0..len(&mut random)).map(|_| key(&mut random)).collect()).collect();
+            let map = RunMap::new(&hasher(), runs.iter().map(|run| run.len() as u64).sum()).unwrap();
+            for (run, hashes) in (0..).zip(&runs) {
+                let _ = map.add_run(run, hashes);
+            }
+            let mut known = of((0..num_runs).map(|run| run as u8));
+            asked += ask_all(&map, &known, &runs);
+            (0..=255).filter(|_| random.next().is_multiple_of(3)).for_each(|run| known.remove(run));
+            asked += ask_all(&map.keeping(&known).unwrap(), &known, &runs);
+        }
+        asked
+    };
+    let asked: u64 = std::thread::scope(|scope| {
+        let halves = [1, 2].map(|seed| scope.spawn(move || ask_half(seed)));
+        halves.into_iter().map(|half| half.join().unwrap()).sum()
+    });
+    println!("{asked} present keys asked, none denied");
+}

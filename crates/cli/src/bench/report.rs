@@ -199,7 +199,8 @@ impl Report {
     }
 
     fn markdown_stores(&self) -> String {
-        let header = ["Filter", "Layout", "Puts/s", "SSTs", "Store, MB", "Filters, MB", "Bits per key", "Reopen, ms"];
+        let header =
+            ["Filter", "Layout", "Puts/s", "SSTs", "Store, MB", "Filters, MB", "Bits per key", "Map, MB", "Reopen, ms"];
         let cells = |store: &StoreReport| {
             vec![
                 format!("`{}`", store.filter),
@@ -209,6 +210,7 @@ impl Report {
                 significant(store.store_bytes as f64 / 1e6),
                 significant(store.filter_bytes as f64 / 1e6),
                 significant(store.bits_per_key),
+                if store.map_bytes == 0 { "-".into() } else { significant(store.map_bytes as f64 / 1e6) },
                 significant(store.reopen_ms),
             ]
         };

@@ -75,7 +75,7 @@ impl FromStr for Layout {
             ("levels-4", _) => Ok(Self::Levels4),
             (_, Some(runs @ 1..=RUNS_MAX)) => Ok(Self::Runs(runs)),
             _ => Err(format!(
-                "give as-fallen, compacted, levels-4, all, or runs-N with N from 1 to {RUNS_MAX}, such as runs-36"
+                "expected as-fallen, compacted, runs-N with N from 1 to {RUNS_MAX}, levels-4 or all; try runs-36"
             )),
         }
     }
@@ -174,7 +174,7 @@ impl Store<'_> {
                 Verify::AtOpen => FilterMemory::default(),
             },
             filter_memory_budget: self.setup.filter_memory,
-            run_map: self.setup.run_map,
+            run_map_trigger: if self.setup.run_map { Options::default().run_map_trigger } else { usize::MAX },
             block_cache_bytes: 0,
             ..Options::default()
         }

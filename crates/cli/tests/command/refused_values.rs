@@ -87,7 +87,12 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
             "expected monkey:BITS or monkey:KIND:BITS, with 1 to 100 bits per key and a KIND of filter that takes \
              this number of bits, except grafite; try monkey:10 or monkey:bloom:10",
         ),
-        (&BENCH, "--layout", "run-5", "expected as-fallen, compacted, runs-5, runs-36, all or levels-4; try runs-5"),
+        (
+            &BENCH,
+            "--layout",
+            "runs-0",
+            "expected as-fallen, compacted, runs-N with N from 1 to 1000, levels-4 or all; try runs-36",
+        ),
         (&BENCH, "--io", "mmap", "expected buffered or direct; try buffered"),
         (&BENCH, "--verify", "never", "expected at-open or on-first-touch; try at-open"),
         (&["db", "scan", "s"], "--limit", "all", &format!("{NUMBER} 10")),

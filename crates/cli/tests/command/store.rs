@@ -376,14 +376,20 @@ fn the_benchmark_reports_every_filter_layout_and_workload() {
     ]);
     let report = report.json(0);
     // The number of rows is the product of filters, layouts, workloads, and filters on or off.
-    assert_rows(&report, 3 * 4 * 3 * 2);
+    assert_rows(&report, 3 * 6 * 3 * 2);
     assert_eq!((&report["settings"]["lookups"], &report["settings"]["command"]), (&2_000.into(), &Value::Null));
-    assert_eq!(report["settings"]["layouts"].as_array().unwrap().len(), 4);
+    assert_eq!(report["settings"]["layouts"].as_array().unwrap().len(), 6);
     let runs = |layout: &str| {
         let rows = report["rows"].as_array().unwrap();
         rows.iter().find(|row| row["layout"] == layout).unwrap()["runs"].as_u64().unwrap()
     };
-    assert_eq!((runs("compacted"), runs("runs-5"), runs("runs-36")), (1, 5, 36));
+    assert_eq!((runs("compacted"), runs("runs-1"), runs("runs-5"), runs("runs-36")), (1, 1, 5, 36));
+    let maps = report["stores"].as_array().unwrap().iter().map(|store| store["map_bytes"].as_u64().unwrap() > 0);
+    assert_eq!(
+        maps.collect::<Vec<_>>(),
+        [false, false, false, false, true, true].repeat(3),
+        "layouts with several runs"
+    );
     assert_eq!(shell.files(), ["plot.svg"], "the stores are removed");
     assert!(fs::read_to_string(shell.path("plot.svg")).unwrap().contains("no filters"));
 }
@@ -417,11 +423,12 @@ fn the_benchmark_takes_policies_and_makes_levels() {
     let shell = Shell::new();
     let mut arguments =
         vec!["bench", "point-miss", "--count", "200", "--lookups", "500", "--rounds", "1", "--dir", "."];
-    arguments.extend(["--layout", "levels-4", "--layout", "runs-5", "--json", "-"]);
+    arguments.extend(["--layout", "levels-4", "--layout", "runs-7", "--no-run-map", "--json", "-"]);
     arguments.extend(["--filter", "monkey:bloom:10", "--filter", "budget:bloom:64KiB"]);
     let report = shell.run(&arguments).json(0);
     assert_eq!(report["rows"].as_array().unwrap().len(), 2 * 2 * 3 * 2);
     assert!(report["rows"].as_array().unwrap().iter().all(|row| row["false_negatives"] == 0), "{report}");
+    assert!(report["stores"].as_array().unwrap().iter().all(|store| store["map_bytes"] == 0), "{report}");
     shell.run(&["bench", "point-miss", "--filter", "budget:64MB"]).fails_with(&["budget:64MB", "budget:BYTES"]);
 }
 

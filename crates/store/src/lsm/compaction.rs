@@ -150,7 +150,6 @@ pub(super) fn run_compactions(shared: &Shared) {
         // Release the replaced SSTs before the turn, so that their files are usually gone when a
         // waiting caller continues.
         drop(compaction);
-        shared.drop_unused_map();
         drop(turn);
     }
 }
@@ -315,6 +314,9 @@ impl Shared {
             self.reading.counters.compactions.fetch_add(1, Ordering::Relaxed);
             self.reading.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
         })?;
+        if compaction.level == 0 {
+            self.drop_unused_map();
+        }
         Ok(written)
     }
 

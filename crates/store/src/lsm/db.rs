@@ -288,7 +288,7 @@ impl Db {
     }
 
     /// Waits until no immutable memtable waits for its flush, no compaction is due or running, and level 0
-    /// has its map ([`Options::run_map`]).
+    /// has its map ([`Options::run_map_trigger`]).
     /// It does not flush the current memtable. Retries that wait begin at once. During this call,
     /// automatic compaction ([`Options::auto_compaction`]) merges level 0 as soon as level 0 has
     /// [`Options::l0_compaction_trigger`] SSTs.

@@ -96,7 +96,7 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
     let metas: Vec<&TableMeta> = state.levels.iter().flatten().collect();
     let mut opened = open_tables(&metas, open).map_err(|error| error.with_num_tables(metas.len()))?.into_iter();
     let levels = state.levels.iter().map(|level| opened.by_ref().take(level.len()).collect()).collect();
-    let version = Version::new(levels, &identity.hasher, options.filter_memory_budget);
+    let version = Version::new(levels, &identity.hasher, (options.filter_memory_budget, options.min_mapped()));
     found.doubt.iter().for_each(|doubt| doubt.report(dir, &version, &reports));
     let site = Site { options: &options, dir, store_id: state.store_id, reports: &reports };
     let logs = read_logs(&site, state.log_number)?;

@@ -99,8 +99,9 @@ impl fmt::Display for PrefixChoice {
 ///   MiB by default.
 /// * for filters: by default 16 bits per key in level 0, 8.1 in bottommost SSTs of deeper levels,
 ///   and 10 in all other SSTs.
-/// * for the map of level 0 ([`Options::run_map`]): 36 bits per key that it has room for. After an
-///   open, it has room for the keys of level 0; later, usually for up to twice as many.
+/// * for the map of level 0 ([`Options::run_map_trigger`]): 36 bits per key that it has room for. After an
+///   open, it has room for the keys of level 0; later, usually for up to twice as many. Below the trigger,
+///   8 bytes per key of level 0 that was written since the open.
 /// * for the index of each SST in use: a key and about 20 bytes for each data block.
 /// * for the block cache: `block_cache_bytes`.
 /// * while it compacts: the filter and the index of one SST of `table_size_bytes`, and about 16
@@ -197,13 +198,16 @@ pub struct Options {
     /// a version replaces another, both may hold copies. A range filter beside a filter that has
     /// lost columns stays in the map, and does not count toward the budget. `None` sets no limit.
     pub filter_memory_budget: Option<u64>,
-    /// Whether one map answers for the keys of all SSTs of level 0, so that a read of an absent key asks
-    /// one cache line instead of one filter for each SST. The store reads the map, and not the
-    /// filters, if level 0 has at least two SSTs with filters of keys. After an open, a background
-    /// thread reads the keys of these SSTs to make the map; until then, reads ask the filters. With
-    /// [`Options::filter_memory_budget`], there is a map only while it fits in the budget beside the
-    /// filters, twice for a moment.
-    pub run_map: bool,
+    /// The number of SSTs in level 0 from which one map answers for the keys of all of them. A read of an
+    /// absent key then asks one cache line instead of one filter for each SST. A number below 2 counts as
+    /// 2, and `usize::MAX` means that there is no map. With fewer SSTs, the filters find present keys
+    /// faster.
+    ///
+    /// Until there are so many SSTs, the store keeps the hashes of the keys that it flushes, 8 bytes each.
+    /// After an open, a background thread reads the keys of level 0. Until it is done, reads ask the filters, as they always do for SSTs without a
+    /// usable filter of keys. With [`Options::filter_memory_budget`], there is a map only while it fits in
+    /// the budget beside the filters, twice for a moment.
+    pub run_map_trigger: usize,
     /// Whether a damaged filter is an error. Otherwise the filter answers "maybe", and the damage
     /// is counted and reported.
     pub strict_filters: bool,
@@ -231,6 +235,12 @@ impl Options {
         let Some(policy) = &self.range_filter else { return Ok(()) };
         let shapes = [TableShape::new(1, 0, false), TableShape::new(1, 1, true)];
         shapes.iter().filter_map(|shape| policy.choose(shape)).try_for_each(check_ranges)
+    }
+
+    /// Returns the number of SSTs in level 0 from which reads ask its map, or `None` if there is no map.
+    pub(super) fn min_mapped(&self) -> Option<usize> {
+        let asks = self.filter_use == FilterUse::Consult && self.run_map_trigger < usize::MAX;
+        asks.then_some(self.run_map_trigger.max(2))
     }
 
     /// Returns the size ratio between a level and the level above it.
@@ -277,7 +287,7 @@ impl Default for Options {
             verify: Verify::default(),
             filter_memory: FilterMemory::default(),
             filter_memory_budget: None,
-            run_map: true,
+            run_map_trigger: 12,
             strict_filters: false,
             compression: Compression::None,
             block_size_bytes: 4096,

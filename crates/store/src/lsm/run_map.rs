@@ -1,16 +1,16 @@
 //! Maps keys to the SSTs of level 0 that may hold them, so that a miss asks one cache line instead
 //! of one filter for each SST.
 //!
-//! An SST is *mapped* if the map holds the hashes of all its keys. A flush adds its SST to the map. A
-//! background thread reads the keys of SSTs whose hashes are not known, for example after an open.
-//! Until then, and for every SST that cannot be mapped, reads ask the filter of the SST.
+//! An SST is *mapped* if the map holds the hashes of all its keys. A flush keeps the hashes of its SST
+//! until level 0 has enough SSTs for a map, and then adds them. A background thread reads the keys of
+//! SSTs whose hashes are not known, for example after an open. Until then, and for every SST that cannot
+//! be mapped, reads ask the filter of the SST.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::batch_read::{BATCH, Batch, Probe};
-use super::options::FilterUse;
 use super::shared::Shared;
 use super::stats::{Tally, rate_units};
 use super::version::{Slot, StoredTable, Version};
@@ -22,9 +22,6 @@ use filterblock::{KeyHash, RunMap, Runs};
 pub(super) const MAX_RUNS: usize = 256;
 /// The number of runs that stay in a map whose numbers are used up.
 const KEPT_RUNS: usize = 192;
-/// A map that begins with the SST of a flush has room for this many such SSTs. By default, a
-/// compaction empties level 0 when it has 4 SSTs or a few more.
-const FIRST_RUNS: u64 = 8;
 /// The number of keys between two checks whether the background thread must stop to read keys.
 const KEYS_PER_CHECK: usize = 4096;
 /// The maximum number of times that the background thread looks for SSTs that were flushed while it
@@ -39,6 +36,8 @@ pub(super) enum Mapped {
     /// No map has the keys. They may be read from the file.
     #[default]
     NotYet,
+    /// These are the hashes of all keys. They wait until level 0 has enough SSTs for a map.
+    Hashed(Arc<Vec<KeyHash>>),
     /// The map holds all keys of the SST as this run.
     As(Arc<RunMap>, u8),
     /// The map refused the keys, or they could not be read. Reads ask the filter of the SST.
@@ -137,11 +136,12 @@ impl BatchAnswers {
 
 impl MappedRuns {
     /// Returns the view of the newest map that has an SST of `slots`, and marks the mapped slots.
-    /// Returns `None` if a map would save nothing, or if it is longer than `room_bytes`.
-    pub(super) fn of(slots: &mut [Slot], room_bytes: u64) -> Option<Self> {
+    /// Returns `None` if the map has fewer than `min_mapped` of the SSTs, or is longer than `room_bytes`.
+    pub(super) fn of(slots: &mut [Slot], min_mapped: Option<usize>, room_bytes: u64) -> Option<Self> {
+        let min_mapped = min_mapped?;
         let map = slots.iter().find_map(|slot| match slot.stored.mapped() {
             Mapped::As(map, _) => Some(map),
-            Mapped::NotYet | Mapped::Never => None,
+            Mapped::NotYet | Mapped::Hashed(_) | Mapped::Never => None,
         })?;
         if map.len_bytes() > room_bytes {
             return None;
@@ -170,8 +170,9 @@ impl MappedRuns {
             }
         }
         view.is_whole &= view.always.is_empty();
-        // One filter is as fast as the map.
-        view.known.iter().nth(1)?;
+        if view.known.iter().count() < min_mapped {
+            return None;
+        }
         let mut before = Denials::default();
         for (place, slot) in (0..=u8::MAX).zip(slots.iter_mut()) {
             if !view.always.contains(place) {
@@ -360,50 +361,65 @@ impl Shared {
         len_bytes.saturating_mul(2) <= version.room_bytes()
     }
 
-    fn uses_map(&self) -> bool {
-        self.options.run_map && self.options.filter_use == FilterUse::Consult
-    }
-
     /// Returns the list for the hashes of a memtable with so many entries, or `None` if they are not
     /// needed or do not fit in memory.
     pub(super) fn hashes_for_map(&self, num_entries: u64) -> Option<Vec<KeyHash>> {
         let mut hashes = Vec::new();
-        let is_ready = self.uses_map() && hashes.try_reserve_exact(usize::try_from(num_entries).ok()?).is_ok();
+        let is_ready =
+            self.options.min_mapped().is_some() && hashes.try_reserve_exact(usize::try_from(num_entries).ok()?).is_ok();
         is_ready.then_some(hashes)
     }
 
-    /// Adds the SST of a flush to the map. `hashes` has the hashes of all its keys. The caller drops the
-    /// returned guard after it has installed the SST. Until then, no other thread replaces the map.
-    pub(super) fn map_flushed(&self, stored: &StoredTable, hashes: Option<Vec<KeyHash>>) -> MutexGuard<'_, Mapper> {
+    /// Notes the hashes of all keys of a flushed SST. If level 0 then has enough SSTs for a map, adds the
+    /// SST and those that wait to the map. The caller drops the returned guard after it has installed the
+    /// SST. Until then, no other thread replaces the map.
+    pub(super) fn map_flushed(
+        &self,
+        stored: &Arc<StoredTable>,
+        hashes: Option<Vec<KeyHash>>,
+    ) -> MutexGuard<'_, Mapper> {
         let mut mapper = lock(&self.mapper);
-        let Some(hashes) = hashes.filter(|hashes| hashes.len() as u64 == stored.meta.num_entries) else {
-            return mapper;
-        };
-        if stored.table.denies_keys() {
+        let hashes = hashes.filter(|hashes| hashes.len() as u64 == stored.meta.num_entries);
+        if let (Some(hashes), Some(min_mapped), true) = (hashes, self.options.min_mapped(), stored.table.denies_keys())
+        {
             let version = Arc::clone(&self.reading.state.load().version);
-            if let Some(mapped) = self.map_hashes(&mut mapper, &version, &hashes) {
-                stored.set_mapped(mapped);
-            }
+            stored.set_mapped(Mapped::Hashed(Arc::new(hashes)));
+            self.map_hashed(&mut mapper, &version, stored, min_mapped);
         }
         mapper
     }
 
-    /// Returns `None` if the map has no room.
-    fn map_hashes(&self, mapper: &mut Mapper, version: &Version, hashes: &[KeyHash]) -> Option<Mapped> {
-        let len = hashes.len() as u64;
-        let in_level = len.saturating_add(num_keys(mappable(version)));
+    fn map_hashed(&self, mapper: &mut Mapper, version: &Version, stored: &Arc<StoredTable>, min_mapped: usize) {
+        let in_level = num_keys(mappable(version).chain([stored]));
         mapper.peak_keys = mapper.peak_keys.max(in_level);
-        let is_live = |current: &Growing| mappable(version).any(|table| table.run_in(&current.map).is_some());
-        if !mapper.current.as_ref().is_some_and(is_live) {
-            let capacity = mapper.peak_keys.max(in_level.saturating_mul(2)).max(len.saturating_mul(FIRST_RUNS));
+        let mut hashed: Vec<_> =
+            mappable(version).filter(|table| matches!(table.mapped(), Mapped::Hashed(_))).collect();
+        hashed.insert(0, stored);
+        let in_map = |map: &Arc<RunMap>| mappable(version).filter(|table| table.run_in(map).is_some()).count();
+        let num_mapped = mapper.current.as_ref().map_or(0, |current| in_map(&current.map));
+        if num_mapped == 0 {
             mapper.current = None;
-            if !self.may_map(version, capacity) {
-                return None;
-            }
-            mapper.current = Growing::new(self, capacity).ok();
+        }
+        if num_mapped + hashed.len() < min_mapped && self.may_map(version, in_level) {
+            return;
+        }
+        if num_mapped == 0 {
+            let capacity = mapper.peak_keys.max(in_level.saturating_mul(2));
+            let may_map = self.may_map(version, capacity);
+            mapper.current = if may_map { Growing::new(self, capacity).ok() } else { None };
             mapper.peak_keys = in_level;
         }
-        let current = mapper.current.as_mut()?;
+        for table in hashed.into_iter().rev() {
+            let Mapped::Hashed(hashes) = table.mapped() else { continue };
+            let mapped = mapper.current.as_mut().and_then(|current| self.map_hashes(current, version, &hashes));
+            // The background thread reads the keys for a larger map.
+            table.set_mapped(mapped.unwrap_or(Mapped::NotYet));
+        }
+    }
+
+    /// Returns `None` if the map has no room.
+    fn map_hashes(&self, current: &mut Growing, version: &Version, hashes: &[KeyHash]) -> Option<Mapped> {
+        let len = hashes.len() as u64;
         if !current.has_room(len) {
             let in_map = mappable(version).filter(|table| table.run_in(&current.map).is_some());
             let kept: Vec<_> = in_map.take(KEPT_RUNS).collect();
@@ -425,16 +441,14 @@ impl Shared {
         let current = version.run_map();
         // Above this number, some SSTs are never mapped.
         let is_settled = current.is_some() && version.tables(0).nth(MAX_RUNS).is_some();
-        if !self.uses_map() || is_settled {
-            return None;
-        }
+        let min_mapped = self.options.min_mapped().filter(|_| !is_settled)?;
         let tables: Vec<_> = mappable(version).collect();
         let is_missing = |table: &&Arc<StoredTable>| current.is_none_or(|view| table.run_in(&view.map).is_none());
-        if tables.len() < 2 || !tables.iter().any(is_missing) {
+        if tables.len() < min_mapped || !tables.iter().any(is_missing) {
             return None;
         }
         // If nothing was flushed since the open, the map need not grow.
-        let is_growing = tables.iter().any(|table| matches!(table.mapped(), Mapped::As(..)));
+        let is_growing = tables.iter().any(|table| matches!(table.mapped(), Mapped::As(..) | Mapped::Hashed(_)));
         let num_keys = num_keys(tables.iter().copied());
         let capacity = if is_growing { num_keys.saturating_mul(2) } else { num_keys };
         self.may_map(version, capacity).then_some((tables, capacity))

@@ -22,7 +22,7 @@ pub struct LevelStats {
     /// [`Options::filter_memory_budget`](super::Options::filter_memory_budget).
     pub filter_memory_bytes: u64,
     /// Number of SSTs whose keys are in the map of level 0: see
-    /// [`Options::run_map`](super::Options::run_map). Gets ask the filters of the other SSTs.
+    /// [`Options::run_map_trigger`](super::Options::run_map_trigger). Gets ask the filters of the other SSTs.
     pub mapped_tables: u64,
     /// Bytes of the map of level 0 in memory.
     pub map_memory_bytes: u64,

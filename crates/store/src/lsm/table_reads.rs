@@ -267,9 +267,7 @@ impl Level {
         context: &ReadContext<'_>,
         tally: &mut Tally,
     ) -> Result<Option<Option<V>>> {
-        if let Some(mapped) = &self.mapped
-            && context.filter_use == FilterUse::Consult
-        {
+        if let Some(mapped) = &self.mapped {
             let found = mapped.ask(probe);
             if mapped.denies(probe, &found, tally) {
                 return Ok(None);
@@ -356,8 +354,7 @@ impl Level {
         tally: &mut Tally,
         wanted: &mut Vec<Wanted<'v>>,
     ) -> Result<()> {
-        let mapped = self.mapped.as_deref().filter(|_| context.filter_use == FilterUse::Consult);
-        let answers = mapped.map(|mapped| mapped.ask_batch(batch, tally));
+        let answers = self.mapped.as_deref().map(|mapped| mapped.ask_batch(batch, tally));
         for (place, slot) in self.slots.iter().enumerate() {
             if batch.open == 0 {
                 break;

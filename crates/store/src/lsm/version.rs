@@ -335,20 +335,30 @@ pub(super) struct Version {
     /// The total length in bytes to which the filters shrink, as far as possible. `None` sets no
     /// limit.
     filter_budget: Option<u64>,
+    /// The number of mapped SSTs from which reads ask the map of level 0. `None` without a map.
+    min_mapped: Option<usize>,
 }
 
 /// Creates a version without SSTs.
 impl Default for Version {
     fn default() -> Self {
-        Self::new(Vec::new(), &HashSeed::default().into(), None)
+        Self::new(Vec::new(), &HashSeed::default().into(), (None, None))
     }
 }
 
 impl Version {
     /// Creates a version. The SSTs of each level may be in any order. Two SSTs of the same level
-    /// may overlap only in level 0.
-    pub(super) fn new(levels: Vec<Vec<Arc<StoredTable>>>, hasher: &KeyHasher, filter_budget: Option<u64>) -> Self {
-        Self::after(&Earlier::default(), levels, hasher, filter_budget)
+    /// may overlap only in level 0. `limits` are [`Options::filter_memory_budget`] and
+    /// [`Options::min_mapped`].
+    ///
+    /// [`Options::filter_memory_budget`]: super::options::Options::filter_memory_budget
+    /// [`Options::min_mapped`]: super::options::Options::min_mapped
+    pub(super) fn new(
+        levels: Vec<Vec<Arc<StoredTable>>>,
+        hasher: &KeyHasher,
+        limits: (Option<u64>, Option<usize>),
+    ) -> Self {
+        Self::after(&Earlier::default(), levels, hasher, limits)
     }
 
     /// Creates the version that follows the one from which `earlier` was taken.
@@ -356,7 +366,7 @@ impl Version {
         earlier: &Earlier,
         levels: Vec<Vec<Arc<StoredTable>>>,
         hasher: &KeyHasher,
-        filter_budget: Option<u64>,
+        (filter_budget, min_mapped): (Option<u64>, Option<usize>),
     ) -> Self {
         let mut filters = FilterSet::new(hasher);
         if filter_budget.is_some() {
@@ -379,10 +389,10 @@ impl Version {
             filters.shrink_to(budget);
             levels.iter_mut().flat_map(|level| &mut level.slots).for_each(|slot| slot.update_expected(&filters));
         }
-        let mut version = Self { levels, hasher: hasher.clone(), filters, filter_budget };
+        let mut version = Self { levels, hasher: hasher.clone(), filters, filter_budget, min_mapped };
         let room_bytes = version.room_bytes();
         if let Some(level) = version.levels.first_mut().filter(|level| level.number == 0) {
-            level.mapped = MappedRuns::of(&mut level.slots, room_bytes).map(Box::new);
+            level.mapped = MappedRuns::of(&mut level.slots, min_mapped, room_bytes).map(Box::new);
         }
         version
     }
@@ -413,7 +423,7 @@ impl Version {
     /// according to the queries so far. Filters that are asked often may get dropped columns back.
     pub(super) fn with_rebalanced_filters(&self) -> Self {
         let levels = (0..NUM_LEVELS).map(|level| self.tables(level).cloned().collect()).collect();
-        Self::after(&self.earlier(false), levels, &self.hasher, self.filter_budget)
+        Self::after(&self.earlier(false), levels, &self.hasher, (self.filter_budget, self.min_mapped))
     }
 
     /// Returns the total length in bytes of the usable filters that reads ask in a level.
@@ -438,7 +448,7 @@ impl Version {
                 tables.push(table);
             }
         }
-        Self::after(&self.earlier(true), levels, &self.hasher, self.filter_budget)
+        Self::after(&self.earlier(true), levels, &self.hasher, (self.filter_budget, self.min_mapped))
     }
 
     /// Returns an iterator over the SSTs of a level, in the order of reading.

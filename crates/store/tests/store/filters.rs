@@ -166,7 +166,7 @@ fn a_flipped_bit_loses_no_key_and_is_reported_once() {
         for at in (0..len).step_by(3).chain(len - 64..len) {
             let storage = image(&sound);
             let tables = damage_filters(&storage, |place| place.start + at);
-            let db = Db::open(DIR, Options { verify, run_map: false, ..quiet(&storage) }).unwrap();
+            let db = Db::open(DIR, Options { verify, ..quiet(&storage) }).unwrap();
             for round in 0..2 {
                 assert!((0..600).all(|i| db.get(&key(i)).unwrap() == Some(key(i))), "{verify:?}, byte {at}");
                 assert!((0..590).all(|i| db.get(&absent(i)).unwrap().is_none()), "{verify:?}, byte {at}");
@@ -201,8 +201,7 @@ fn a_damaged_page_costs_only_the_reads_it_would_have_saved() {
         assert!(place.len() > 5 * 4096);
         bytes[place.start + 2 * 4096 + 77] ^= 1;
     });
-    let options = Options { verify: Verify::OnFirstTouch, run_map: false, ..quiet(&storage) };
-    let db = Db::open(DIR, options).unwrap();
+    let db = Db::open(DIR, Options { verify: Verify::OnFirstTouch, ..quiet(&storage) }).unwrap();
     assert_eq!(db.stats().reports, Vec::<String>::new());
     assert!((0..80_000).all(|i| db.get(&key(i)).unwrap() == Some(key(i))));
     db.reset_stats();
@@ -227,7 +226,7 @@ fn strict_filters_make_damage_an_error_that_names_the_file() {
     let sound = four_tables(20_000);
     let storage = image(&sound);
     let tables = damage_filters(&storage, |place| place.start + 4096);
-    let strict = |verify| Options { verify, strict_filters: true, run_map: false, ..quiet(&storage) };
+    let strict = |verify| Options { verify, strict_filters: true, ..quiet(&storage) };
     let error = Db::open(DIR, strict(Verify::AtOpen)).unwrap_err();
     assert!(error.is_damage(), "{error}");
     assert!(tables.iter().any(|table| error.to_string().starts_with(&format!("{}: ", table.display()))), "{error}");

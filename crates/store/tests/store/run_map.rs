@@ -5,13 +5,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::{DIR, Random, change, files, image, key, make_store, quiet};
+use crate::common::{self, DIR, Random, change, files, image, key, make_store};
 use filterblock::{FilterSpec, policy::FilterPolicy, policy::TableShape};
 use filterblock_store::lsm::{LevelStats, ProbeStats, Snapshot};
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Options};
 
-/// Opens a store. With `run_map`, waits until level 0 has its map.
+/// Returns options for a store without automatic compaction that maps two SSTs or more.
+fn quiet(storage: &Memory) -> Options {
+    Options { run_map_trigger: 2, ..common::quiet(storage) }
+}
+
+/// Opens a store, and waits until level 0 has its map.
 fn open(storage: &Memory, options: Options) -> Db {
     let db = Db::open(DIR, Options { storage: Arc::new(storage.clone()), ..options }).unwrap();
     db.wait_idle().unwrap();
@@ -43,9 +48,10 @@ fn ask(db: &Db, keys: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
 fn reads_count_the_same_with_and_without_the_map() {
     let storage = Memory::new();
     let without_some = |shape: &TableShape| (shape.num_keys != 58).then(|| "blocked-bloom:16".parse().unwrap());
-    let options = |run_map| Options { filter: Some(Arc::new(without_some)), run_map, ..quiet(&storage) };
+    let options =
+        |run_map_trigger| Options { filter: Some(Arc::new(without_some)), run_map_trigger, ..quiet(&storage) };
     for has_unfiltered in [false, true] {
-        let db = open(&storage, options(true));
+        let db = open(&storage, options(2));
         for run in 0..50u64 {
             // Each other SST overlaps all others; the rest has a range of its own.
             let key_of = |i: u64| if run % 2 == 0 { i * 50 + run } else { run * 60 + i };
@@ -56,7 +62,7 @@ fn reads_count_the_same_with_and_without_the_map() {
         }
         db.close().unwrap();
         let storage = image(&storage);
-        let (with, without) = (open(&storage, options(true)), open(&image(&storage), options(false)));
+        let (with, without) = (open(&storage, options(2)), open(&image(&storage), options(usize::MAX)));
         let keys = keys(0..4_000);
         assert_eq!(ask(&with, &keys), ask(&without, &keys));
         let (with, without) = (level_0(&with), level_0(&without));
@@ -152,6 +158,19 @@ fn the_map_stays_within_the_memory_budget_of_the_filters() {
 }
 
 #[test]
+fn few_ssts_are_asked_by_their_filters() {
+    let storage = Memory::new();
+    make_store(&storage, 11, 50);
+    let db = open(&storage, common::quiet(&storage));
+    assert_eq!((level_0(&db).mapped_tables, level_0(&db).map_memory_bytes), (0, 0));
+    db.put(b"one more", b"").unwrap();
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(level_0(&db).mapped_tables, 12);
+    assert!(ask(&db, &keys(0..550)).iter().zip(0..).all(|(value, i)| *value == Some(key(i))));
+}
+
+#[test]
 fn a_store_closes_while_its_map_is_made() {
     let storage = Memory::new();
     make_store(&storage, 10, 3_000);
@@ -239,9 +258,11 @@ impl History {
                 self.reopen();
             }
             _ => {
-                // A crash that loses nothing. The old store goes on, and closes later.
+                // A crash that loses nothing. The old store closes later. A compaction must not remove
+                // files while they are copied.
                 self.snapshot = None;
                 self.db().flush().unwrap();
+                self.db().wait_idle().unwrap();
                 let storage = image(&self.storage);
                 self.storage = storage;
                 self.damage();
@@ -286,7 +307,7 @@ impl History {
         self.db().wait_idle().unwrap();
         let storage = image(&self.storage);
         let options = Options { auto_compaction: false, ..self.options.clone() };
-        let without = open(&storage, Options { run_map: false, ..options });
+        let without = open(&storage, Options { run_map_trigger: usize::MAX, ..options });
         let keys = keys(0..2 * KEYS);
         self.db().reset_stats();
         assert_eq!(ask(self.db(), &keys), ask(&without, &keys));
