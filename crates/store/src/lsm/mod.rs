@@ -34,6 +34,7 @@ mod log_file;
 mod log_reader;
 mod logged_writes;
 mod manifest;
+mod map_level_0;
 mod memtable;
 #[cfg(test)]
 mod number_tests;

@@ -3,32 +3,18 @@
 //!
 //! An SST is *mapped* if the map holds the hashes of all its keys. A flush keeps the hashes of its SST
 //! until level 0 has enough SSTs for a map, and then adds them. A background thread reads the keys of
-//! SSTs whose hashes are not known, for example after an open. Until then, and for every SST that cannot
-//! be mapped, reads ask the filter of the SST.
+//! SSTs whose hashes are not known, for example after an open (`map_level_0.rs`). Until then, and for
+//! every SST that cannot be mapped, reads ask the filter of the SST.
 
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::batch_read::{BATCH, Batch, Probe};
-use super::shared::Shared;
 use super::stats::{Tally, rate_units};
-use super::version::{Slot, StoredTable, Version};
-use crate::error::{Error, Field, Result};
-use crate::sync::{MutexGuard, lock};
-use filterblock::{KeyHash, RunMap, Runs};
+use crate::error::Result;
+use filterblock::{KeyHash, KeyHasher, RunMap, Runs};
 
 /// The maximum number of runs of a map.
 pub(super) const MAX_RUNS: usize = 256;
-/// The number of runs that stay in a map whose numbers are used up.
-const KEPT_RUNS: usize = 192;
-/// The number of keys between two checks whether the background thread must stop to read keys.
-const KEYS_PER_CHECK: usize = 4096;
-/// The maximum number of times that the background thread looks for SSTs that were flushed while it
-/// read keys.
-const MAX_ROUNDS: usize = 8;
-/// The approximate memory of a map in bytes for each 8 keys: 35 bits a key.
-const BYTES_PER_8_KEYS: u64 = 35;
 
 /// Whether the keys of an SST are in a map.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +28,18 @@ pub(super) enum Mapped {
     As(Arc<RunMap>, u8),
     /// The map refused the keys, or they could not be read. Reads ask the filter of the SST.
     Never,
+}
+
+/// An SST of level 0.
+#[derive(Debug)]
+pub(super) struct SstOfMap {
+    /// The run of the SST, or `None` if the map does not hold all its keys.
+    pub(super) run: Option<u8>,
+    /// The order prefix of the first key.
+    pub(super) smallest: u64,
+    /// The order prefix of the last key.
+    pub(super) largest: u64,
+    pub(super) num_keys: u64,
 }
 
 /// The map of level 0 as one version sees it.
@@ -66,7 +64,7 @@ pub(super) struct MappedRuns {
     ends: Edges,
 }
 
-/// The number of SSTs that cover a key and deny it, and the sum of their [`Slot::expected_of_keys`].
+/// The number of SSTs that cover a key and deny it, and the sum of their expected FPRs.
 #[derive(Debug, Clone, Copy, Default)]
 struct Denials {
     number: u64,
@@ -90,8 +88,8 @@ impl Denials {
 struct Edges(Vec<(u64, Denials)>);
 
 impl Edges {
-    fn new(slots: &[&Slot], edge: impl Fn(&Slot) -> u64) -> Self {
-        let mut edges: Vec<_> = slots.iter().map(|slot| (edge(slot), u64::from(slot.expected_of_keys))).collect();
+    /// Each element of `edges` is an order prefix and the expected FPR of its SST.
+    fn new(mut edges: Vec<(u64, u64)>) -> Self {
         edges.sort_unstable();
         let mut sum = Denials::default();
         let up_to = |(prefix, expected)| {
@@ -114,9 +112,8 @@ impl Edges {
 
 /// The answers of a map for the keys of a batch.
 pub(super) struct BatchAnswers {
-    /// The keys that each SST may hold: a bit for each key. For an SST that is not mapped, no bit is
-    /// set.
-    masks: [u32; MAX_RUNS],
+    /// The keys that each mapped SST may hold: a bit for each key. `None` if no SST holds any.
+    masks: Option<Box<[u32; MAX_RUNS]>>,
     /// The keys that all SSTs cover and deny.
     denied: u32,
 }
@@ -130,63 +127,54 @@ impl BatchAnswers {
     /// Returns the bits of the keys that the mapped SST at a place may hold.
     #[inline]
     pub(super) fn of(&self, place: usize) -> u32 {
-        self.masks.get(place).copied().unwrap_or(u32::MAX)
+        self.masks.as_ref().map_or(0, |masks| masks.get(place).copied().unwrap_or(u32::MAX))
     }
 }
 
 impl MappedRuns {
-    /// Returns the view of the newest map that has an SST of `slots`, and marks the mapped slots.
-    /// Returns `None` if the map has fewer than `min_mapped` of the SSTs, or is longer than `room_bytes`.
-    pub(super) fn of(slots: &mut [Slot], min_mapped: Option<usize>, room_bytes: u64) -> Option<Self> {
-        let min_mapped = min_mapped?;
-        let map = slots.iter().find_map(|slot| match slot.stored.mapped() {
-            Mapped::As(map, _) => Some(map),
-            Mapped::NotYet | Mapped::Hashed(_) | Mapped::Never => None,
-        })?;
-        if map.len_bytes() > room_bytes {
-            return None;
-        }
+    /// Returns the view of a map for a level with these SSTs, newest first.
+    pub(super) fn new(map: Arc<RunMap>, ssts: &[SstOfMap]) -> Self {
         let mut view = Self {
             map,
             known: Runs::NONE,
             place_of: [0; MAX_RUNS],
             always: Runs::NONE,
-            is_whole: slots.len() <= MAX_RUNS,
+            is_whole: false,
             inside: (0, u64::MAX),
             before: vec![Denials::default()],
             starts: Edges::default(),
             ends: Edges::default(),
         };
-        for (place, slot) in (0..=u8::MAX).zip(slots.iter()) {
-            // Two SSTs never have the same run. If a bug gave them one, the older SST must be asked.
-            match slot.stored.run_in(&view.map).filter(|run| !view.known.contains(*run)) {
-                Some(run) => {
-                    view.known.insert(run);
-                    if let Some(of_run) = view.place_of.get_mut(usize::from(run)) {
-                        *of_run = place;
-                    }
-                }
-                None => view.always.insert(place),
-            }
-        }
-        view.is_whole &= view.always.is_empty();
-        if view.known.iter().count() < min_mapped {
-            return None;
-        }
+        let (mut starts, mut ends) = (Vec::new(), Vec::new());
         let mut before = Denials::default();
-        for (place, slot) in (0..=u8::MAX).zip(slots.iter_mut()) {
-            if !view.always.contains(place) {
-                slot.set_mapped(rate_units(view.map.expected_fpr(slot.stored.meta.num_entries)));
-                view.inside = (view.inside.0.max(slot.smallest), view.inside.1.min(slot.largest));
+        for (place, sst) in (0..=u8::MAX).zip(ssts) {
+            // Two SSTs never have the same run. If a bug gave them one, the older SST must be asked.
+            if let Some(run) = sst.run.filter(|run| !view.known.contains(*run)) {
+                view.known.insert(run);
+                if let Some(of_run) = view.place_of.get_mut(usize::from(run)) {
+                    *of_run = place;
+                }
+                let expected = u64::from(rate_units(view.map.expected_fpr(sst.num_keys)));
+                view.inside = (view.inside.0.max(sst.smallest), view.inside.1.min(sst.largest));
                 before.number += 1;
-                before.expected += u64::from(slot.expected_of_keys);
+                before.expected += expected;
+                starts.push((sst.smallest, expected));
+                ends.push((sst.largest, expected));
+            } else {
+                view.always.insert(place);
             }
             view.before.push(before);
         }
-        let mapped: Vec<&Slot> = slots.iter().filter(|slot| slot.is_mapped).collect();
-        view.starts = Edges::new(&mapped, |slot| slot.smallest);
-        view.ends = Edges::new(&mapped, |slot| slot.largest);
-        Some(view)
+        view.is_whole = view.always.is_empty() && ssts.len() <= MAX_RUNS;
+        (view.starts, view.ends) = (Edges::new(starts), Edges::new(ends));
+        view
+    }
+
+    /// Returns the expected FPR of the map's answers for the SST at a place, or `None` if the SST is not
+    /// mapped.
+    pub(super) fn expected_at(&self, place: usize) -> Option<u32> {
+        let own = self.before.get(place + 1)?.minus(*self.before.get(place)?);
+        u32::try_from(own.expected).ok().filter(|_| own.number == 1)
     }
 
     /// Returns the runs of the version that may hold a key.
@@ -260,12 +248,13 @@ impl MappedRuns {
         let hashes = batch.open_hashes();
         let mut found = [Runs::NONE; BATCH];
         self.map.ask_batch(hashes, &self.known, &mut found);
-        let mut answers = BatchAnswers { masks: [0; MAX_RUNS], denied: 0 };
+        let mut answers = BatchAnswers { masks: None, denied: 0 };
         let mut rest = batch.open;
         for (key, found) in found.iter().enumerate().take(hashes.len()).filter(|(_, found)| !found.is_empty()) {
             rest &= !(1 << key);
+            let masks = answers.masks.get_or_insert_with(|| Box::new([0; MAX_RUNS]));
             for place in self.places(found).iter() {
-                if let Some(mask) = answers.masks.get_mut(usize::from(place)) {
+                if let Some(mask) = masks.get_mut(usize::from(place)) {
                     *mask |= 1 << key;
                 }
             }
@@ -289,29 +278,29 @@ impl MappedRuns {
 /// thread adds a run or replaces the map.
 #[derive(Debug, Default)]
 pub(super) struct Mapper {
-    current: Option<Growing>,
+    pub(super) current: Option<Growing>,
     /// The most keys that level 0 has had since the map was made.
-    peak_keys: u64,
+    pub(super) peak_keys: u64,
 }
 
 /// A map and the room in it.
 #[derive(Debug)]
-struct Growing {
-    map: Arc<RunMap>,
+pub(super) struct Growing {
+    pub(super) map: Arc<RunMap>,
     /// The runs that have entries in the map.
     used: Runs,
     /// The number of keys in the map, also of SSTs that are gone.
     num_keys: u64,
-    capacity: u64,
+    pub(super) capacity: u64,
 }
 
 impl Growing {
-    fn new(shared: &Shared, capacity: u64) -> Result<Self> {
-        let map = Arc::new(RunMap::new(&shared.identity.hasher, capacity)?);
+    pub(super) fn new(hasher: &KeyHasher, capacity: u64) -> Result<Self> {
+        let map = Arc::new(RunMap::new(hasher, capacity)?);
         Ok(Self { map, used: Runs::NONE, num_keys: 0, capacity })
     }
 
-    fn has_room(&self, num_keys: u64) -> bool {
+    pub(super) fn has_room(&self, num_keys: u64) -> bool {
         self.num_keys + num_keys <= self.capacity && self.free_run().is_some()
     }
 
@@ -320,273 +309,17 @@ impl Growing {
     }
 
     /// Adds the hashes of all keys of an SST. Returns `None` if the map refuses them.
-    fn add(&mut self, hashes: &[KeyHash]) -> Option<u8> {
+    pub(super) fn add(&mut self, hashes: &[KeyHash]) -> Option<u8> {
         let run = self.free_run()?;
         self.used.insert(run);
         self.num_keys += hashes.len() as u64;
         self.map.add_run(run, hashes).then_some(run)
     }
 
-    /// Replaces the map with one that holds only these SSTs, which it has.
-    fn keep(&mut self, tables: &[&Arc<StoredTable>]) -> Result<()> {
-        let mut kept = Runs::NONE;
-        tables.iter().filter_map(|table| table.run_in(&self.map)).for_each(|run| kept.insert(run));
-        let map = Arc::new(self.map.keeping(&kept)?);
-        for table in tables {
-            if let Some(run) = table.run_in(&self.map) {
-                table.set_mapped(Mapped::As(Arc::clone(&map), run));
-            }
-        }
-        self.num_keys = tables.iter().map(|table| table.meta.num_entries).sum();
-        (self.map, self.used) = (map, kept);
+    /// Replaces the map with one that holds only these runs, which together have so many keys.
+    pub(super) fn keep(&mut self, kept: Runs, num_keys: u64) -> Result<()> {
+        self.map = Arc::new(self.map.keeping(&kept)?);
+        (self.used, self.num_keys) = (kept, num_keys);
         Ok(())
-    }
-}
-
-/// The SSTs of level 0 that may be mapped, newest first.
-fn mappable(version: &Version) -> impl Iterator<Item = &Arc<StoredTable>> {
-    let of_level_0 = version.tables(0).take(MAX_RUNS);
-    of_level_0.filter(|table| table.table.denies_keys() && !matches!(table.mapped(), Mapped::Never))
-}
-
-fn num_keys<'t>(tables: impl Iterator<Item = &'t Arc<StoredTable>>) -> u64 {
-    tables.fold(0, |sum, table| sum.saturating_add(table.meta.num_entries))
-}
-
-impl Shared {
-    /// Returns whether the memory budget of the filters has room for a map of so many keys. While a
-    /// map replaces another, both take memory.
-    fn may_map(&self, version: &Version, num_keys: u64) -> bool {
-        let len_bytes = (num_keys / 8).saturating_mul(BYTES_PER_8_KEYS);
-        len_bytes.saturating_mul(2) <= version.room_bytes()
-    }
-
-    /// Returns the list for the hashes of a memtable with so many entries, or `None` if they are not
-    /// needed or do not fit in memory.
-    pub(super) fn hashes_for_map(&self, num_entries: u64) -> Option<Vec<KeyHash>> {
-        let mut hashes = Vec::new();
-        let is_ready =
-            self.options.min_mapped().is_some() && hashes.try_reserve_exact(usize::try_from(num_entries).ok()?).is_ok();
-        is_ready.then_some(hashes)
-    }
-
-    /// Notes the hashes of all keys of a flushed SST. If level 0 then has enough SSTs for a map, adds the
-    /// SST and those that wait to the map. The caller drops the returned guard after it has installed the
-    /// SST. Until then, no other thread replaces the map.
-    pub(super) fn map_flushed(
-        &self,
-        stored: &Arc<StoredTable>,
-        hashes: Option<Vec<KeyHash>>,
-    ) -> MutexGuard<'_, Mapper> {
-        let mut mapper = lock(&self.mapper);
-        let hashes = hashes.filter(|hashes| hashes.len() as u64 == stored.meta.num_entries);
-        if let (Some(hashes), Some(min_mapped), true) = (hashes, self.options.min_mapped(), stored.table.denies_keys())
-        {
-            let version = Arc::clone(&self.reading.state.load().version);
-            stored.set_mapped(Mapped::Hashed(Arc::new(hashes)));
-            self.map_hashed(&mut mapper, &version, stored, min_mapped);
-        }
-        mapper
-    }
-
-    fn map_hashed(&self, mapper: &mut Mapper, version: &Version, stored: &Arc<StoredTable>, min_mapped: usize) {
-        let in_level = num_keys(mappable(version).chain([stored]));
-        mapper.peak_keys = mapper.peak_keys.max(in_level);
-        let mut hashed: Vec<_> =
-            mappable(version).filter(|table| matches!(table.mapped(), Mapped::Hashed(_))).collect();
-        hashed.insert(0, stored);
-        let in_map = |map: &Arc<RunMap>| mappable(version).filter(|table| table.run_in(map).is_some()).count();
-        let num_mapped = mapper.current.as_ref().map_or(0, |current| in_map(&current.map));
-        if num_mapped == 0 {
-            mapper.current = None;
-        }
-        if num_mapped + hashed.len() < min_mapped && self.may_map(version, in_level) {
-            return;
-        }
-        if num_mapped == 0 {
-            let capacity = mapper.peak_keys.max(in_level.saturating_mul(2));
-            let may_map = self.may_map(version, capacity);
-            mapper.current = if may_map { Growing::new(self, capacity).ok() } else { None };
-            mapper.peak_keys = in_level;
-        }
-        for table in hashed.into_iter().rev() {
-            let Mapped::Hashed(hashes) = table.mapped() else { continue };
-            let mapped = mapper.current.as_mut().and_then(|current| self.map_hashes(current, version, &hashes));
-            // The background thread reads the keys for a larger map.
-            table.set_mapped(mapped.unwrap_or(Mapped::NotYet));
-        }
-    }
-
-    /// Returns `None` if the map has no room.
-    fn map_hashes(&self, current: &mut Growing, version: &Version, hashes: &[KeyHash]) -> Option<Mapped> {
-        let len = hashes.len() as u64;
-        if !current.has_room(len) {
-            let in_map = mappable(version).filter(|table| table.run_in(&current.map).is_some());
-            let kept: Vec<_> = in_map.take(KEPT_RUNS).collect();
-            // A copy of the map that is not smaller would gain nothing.
-            if num_keys(kept.iter().copied()) + len > current.capacity || !self.may_map(version, current.capacity) {
-                return None;
-            }
-            current.keep(&kept).ok()?;
-        }
-        Some(match current.add(hashes) {
-            Some(run) => Mapped::As(Arc::clone(&current.map), run),
-            None => Mapped::Never,
-        })
-    }
-
-    /// Returns the SSTs for a new map and its capacity, if reads of level 0 would gain from it: some
-    /// SSTs of level 0 could be mapped and are not.
-    fn missing_map<'v>(&self, version: &'v Version) -> Option<(Vec<&'v Arc<StoredTable>>, u64)> {
-        let current = version.run_map();
-        // Above this number, some SSTs are never mapped.
-        let is_settled = current.is_some() && version.tables(0).nth(MAX_RUNS).is_some();
-        let min_mapped = self.options.min_mapped().filter(|_| !is_settled)?;
-        let tables: Vec<_> = mappable(version).collect();
-        let is_missing = |table: &&Arc<StoredTable>| current.is_none_or(|view| table.run_in(&view.map).is_none());
-        if tables.len() < min_mapped || !tables.iter().any(is_missing) {
-            return None;
-        }
-        // If nothing was flushed since the open, the map need not grow.
-        let is_growing = tables.iter().any(|table| matches!(table.mapped(), Mapped::As(..) | Mapped::Hashed(_)));
-        let num_keys = num_keys(tables.iter().copied());
-        let capacity = if is_growing { num_keys.saturating_mul(2) } else { num_keys };
-        self.may_map(version, capacity).then_some((tables, capacity))
-    }
-
-    /// Returns whether [`Shared::map_level_0`] has something to do.
-    pub(super) fn needs_map(&self) -> bool {
-        let version = Arc::clone(&self.reading.state.load().version);
-        self.missing_map(&version).is_some()
-    }
-
-    /// Makes a new map of level 0 from the keys in the files. Does nothing if no map is missing. The
-    /// function gives up if the store closes or fails, or if a compaction becomes due.
-    pub(super) fn map_level_0(&self) {
-        let version = Arc::clone(&self.reading.state.load().version);
-        let Some((tables, capacity)) = self.missing_map(&version) else { return };
-        let Ok(mut next) = Growing::new(self, capacity) else {
-            tables.iter().for_each(|table| table.set_mapped(Mapped::Never));
-            return;
-        };
-        let mut read: Vec<(Arc<StoredTable>, u8)> = Vec::new();
-        let mut version = version.clone();
-        for round in 0.. {
-            let known: HashSet<u64> = read.iter().map(|(table, _)| table.meta.number).collect();
-            let is_new = |table: &&Arc<StoredTable>| !known.contains(&table.meta.number);
-            let mut new: Vec<_> = mappable(&version).filter(is_new).map(Arc::clone).collect();
-            if new.is_empty() || round == MAX_ROUNDS {
-                break;
-            }
-            // The oldest SST gets the lowest number, as if flushes had added them.
-            new.reverse();
-            for table in new {
-                if !next.has_room(table.meta.num_entries) {
-                    continue;
-                }
-                let start = Instant::now();
-                let Some(hashes) = self.read_hashes(&table) else { return };
-                match hashes.ok().and_then(|hashes| next.add(&hashes)) {
-                    Some(run) => read.push((table, run)),
-                    None => table.set_mapped(Mapped::Never),
-                }
-                if !self.rests_after_reading(start) {
-                    return;
-                }
-            }
-            version = Arc::clone(&self.reading.state.load().version);
-        }
-        self.replace_map(next, &read);
-    }
-
-    /// Lets reads use a new map that holds these SSTs.
-    fn replace_map(&self, next: Growing, read: &[(Arc<StoredTable>, u8)]) {
-        // No flush adds an SST to the old map meanwhile.
-        let mut mapper = lock(&self.mapper);
-        // The new map lacks an SST that was flushed since the last look.
-        let version = Arc::clone(&self.reading.state.load().version);
-        mappable(&version).for_each(|table| table.set_mapped(Mapped::NotYet));
-        for (table, run) in read {
-            table.set_mapped(Mapped::As(Arc::clone(&next.map), *run));
-        }
-        mapper.current = Some(next);
-        // The lock keeps other threads from replacing SSTs.
-        let registry = lock(&self.catalogue.registry);
-        self.change_state(|state| state.version = Arc::new(state.version.with(&[], Vec::new())));
-        drop(registry);
-        drop(mapper);
-        self.reading.state.drop_replaced();
-    }
-
-    /// Returns the hashes of all keys of an SST, or `None` if the background thread must stop.
-    fn read_hashes(&self, stored: &StoredTable) -> Option<Result<Vec<KeyHash>>> {
-        let mut hashes = Vec::new();
-        let mut read = || -> Result<bool> {
-            let no_memory = |_| Error::TooLarge { what: "the hashes of an SST" };
-            hashes
-                .try_reserve_exact(usize::try_from(stored.meta.num_entries).unwrap_or(usize::MAX))
-                .map_err(no_memory)?;
-            let mut cursor = stored.table.cursor(None).reading_ahead();
-            cursor.seek_to_first()?;
-            while cursor.valid() {
-                if hashes.len().is_multiple_of(KEYS_PER_CHECK) && self.must_not_read() {
-                    return Ok(false);
-                }
-                // Do not let a wrong number of entries take memory without a limit.
-                if hashes.len() == hashes.capacity() {
-                    return Err(Error::Corrupt { field: Field::Properties, offset: 0 }.in_file(&stored.path));
-                }
-                hashes.push(self.identity.hasher.of(cursor.key()));
-                cursor.next()?;
-            }
-            if hashes.len() as u64 == stored.meta.num_entries {
-                Ok(true)
-            } else {
-                Err(Error::Corrupt { field: Field::Properties, offset: 0 }.in_file(&stored.path))
-            }
-        };
-        match read() {
-            Ok(true) => Some(Ok(hashes)),
-            Ok(false) => None,
-            Err(error) => {
-                // A read of the damaged part reports it.
-                log::warn!("the keys of an SST could not be mapped, so reads ask its filter: {error}");
-                Some(Err(error))
-            }
-        }
-    }
-
-    /// Returns whether the background thread must stop to read keys.
-    fn must_not_read(&self) -> bool {
-        let work = lock(&self.background.work);
-        work.closing || work.failure.is_some()
-    }
-
-    /// Waits as long as the last read took, so that reading takes at most half of a processor. Does not
-    /// wait if a caller waits until the store is idle. Returns `false` if the background thread must
-    /// stop, or has a compaction to do.
-    fn rests_after_reading(&self, start: Instant) -> bool {
-        let until = Instant::now() + start.elapsed();
-        let mut work = lock(&self.background.work);
-        loop {
-            if work.closing || work.failure.is_some() {
-                return false;
-            }
-            let rest = until.saturating_duration_since(Instant::now());
-            if rest.is_zero() || work.idle_waiters > 0 {
-                break;
-            }
-            work = self.background.wait_at_most(work, rest);
-        }
-        let spare_bytes = if work.idle_waiters > 0 { u64::MAX } else { lock(&self.background.pace).spare_bytes() };
-        self.pick_compaction(spare_bytes).is_none()
-    }
-
-    /// Frees the map if no SST of level 0 is in it.
-    pub(super) fn drop_unused_map(&self) {
-        let mut mapper = lock(&self.mapper);
-        let version = Arc::clone(&self.reading.state.load().version);
-        let is_unused = |current: &mut Growing| version.tables(0).all(|table| table.run_in(&current.map).is_none());
-        mapper.current.take_if(is_unused);
     }
 }

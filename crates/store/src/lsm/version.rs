@@ -12,7 +12,7 @@ use super::batch_read::{Batch, Probe};
 use super::filter_budget::Earlier;
 use super::removals::Removals;
 use super::reports::Reports;
-use super::run_map::{Mapped, MappedRuns};
+use super::run_map::{Mapped, MappedRuns, SstOfMap};
 use super::stats::rate_units;
 use super::version_edit::{NUM_LEVELS, TableMeta};
 use crate::codec::order_prefix;
@@ -220,10 +220,6 @@ impl Slot {
         }
     }
 
-    pub(super) fn set_mapped(&mut self, expected_of_keys: u32) {
-        (self.is_mapped, self.expected_of_keys) = (true, expected_of_keys);
-    }
-
     /// Adapts the expected FPR to a filter that has lost columns.
     fn update_expected(&mut self, filters: &FilterSet) {
         let Some(filter) = filters.filter(self.filter) else { return };
@@ -392,7 +388,7 @@ impl Version {
         let mut version = Self { levels, hasher: hasher.clone(), filters, filter_budget, min_mapped };
         let room_bytes = version.room_bytes();
         if let Some(level) = version.levels.first_mut().filter(|level| level.number == 0) {
-            level.mapped = MappedRuns::of(&mut level.slots, min_mapped, room_bytes).map(Box::new);
+            level.mapped = min_mapped.and_then(|min_mapped| level.map(min_mapped, room_bytes)).map(Box::new);
         }
         version
     }
@@ -486,6 +482,33 @@ impl Level {
     fn new(number: usize, slots: Vec<Slot>) -> Self {
         let ends = if number == 0 { Vec::new() } else { slots.iter().map(|slot| slot.largest).collect() };
         Self { number, slots, ends, mapped: None }
+    }
+
+    /// Returns the view of the newest map that has an SST of level 0, and marks the mapped slots. Returns
+    /// `None` if the map has fewer than `min_mapped` of the SSTs, or is longer than `room_bytes`.
+    fn map(&mut self, min_mapped: usize, room_bytes: u64) -> Option<MappedRuns> {
+        let map_of = |slot: &Slot| match slot.stored.mapped() {
+            Mapped::As(map, _) => Some(map),
+            Mapped::NotYet | Mapped::Hashed(_) | Mapped::Never => None,
+        };
+        let map = self.slots.iter().find_map(map_of).filter(|map| map.len_bytes() <= room_bytes)?;
+        let sst = |slot: &Slot| SstOfMap {
+            run: slot.stored.run_in(&map),
+            smallest: slot.smallest,
+            largest: slot.largest,
+            num_keys: slot.stored.meta.num_entries,
+        };
+        let ssts: Vec<_> = self.slots.iter().map(sst).collect();
+        let view = MappedRuns::new(Arc::clone(&map), &ssts);
+        if view.num_mapped() < min_mapped as u64 {
+            return None;
+        }
+        for (place, slot) in self.slots.iter_mut().enumerate() {
+            if let Some(expected_of_keys) = view.expected_at(place) {
+                (slot.is_mapped, slot.expected_of_keys) = (true, expected_of_keys);
+            }
+        }
+        Some(view)
     }
 
     /// Passes to `visit`, as runs, the SSTs that may hold keys of a range. An SST of level 0 is a
