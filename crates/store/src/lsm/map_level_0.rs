@@ -19,23 +19,35 @@ const KEYS_PER_CHECK: usize = 4096;
 /// The maximum number of times that the background thread looks for SSTs that were flushed while it
 /// read keys.
 const MAX_ROUNDS: usize = 8;
-/// The approximate memory of a map in bytes for each 8 keys: 35 bits a key.
-const BYTES_PER_8_KEYS: u64 = 35;
 
 /// The SSTs of level 0 that may be mapped, newest first.
 fn mappable(version: &Version) -> impl Iterator<Item = &Arc<StoredTable>> {
+    version.tables(0).take(MAX_RUNS).filter(|table| is_mappable(table))
+}
+
+fn is_mappable(table: &StoredTable) -> bool {
     // The memory of a map depends on the number of entries, which a file may state wrongly.
-    let is_plausible = |table: &&Arc<StoredTable>| table.meta.num_entries <= table.meta.len_bytes;
-    let of_level_0 = version.tables(0).take(MAX_RUNS).filter(is_plausible);
-    of_level_0.filter(|table| table.table.denies_keys() && !matches!(table.mapped(), Mapped::Never))
+    let is_plausible = table.meta.num_entries <= table.meta.len_bytes;
+    is_plausible && table.table.denies_keys() && !matches!(table.mapped(), Mapped::Never)
+}
+
+/// Takes all SSTs of level 0 that are in a map out of it. Their keys may be read again.
+fn forget_runs<'t>(tables: impl Iterator<Item = &'t Arc<StoredTable>>) {
+    for table in tables {
+        if matches!(table.mapped(), Mapped::As(..)) {
+            table.set_mapped(Mapped::NotYet);
+        }
+    }
 }
 
 /// Replaces a map with one that holds only these SSTs, which it has. Returns `None` without memory for it.
-fn keep(current: &mut Growing, tables: &[&Arc<StoredTable>]) -> Option<()> {
+fn keep(current: &mut Growing, version: &Version, tables: &[&Arc<StoredTable>]) -> Option<()> {
     let runs: Vec<_> = tables.iter().filter_map(|table| Some((table, table.run_in(&current.map)?))).collect();
     let mut kept = Runs::NONE;
     runs.iter().for_each(|(_, run)| kept.insert(*run));
     current.keep(kept, num_keys(tables.iter().copied())).ok()?;
+    // An SST that keeps its place in the old map would keep this map in memory.
+    forget_runs(version.tables(0));
     for (table, run) in runs {
         table.set_mapped(Mapped::As(Arc::clone(&current.map), run));
     }
@@ -50,7 +62,8 @@ impl Shared {
     /// Returns whether the memory budget of the filters has room for a map of so many keys. While a
     /// map replaces another, both take memory.
     fn may_map(&self, version: &Version, num_keys: u64) -> bool {
-        let len_bytes = (num_keys / 8).saturating_mul(BYTES_PER_8_KEYS);
+        // About 36 bits a key, and room for spilled entries.
+        let len_bytes = (num_keys.saturating_mul(9) / 2).saturating_add(4096);
         len_bytes.saturating_mul(2) <= version.room_bytes()
     }
 
@@ -73,9 +86,7 @@ impl Shared {
     ) -> MutexGuard<'_, Mapper> {
         let mut mapper = lock(&self.mapper);
         let hashes = hashes.filter(|hashes| hashes.len() as u64 == stored.meta.num_entries);
-        if let (Some(mut hashes), Some(min_mapped), true) =
-            (hashes, self.options.min_mapped(), stored.table.denies_keys())
-        {
+        if let (Some(mut hashes), Some(min_mapped), true) = (hashes, self.options.min_mapped(), is_mappable(stored)) {
             // There may be fewer keys than writes.
             hashes.shrink_to_fit();
             let version = Arc::clone(&self.reading.state.load().version);
@@ -93,9 +104,13 @@ impl Shared {
         hashed.insert(0, stored);
         let in_map = |map: &Arc<RunMap>| mappable(version).filter(|table| table.run_in(map).is_some()).count();
         let num_mapped = mapper.current.as_ref().map_or(0, |current| in_map(&current.map));
-        if num_mapped == 0 {
+        // If the filters have grown, the map may no longer fit in the budget beside them.
+        let is_too_large = num_mapped >= min_mapped && version.run_map().is_none();
+        if num_mapped == 0 || is_too_large {
+            forget_runs(version.tables(0));
             mapper.current = None;
         }
+        let num_mapped = if is_too_large { 0 } else { num_mapped };
         if num_mapped + hashed.len() < min_mapped && self.may_map(version, in_level) {
             return;
         }
@@ -123,7 +138,7 @@ impl Shared {
             if num_keys(kept.iter().copied()) + len > current.capacity || !self.may_map(version, current.capacity) {
                 return None;
             }
-            keep(current, &kept)?;
+            keep(current, version, &kept)?;
         }
         Some(match current.add(hashes) {
             Some(run) => Mapped::As(Arc::clone(&current.map), run),
@@ -159,14 +174,18 @@ impl Shared {
     /// Makes a new map of level 0 from the keys in the files. Does nothing if no map is missing. The
     /// function gives up if the store closes or fails, or if a compaction becomes due.
     pub(super) fn map_level_0(&self) {
-        let version = Arc::clone(&self.reading.state.load().version);
+        let mut version = Arc::clone(&self.reading.state.load().version);
         let Some((tables, capacity)) = self.missing_map(&version) else { return };
+        let never = |table: &StoredTable| {
+            if !matches!(table.mapped(), Mapped::As(..)) {
+                table.set_mapped(Mapped::Never);
+            }
+        };
         let Ok(mut next) = Growing::new(&self.identity.hasher, capacity) else {
-            tables.iter().for_each(|table| table.set_mapped(Mapped::Never));
+            tables.iter().for_each(|table| never(table));
             return;
         };
         let mut read: Vec<(Arc<StoredTable>, u8)> = Vec::new();
-        let mut version = version.clone();
         for round in 0.. {
             let known: HashSet<u64> = read.iter().map(|(table, _)| table.meta.number).collect();
             let is_new = |table: &&Arc<StoredTable>| !known.contains(&table.meta.number);
@@ -184,9 +203,10 @@ impl Shared {
                 let Some(hashes) = self.read_hashes(&table) else { return };
                 match hashes.ok().and_then(|hashes| next.add(&hashes)) {
                     Some(run) => read.push((table, run)),
-                    None => table.set_mapped(Mapped::Never),
+                    None => never(&table),
                 }
-                if !self.rests_after_reading(start) {
+                // A compaction has begun, or replaced an SST.
+                if !self.rests_after_reading(start) || read.iter().any(|(table, _)| table.is_obsolete()) {
                     return;
                 }
             }
@@ -200,24 +220,34 @@ impl Shared {
         // No flush adds an SST to the old map meanwhile.
         let mut mapper = lock(&self.mapper);
         // The new map lacks an SST that was flushed since the last look.
-        let version = Arc::clone(&self.reading.state.load().version);
-        mappable(&version).for_each(|table| table.set_mapped(Mapped::NotYet));
+        forget_runs(self.reading.state.load().version.tables(0));
         for (table, run) in read {
             table.set_mapped(Mapped::As(Arc::clone(&next.map), *run));
         }
-        mapper.current = Some(next);
         // The lock keeps other threads from replacing SSTs.
         let registry = lock(&self.catalogue.registry);
-        self.change_state(|state| state.version = Arc::new(state.version.with(&[], Vec::new())));
+        let mut is_used = false;
+        self.change_state(|state| {
+            state.version = Arc::new(state.version.with(&[], Vec::new()));
+            is_used = state.version.run_map().is_some_and(|view| Arc::ptr_eq(&view.map, &next.map));
+        });
         drop(registry);
+        if is_used {
+            mapper.current = Some(next);
+        } else {
+            // The map is too large for the budget, or a compaction has emptied level 0. Do not read the same
+            // keys again.
+            read.iter().for_each(|(table, _)| table.set_mapped(Mapped::Never));
+            mapper.current = None;
+        }
         drop(mapper);
         self.reading.state.drop_replaced();
     }
 
     /// Returns the hashes of all keys of an SST, or `None` if the background thread must stop.
-    fn read_hashes(&self, stored: &StoredTable) -> Option<Result<Vec<KeyHash>>> {
+    fn read_hashes(&self, stored: &StoredTable) -> Option<Result<Arc<Vec<KeyHash>>>> {
         if let Mapped::Hashed(hashes) = stored.mapped() {
-            return Some(Ok(hashes.to_vec()));
+            return Some(Ok(hashes));
         }
         let mut hashes = Vec::new();
         let mut read = || -> Result<bool> {
@@ -245,7 +275,7 @@ impl Shared {
             }
         };
         match read() {
-            Ok(true) => Some(Ok(hashes)),
+            Ok(true) => Some(Ok(Arc::new(hashes))),
             Ok(false) => None,
             Err(error) => {
                 // A read of the damaged part reports it.

@@ -101,7 +101,7 @@ impl fmt::Display for PrefixChoice {
 ///   and 10 in all other SSTs.
 /// * for the map of level 0 ([`Options::run_map_trigger`]): 36 bits per key that it has room for. After an
 ///   open, it has room for the keys of level 0; later, usually for up to twice as many. Below the trigger,
-///   8 bytes per key of level 0 that was written since the open.
+///   8 bytes per key of level 0 that was written since the open. A map stays while an SST of level 0 is in it.
 /// * for the index of each SST in use: a key and about 20 bytes for each data block.
 /// * for the block cache: `block_cache_bytes`.
 /// * while it compacts: the filter and the index of one SST of `table_size_bytes`, and about 16
@@ -200,7 +200,7 @@ pub struct Options {
     pub filter_memory_budget: Option<u64>,
     /// The number of SSTs in level 0 from which one map answers for the keys of all of them. A read of an
     /// absent key then asks one cache line instead of one filter for each SST. A number below 2 counts as
-    /// 2, and `usize::MAX` means that there is no map. With fewer SSTs, the filters find present keys
+    /// 2, one above 128 as 128, and `usize::MAX` means that there is no map. With fewer SSTs, the filters find present keys
     /// faster.
     ///
     /// Until there are so many SSTs, the store keeps the hashes of the keys that it flushes, 8 bytes each.
@@ -240,7 +240,8 @@ impl Options {
     /// Returns the number of SSTs in level 0 from which reads ask its map, or `None` if there is no map.
     pub(super) fn min_mapped(&self) -> Option<usize> {
         let asks = self.filter_use == FilterUse::Consult && self.run_map_trigger < usize::MAX;
-        asks.then_some(self.run_map_trigger.max(2))
+        // A map always keeps more runs than the largest trigger, so it is asked once it is made.
+        asks.then_some(self.run_map_trigger.clamp(2, 128))
     }
 
     /// Returns the size ratio between a level and the level above it.
