@@ -99,9 +99,10 @@ impl fmt::Display for PrefixChoice {
 ///   MiB by default.
 /// * for filters: by default 16 bits per key in level 0, 8.1 in bottommost SSTs of deeper levels,
 ///   and 10 in all other SSTs.
-/// * for the map of level 0 ([`Options::run_map_trigger`]): 36 bits per key that it has room for. After an
-///   open, it has room for the keys of level 0; later, usually for up to twice as many. Below the trigger,
-///   8 bytes per key of level 0 that was written since the open. A map stays while an SST of level 0 is in it.
+/// * for the map of level 0 ([`Options::run_map_trigger`]): 36 bits per key that it has room for.
+///   After an open, it has room for the keys of level 0; later, usually for up to twice as many. A map
+///   stays while an SST of level 0 is in it. Below the trigger, 8 bytes per key of level 0 that was
+///   written since the open.
 /// * for the index of each SST in use: a key and about 20 bytes for each data block.
 /// * for the block cache: `block_cache_bytes`.
 /// * while it compacts: the filter and the index of one SST of `table_size_bytes`, and about 16
@@ -198,15 +199,16 @@ pub struct Options {
     /// a version replaces another, both may hold copies. A range filter beside a filter that has
     /// lost columns stays in the map, and does not count toward the budget. `None` sets no limit.
     pub filter_memory_budget: Option<u64>,
-    /// The number of SSTs in level 0 from which one map answers for the keys of all of them. A read of an
-    /// absent key then asks one cache line instead of one filter for each SST. A number below 2 counts as
-    /// 2, one above 128 as 128, and `usize::MAX` means that there is no map. With fewer SSTs, the filters find present keys
-    /// faster.
+    /// The number of SSTs in level 0 from which one map answers for the keys of all of them. A read of
+    /// an absent key then asks one cache line instead of one filter for each SST. With fewer SSTs, the
+    /// filters find present keys faster. A number below 2 counts as 2, one above 128 counts as 128, and
+    /// `usize::MAX` means that there is no map.
     ///
-    /// Until there are so many SSTs, the store keeps the hashes of the keys that it flushes, 8 bytes each.
-    /// After an open, a background thread reads the keys of level 0. Until it is done, reads ask the filters, as they always do for SSTs without a
-    /// usable filter of keys. With [`Options::filter_memory_budget`], there is a map only while it fits in
-    /// the budget beside the filters, twice for a moment.
+    /// Below this number, the store keeps the hashes of the keys that it flushes, 8 bytes each. After
+    /// an open, a background thread reads the keys of level 0. Until it is done, reads ask the filters.
+    /// They always ask the SSTs without a usable filter of keys as before. With
+    /// [`Options::filter_memory_budget`], there is a map only while it fits in the budget beside the
+    /// filters, twice for a moment.
     pub run_map_trigger: usize,
     /// Whether a damaged filter is an error. Otherwise the filter answers "maybe", and the damage
     /// is counted and reported.
