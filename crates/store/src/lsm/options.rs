@@ -206,7 +206,7 @@ pub struct Options {
     ///
     /// Below this number, the store keeps the hashes of the keys that it flushes, 8 bytes each. After
     /// an open, a background thread reads the keys of level 0. Until it is done, reads ask the filters.
-    /// They always ask the SSTs without a usable filter of keys as before. With
+    /// An SST without a usable filter of keys is never in the map. With
     /// [`Options::filter_memory_budget`], there is a map only while it fits in the budget beside the
     /// filters, twice for a moment.
     pub run_map_trigger: usize,
