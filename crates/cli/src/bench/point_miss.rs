@@ -1,6 +1,7 @@
 //! `filterblock bench point-miss`: loads stores and looks up absent and present keys, with and
 //! without filters.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -17,6 +18,7 @@ use super::store::{Layout, Setup};
 use super::{measure, page_cache, plot};
 use crate::filter_choice::{self, FilterChoice};
 use filterblock::Verify;
+use filterblock_store::lsm::Options;
 use filterblock_store::storage::IoMode;
 
 const EXAMPLES: &str = "\
@@ -112,11 +114,12 @@ pub struct Arguments {
     /// sorted run. runs-N has N overlapping runs, such as runs-36, compaction off. levels-4 has four
     /// full levels, each ten times as large as the level above, with small SST files; it is slowest
     /// to load. all stands for as-fallen, compacted, runs-1, runs-5, runs-36 and runs-100.
-    #[arg(long, value_name = "LAYOUT", default_values = ["as-fallen", "runs-5"])]
+    #[arg(long, value_name = "LAYOUT", default_values = ["as-fallen", "runs-36"])]
     layout: Vec<LayoutChoice>,
-    /// Ask the filters of overlapping runs one by one, instead of one map of all runs
-    #[arg(long)]
-    no_run_map: bool,
+    /// The number of overlapping runs from which one map answers for all of them; "off": the filter
+    /// of each run answers
+    #[arg(long, value_name = "N", default_value_t = MapTrigger(Some(Options::default().run_map_trigger)))]
+    run_map_trigger: MapTrigger,
     /// How to read data blocks
     #[arg(long, value_enum, default_value = "buffered")]
     io: IoChoice,
@@ -143,6 +146,31 @@ pub struct Arguments {
     seed: u64,
     #[command(flatten)]
     outputs: OutputArguments,
+}
+
+/// The value of `--run-map-trigger`. `None` means that there is no map.
+#[derive(Debug, Clone, Copy)]
+struct MapTrigger(Option<usize>);
+
+impl FromStr for MapTrigger {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match (text, text.parse()) {
+            ("off", _) => Ok(Self(None)),
+            (_, Ok(trigger @ 2..=128)) => Ok(Self(Some(trigger))),
+            _ => Err("expected a whole number from 2 to 128, or off; try 12"),
+        }
+    }
+}
+
+impl fmt::Display for MapTrigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.pad("off"),
+            Some(trigger) => write!(f, "{trigger}"),
+        }
+    }
 }
 
 /// The layouts that a value of `--layout` stands for.
@@ -212,7 +240,7 @@ fn plan<'a>(arguments: &Arguments, source: &'a Source) -> Plan<'a> {
         verify: arguments.verify.into(),
         cold: arguments.cold,
         filter_memory: arguments.filter_memory,
-        run_map: !arguments.no_run_map,
+        run_map_trigger: arguments.run_map_trigger.0,
     };
     let mut layouts: Vec<Layout> = arguments.layout.iter().flat_map(|choice| choice.0.clone()).collect();
     layouts.sort_unstable();
@@ -299,7 +327,7 @@ fn settings(arguments: &Arguments, plan: &Plan<'_>) -> Outcome<Settings> {
         .into(),
         cold: arguments.cold,
         filter_memory: arguments.filter_memory,
-        run_map: !arguments.no_run_map,
+        run_map_trigger: arguments.run_map_trigger.0,
         lookups: plan.lookups,
         rounds: arguments.rounds,
         mean_clock: if plan.setup.waits() { "wall" } else { "thread CPU" }.into(),

@@ -113,7 +113,8 @@ fn measure_store(
 ) -> Outcome<()> {
     let (io, verify) = (IoMode::default(), Verify::default());
     let (value_len_bytes, seed) = (plan.value_len_bytes, plan.seed);
-    let setup = Setup { source, value_len_bytes, seed, io, verify, cold: false, filter_memory: None, run_map: true };
+    let (cold, filter_memory, run_map_trigger) = (false, None, None);
+    let setup = Setup { source, value_len_bytes, seed, io, verify, cold, filter_memory, run_map_trigger };
     let dir = new_dir(&plan.dir)?;
     let place = dir.path().join("store");
     let store = Store { setup, dir: &place, filter: plan.filter, range_filter, prefix };

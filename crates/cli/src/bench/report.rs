@@ -38,9 +38,9 @@ pub struct Settings {
     /// The memory budget of the filters in bytes. `None` without --filter-memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter_memory: Option<u64>,
-    /// Whether one map answers for all runs of level 0. `false` with --no-run-map.
+    /// The number of runs in level 0 from which one map answers for all. `None` means no map.
     #[serde(default)]
-    pub run_map: bool,
+    pub run_map_trigger: Option<usize>,
     /// The maximum number of gets in a measurement. Each row records its own number.
     pub lookups: u64,
     pub rounds: u32,
@@ -316,11 +316,7 @@ impl Settings {
             significant(self.key_len_bytes_mean),
             count(self.value_len_bytes as u64, "byte"),
             self.io,
-            match (self.cold, self.run_map) {
-                (true, _) => ", page cache dropped",
-                (false, true) => "",
-                (false, false) => ", no map of level 0",
-            },
+            if self.cold { ", page cache dropped" } else { "" },
         )
     }
 }

@@ -105,8 +105,8 @@ pub struct Setup<'a> {
     pub cold: bool,
     /// The memory budget of the filters in bytes, or `None` without a limit.
     pub filter_memory: Option<u64>,
-    /// Whether one map answers for all runs of level 0.
-    pub run_map: bool,
+    /// The number of runs in level 0 from which one map answers for all. `None` means no map.
+    pub run_map_trigger: Option<usize>,
 }
 
 impl Setup<'_> {
@@ -174,7 +174,7 @@ impl Store<'_> {
                 Verify::AtOpen => FilterMemory::default(),
             },
             filter_memory_budget: self.setup.filter_memory,
-            run_map_trigger: if self.setup.run_map { Options::default().run_map_trigger } else { usize::MAX },
+            run_map_trigger: self.setup.run_map_trigger.unwrap_or(usize::MAX),
             block_cache_bytes: 0,
             ..Options::default()
         }

@@ -93,6 +93,7 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
             "runs-0",
             "expected as-fallen, compacted, runs-N with N from 1 to 1000, levels-4 or all; try runs-36",
         ),
+        (&BENCH, "--run-map-trigger", "1", "expected a whole number from 2 to 128, or off; try 12"),
         (&BENCH, "--io", "mmap", "expected buffered or direct; try buffered"),
         (&BENCH, "--verify", "never", "expected at-open or on-first-touch; try at-open"),
         (&["db", "scan", "s"], "--limit", "all", &format!("{NUMBER} 10")),

@@ -423,7 +423,7 @@ fn the_benchmark_takes_policies_and_makes_levels() {
     let shell = Shell::new();
     let mut arguments =
         vec!["bench", "point-miss", "--count", "200", "--lookups", "500", "--rounds", "1", "--dir", "."];
-    arguments.extend(["--layout", "levels-4", "--layout", "runs-7", "--no-run-map", "--json", "-"]);
+    arguments.extend(["--layout", "levels-4", "--layout", "runs-7", "--run-map-trigger", "off", "--json", "-"]);
     arguments.extend(["--filter", "monkey:bloom:10", "--filter", "budget:bloom:64KiB"]);
     let report = shell.run(&arguments).json(0);
     assert_eq!(report["rows"].as_array().unwrap().len(), 2 * 2 * 3 * 2);
