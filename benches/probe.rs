@@ -121,7 +121,7 @@ fn unaligned(c: &mut Criterion) {
 }
 
 /// Measures the query of an absent key through all runs of a million keys: by their filters, one by one,
-/// and by a map of runs.
+/// and by a map of runs. Also measures how long it takes to make the map, per key.
 fn runs(c: &mut Criterion) {
     let (n, hasher) = (1_000_000u64, KeyHasher::xxh3(HashSeed(1)));
     let absent = hashes(n..n + ASKED as u64);
@@ -156,6 +156,15 @@ fn runs(c: &mut Criterion) {
             b.iter(|| black_box(&absent).chunks(32).for_each(|hashes| map.ask_batch(hashes, &known, &mut answers)));
         });
     }
+    let runs: Vec<_> = (0..36).map(|run| hashes(run * (n / 36)..(run + 1) * (n / 36))).collect();
+    group.throughput(Throughput::Elements(n)).sample_size(20);
+    group.bench_function(BenchmarkId::new("map/make", runs.len()), |b| {
+        b.iter(|| {
+            let map = RunMap::new(&hasher, n).expect("the map fits in memory");
+            (0..).zip(&runs).for_each(|(run, hashes)| assert!(map.add_run(run, hashes), "the map is large enough"));
+            map
+        });
+    });
     group.finish();
 }
 
