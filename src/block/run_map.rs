@@ -32,7 +32,7 @@ const KEYS_PER_SPILLED: u64 = 20;
 /// The number of spilled prints that a map may have even if it is small.
 const MIN_MAX_SPILLED: u64 = 64;
 
-/// A copy of a map is checked in each so many lines.
+/// [`RunMap::keeping`] checks one line in so many of the copy.
 const LINES_PER_CHECK: usize = 16;
 /// The number of hashes whose lines are loaded together.
 const AHEAD: usize = 32;
@@ -342,7 +342,8 @@ impl RunMap {
     /// Returns a copy of the map with the runs of `keep` alone.
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory, and [`Error::SelfCheckFailed`] if
+    /// the copy lacks an entry: its spilled entries are checked, and one line in 16.
     pub fn keeping(&self, keep: &Runs) -> Result<Self> {
         let no_memory = || Error::TooLarge { what: "a map of runs" };
         let kept = Self::with_lines(&self.hasher, self.lines.len(), self.max_spilled)?;
@@ -350,7 +351,7 @@ impl RunMap {
         let spilled = self.spilled.read().map_err(|_| no_memory())?;
         for ((line, runs), (to, to_runs)) in self.lines.iter().zip(&self.runs).zip(kept.lines.iter().zip(&kept.runs)) {
             // Write every entry, but go on only after one that stays: the next one overwrites the others.
-            let (mut left, mut len) = ([0u16; SLOTS + 1], 0);
+            let (mut left, mut len) = ([0u16; SLOTS], 0);
             for (print, run) in prints(line.words()).zip(runs) {
                 let run = run.load(Ordering::Relaxed);
                 left[len] = print;
@@ -365,9 +366,13 @@ impl RunMap {
         }
         for (line, of_line) in &spilled.lines {
             for (print, runs) in of_line {
+                let runs = runs.and(*keep);
                 // There are no more entries than before, so only a lack of memory can refuse one.
-                if !runs.and(*keep).iter().all(|run| kept.put(*line, *print, run)) {
+                if !runs.iter().all(|run| kept.put(*line, *print, run)) {
                     return Err(no_memory());
+                }
+                if !runs.without(kept.found(*line, *print)).is_empty() {
+                    return Err(Error::SelfCheckFailed { denied: 1 });
                 }
             }
         }
@@ -379,7 +384,7 @@ impl RunMap {
         let lines = self.lines.iter().zip(&self.runs).enumerate().step_by(LINES_PER_CHECK);
         for (number, (line, runs)) in lines {
             if !prints(line.words()).zip(runs).all(|entry| holds_all(number, entry)) {
-                return Err(Error::TooLarge { what: "a map of runs" });
+                return Err(Error::SelfCheckFailed { denied: 1 });
             }
         }
         for ((to, from), keep) in kept.held.iter().zip(&self.held).zip(keep.0) {

@@ -255,7 +255,9 @@ impl StoreArguments {
         let recovery = if self.salvage { LogRecovery::Salvage } else { LogRecovery::Strict };
         let secret = self.secret.read()?;
         let prefix_extractor = self.prefix.clone();
-        let opened = Db::open(&self.dir, Options { recovery, secret, prefix_extractor, ..options });
+        // A command reads few keys, so it does not read all keys of level 0 first.
+        let run_map_trigger = None;
+        let opened = Db::open(&self.dir, Options { recovery, secret, prefix_extractor, run_map_trigger, ..options });
         opened.map_err(|error| match error.in_file(&self.dir) {
             error if is_missing(&error) => self.explain_missing(&error),
             error if !self.salvage && is_log_damage(&error) => {

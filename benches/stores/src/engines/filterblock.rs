@@ -41,6 +41,8 @@ fn open(dir: &Path, settings: &Settings, filter: Arc<dyn FilterPolicy>) -> Outco
         auto_compaction: settings.compacts,
         block_size_bytes: BLOCK_BYTES,
         block_cache_bytes: settings.cache_bytes as u64,
+        // The record compares the filters of each run, as the other stores ask them.
+        run_map_trigger: None,
         ..Options::default()
     };
     Ok(Box::new(Filterblock(Db::open(dir, options).map_err(text)?)))

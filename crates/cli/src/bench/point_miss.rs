@@ -118,7 +118,7 @@ pub struct Arguments {
     layout: Vec<LayoutChoice>,
     /// The number of overlapping runs from which one map answers for all of them; "off": the filter
     /// of each run answers
-    #[arg(long, value_name = "N", default_value_t = MapTrigger(Some(Options::default().run_map_trigger)))]
+    #[arg(long, value_name = "N", default_value_t = MapTrigger(Options::default().run_map_trigger))]
     run_map_trigger: MapTrigger,
     /// How to read data blocks
     #[arg(long, value_enum, default_value = "buffered")]

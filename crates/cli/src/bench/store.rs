@@ -26,14 +26,14 @@ const TABLE_OVERHEAD_BYTES: u64 = 14;
 /// value.
 const ENTRY_OVERHEAD_BYTES: u64 = 256;
 
-/// The layout of the SST files of a store.
+/// The layout of the SST files of a store, in the order in which a benchmark measures layouts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layout {
     /// The result of loading with automatic compaction.
     AsFallen,
     /// Everything compacted into one sorted run.
     Compacted,
-    /// So many overlapping runs, compaction off.
+    /// N overlapping runs, compaction off.
     Runs(u64),
     /// Four full levels, each ten times as large as the level above.
     Levels4,
@@ -174,7 +174,7 @@ impl Store<'_> {
                 Verify::AtOpen => FilterMemory::default(),
             },
             filter_memory_budget: self.setup.filter_memory,
-            run_map_trigger: self.setup.run_map_trigger.unwrap_or(usize::MAX),
+            run_map_trigger: self.setup.run_map_trigger,
             block_cache_bytes: 0,
             ..Options::default()
         }

@@ -314,9 +314,7 @@ impl Shared {
             self.reading.counters.compactions.fetch_add(1, Ordering::Relaxed);
             self.reading.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
         })?;
-        if compaction.level == 0 {
-            self.drop_unused_map();
-        }
+        self.release_map();
         Ok(written)
     }
 

@@ -13,6 +13,7 @@ use super::manifest::Manifest;
 use super::options::{Durability, Options};
 use super::pinnable_slice::{PinnableSlice, ReadValue};
 use super::read_state::ReadState;
+use super::run_map::MappedRuns;
 use super::scan::Scan;
 use super::scan_plan;
 use super::shared::Shared;
@@ -287,8 +288,8 @@ impl Db {
         self.shared.compact_range(from, to)
     }
 
-    /// Waits until no immutable memtable waits for its flush, no compaction is due or running, and level 0
-    /// has its map ([`Options::run_map_trigger`]).
+    /// Waits until no immutable memtable waits for its flush, no compaction is due or running, and
+    /// level 0 has its map ([`Options::run_map_trigger`]).
     /// It does not flush the current memtable. Retries that wait begin at once. During this call,
     /// automatic compaction ([`Options::auto_compaction`]) merges level 0 as soon as level 0 has
     /// [`Options::l0_compaction_trigger`] SSTs.
@@ -397,8 +398,9 @@ impl Db {
         for (level, stats) in levels.iter_mut().enumerate() {
             stats.filter_memory_bytes = state.version.filter_memory_bytes(level);
         }
-        if let (Some(stats), Some(mapped)) = (levels.first_mut(), state.version.run_map()) {
-            (stats.mapped_tables, stats.map_memory_bytes) = (mapped.num_mapped(), mapped.map.len_bytes());
+        if let Some(stats) = levels.first_mut() {
+            stats.mapped_tables = state.version.run_map().map_or(0, MappedRuns::num_mapped);
+            stats.map_memory_bytes = state.version.map_memory_bytes();
         }
         let used = levels.iter().rposition(|level| !level.is_blank()).map_or(0, |last| last + 1);
         levels.truncate(used);

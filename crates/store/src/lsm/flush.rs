@@ -244,6 +244,7 @@ impl Shared {
             self.reading.counters.flushed_bytes.fetch_add(len_bytes, Ordering::Relaxed);
         })?;
         drop(mapper);
+        self.release_map();
         self.discard([self.identity.dir.join(log_name(memtable.log_number))]);
         Ok(())
     }

@@ -5,15 +5,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::run_map::{Growing, MAX_RUNS, Mapped, Mapper};
+use super::run_map::{Growing, KEPT_RUNS, MAX_RUNS, Mapped, Mapper};
 use super::shared::Shared;
 use super::version::{StoredTable, Version};
 use crate::error::{Error, Field, Result};
 use crate::sync::{MutexGuard, lock};
 use filterblock::{KeyHash, RunMap, Runs};
 
-/// The number of runs that stay in a map whose numbers are used up.
-const KEPT_RUNS: usize = 192;
 /// The number of keys between two checks whether the background thread must stop to read keys.
 const KEYS_PER_CHECK: usize = 4096;
 /// The maximum number of times that the background thread looks for SSTs that were flushed while it
@@ -40,7 +38,7 @@ fn forget_runs<'t>(tables: impl Iterator<Item = &'t Arc<StoredTable>>) {
     }
 }
 
-/// Replaces a map with one that holds only these SSTs, which it has. Returns `None` without memory for it.
+/// Replaces a map with a copy that keeps only `tables`. Returns `None` if there is no memory for it.
 fn keep(current: &mut Growing, version: &Version, tables: &[&Arc<StoredTable>]) -> Option<()> {
     let runs: Vec<_> = tables.iter().filter_map(|table| Some((table, table.run_in(&current.map)?))).collect();
     let mut kept = Runs::NONE;
@@ -104,13 +102,9 @@ impl Shared {
         hashed.insert(0, stored);
         let in_map = |map: &Arc<RunMap>| mappable(version).filter(|table| table.run_in(map).is_some()).count();
         let num_mapped = mapper.current.as_ref().map_or(0, |current| in_map(&current.map));
-        // If the filters have grown, the map may no longer fit in the budget beside them.
-        let is_too_large = num_mapped >= min_mapped && version.run_map().is_none();
-        if num_mapped == 0 || is_too_large {
-            forget_runs(version.tables(0));
+        if num_mapped == 0 {
             mapper.current = None;
         }
-        let num_mapped = if is_too_large { 0 } else { num_mapped };
         if num_mapped + hashed.len() < min_mapped && self.may_map(version, in_level) {
             return;
         }
@@ -165,7 +159,6 @@ impl Shared {
         self.may_map(version, capacity).then_some((tables, capacity))
     }
 
-    /// Returns whether [`Shared::map_level_0`] has something to do.
     pub(super) fn needs_map(&self) -> bool {
         let version = Arc::clone(&self.reading.state.load().version);
         self.missing_map(&version).is_some()
@@ -285,7 +278,6 @@ impl Shared {
         }
     }
 
-    /// Returns whether the background thread must stop to read keys.
     fn must_not_read(&self) -> bool {
         let work = lock(&self.background.work);
         work.closing || work.failure.is_some()
@@ -311,10 +303,15 @@ impl Shared {
         self.pick_compaction(spare_bytes).is_none()
     }
 
-    /// Frees the map if no SST of level 0 is in it.
-    pub(super) fn drop_unused_map(&self) {
+    /// Frees the map and the waiting hashes if no SST of level 0 needs them, or if they no longer fit in
+    /// the memory budget beside the filters.
+    pub(super) fn release_map(&self) {
         let mut mapper = lock(&self.mapper);
         let version = Arc::clone(&self.reading.state.load().version);
+        if version.map_memory_bytes() > version.room_bytes() {
+            let has_keys = |table: &&Arc<StoredTable>| matches!(table.mapped(), Mapped::As(..) | Mapped::Hashed(_));
+            version.tables(0).filter(has_keys).for_each(|table| table.set_mapped(Mapped::NotYet));
+        }
         let is_unused = |current: &mut Growing| version.tables(0).all(|table| table.run_in(&current.map).is_none());
         mapper.current.take_if(is_unused);
     }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::log_reader::LogRecovery;
+use super::run_map::MAX_TRIGGER;
 use crate::error::Result;
 use crate::sstable::{Compression, FilterMemory, FilterSpecs, check_ranges};
 use crate::storage::{Disk, IoMode, Storage};
@@ -201,15 +202,16 @@ pub struct Options {
     pub filter_memory_budget: Option<u64>,
     /// The number of SSTs in level 0 from which one map answers for the keys of all of them. A read of
     /// an absent key then asks one cache line instead of one filter for each SST. With fewer SSTs, the
-    /// filters find present keys faster. A number below 2 counts as 2, one above 128 counts as 128, and
-    /// `usize::MAX` means that there is no map.
+    /// filters find present keys faster. A number below 2 counts as 2, and one above 128 counts as 128.
+    /// `None` means that there is no map.
     ///
     /// Below this number, the store keeps the hashes of the keys that it flushes, 8 bytes each. After
     /// an open, a background thread reads the keys of level 0. Until it is done, reads ask the filters.
-    /// An SST without a usable filter of keys is never in the map. With
+    /// An SST without a usable filter of keys is never in the map. Gets do not ask the filter of an SST
+    /// in the map, so they do not find damage in pages that are verified on first touch. With
     /// [`Options::filter_memory_budget`], there is a map only while it fits in the budget beside the
     /// filters, twice for a moment.
-    pub run_map_trigger: usize,
+    pub run_map_trigger: Option<usize>,
     /// Whether a damaged filter is an error. Otherwise the filter answers "maybe", and the damage
     /// is counted and reported.
     pub strict_filters: bool,
@@ -241,9 +243,8 @@ impl Options {
 
     /// Returns the number of SSTs in level 0 from which reads ask its map, or `None` if there is no map.
     pub(super) fn min_mapped(&self) -> Option<usize> {
-        let asks = self.filter_use == FilterUse::Consult && self.run_map_trigger < usize::MAX;
-        // A map always keeps more runs than the largest trigger, so it is asked once it is made.
-        asks.then_some(self.run_map_trigger.clamp(2, 128))
+        let trigger = self.run_map_trigger.filter(|_| self.filter_use == FilterUse::Consult);
+        trigger.map(|trigger| trigger.clamp(2, MAX_TRIGGER))
     }
 
     /// Returns the size ratio between a level and the level above it.
@@ -290,7 +291,7 @@ impl Default for Options {
             verify: Verify::default(),
             filter_memory: FilterMemory::default(),
             filter_memory_budget: None,
-            run_map_trigger: 12,
+            run_map_trigger: Some(12),
             strict_filters: false,
             compression: Compression::None,
             block_size_bytes: 4096,

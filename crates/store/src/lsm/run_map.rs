@@ -15,6 +15,12 @@ use filterblock::{KeyHash, KeyHasher, RunMap, Runs};
 
 /// The maximum number of runs of a map.
 pub(super) const MAX_RUNS: usize = 256;
+/// The number of runs that stay in a map whose numbers are used up.
+pub(super) const KEPT_RUNS: usize = 192;
+/// The largest number of SSTs that level 0 may need for a map.
+pub(super) const MAX_TRIGGER: usize = 128;
+/// A map is asked as soon as it is made, and stays in use.
+const _: () = assert!(MAX_TRIGGER < KEPT_RUNS);
 
 /// Whether the keys of an SST are in a map.
 #[derive(Debug, Clone, Default)]
@@ -183,7 +189,6 @@ impl MappedRuns {
         self.map.ask(probe.hash, &self.known)
     }
 
-    /// Returns the number of mapped SSTs.
     pub(super) fn num_mapped(&self) -> u64 {
         self.all().number
     }

@@ -271,6 +271,7 @@ impl Shared {
         let version = Arc::new(self.reading.state.load().version.with_rebalanced_filters());
         self.change_state(|state| state.version = version);
         drop(registry);
+        self.release_map();
         self.reading.state.drop_replaced();
     }
 

@@ -21,10 +21,11 @@ pub struct LevelStats {
     /// unusable or have lost columns: see
     /// [`Options::filter_memory_budget`](super::Options::filter_memory_budget).
     pub filter_memory_bytes: u64,
-    /// Number of SSTs whose keys are in the map of level 0: see
-    /// [`Options::run_map_trigger`](super::Options::run_map_trigger). Gets ask the filters of the other SSTs.
+    /// Number of SSTs for whose keys gets ask the map of level 0: see
+    /// [`Options::run_map_trigger`](super::Options::run_map_trigger). Gets ask the filters of the other
+    /// SSTs.
     pub mapped_tables: u64,
-    /// Bytes of the map of level 0 in memory.
+    /// Bytes of the map of level 0, and of the hashes that wait for it.
     pub map_memory_bytes: u64,
     /// Number of SSTs whose filter or range filter is unusable or is known to have damaged pages.
     pub degraded_tables: u64,

@@ -309,37 +309,37 @@ impl Level {
         tally: &mut Tally,
     ) -> Result<Option<Option<V>>> {
         let places = mapped.places_to_ask(found);
-        // If all mapped SSTs cover the key, those that deny it need no look.
-        let is_inside = mapped.is_inside(probe);
-        let mut counted = 0;
-        let to_ask = places.iter().map(usize::from).filter(|_| is_inside).chain(if is_inside { MAX_RUNS } else { 0 }..);
-        for (place, slot) in to_ask.map_while(|place| Some((place, self.slots.get(place)?))) {
-            let may_hold = u8::try_from(place).is_ok_and(|place| places.contains(place));
-            if is_inside && slot.is_mapped {
+        if mapped.is_inside(probe) {
+            // All mapped SSTs cover the key, so those that deny it need no look.
+            let mut counted = 0;
+            for place in places.iter().map(usize::from).chain(MAX_RUNS..self.slots.len()) {
+                let Some(slot) = self.slots.get(place) else { break };
                 mapped.count_between(counted, place, tally);
                 counted = place + 1;
-            } else if !slot.covers(probe) {
-                continue;
+                let answer = match slot.is_mapped {
+                    true => Answer::Maybe,
+                    false if !slot.covers(probe) => continue,
+                    false => filters.ask_hash(slot.filter, probe.hash),
+                };
+                let found = slot.answered(answer, filters, probe, context, tally)?;
+                if found.is_some() {
+                    return Ok(found);
+                }
             }
+            mapped.count_between(counted, self.slots.len(), tally);
+            return Ok(None);
+        }
+        for (place, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.covers(probe)) {
+            let may_hold = u8::try_from(place).is_ok_and(|place| places.contains(place));
             let answer = match slot.is_mapped {
                 true if may_hold => Answer::Maybe,
                 true => Answer::No,
                 false => filters.ask_hash(slot.filter, probe.hash),
             };
-            if answer == Answer::No {
-                tally.count_denied(1, slot);
-                continue;
-            }
-            let found = slot.search(filters, probe, context, (answer, KnownBlock::Unknown), tally)?;
+            let found = slot.answered(answer, filters, probe, context, tally)?;
             if found.is_some() {
-                if is_inside && !slot.is_mapped {
-                    mapped.count_between(counted, place, tally);
-                }
                 return Ok(found);
             }
-        }
-        if is_inside {
-            mapped.count_between(counted, self.slots.len(), tally);
         }
         Ok(None)
     }
@@ -429,6 +429,22 @@ impl Slot {
             last = block;
             wanted.push(Wanted { slot: self, place, answer, block });
         }
+    }
+
+    /// Searches the SST for a key that it covers, unless `answer` denies the key.
+    fn answered<V: FoundValue>(
+        &self,
+        answer: Answer,
+        filters: &FilterSet,
+        probe: &Probe<'_>,
+        context: &ReadContext<'_>,
+        tally: &mut Tally,
+    ) -> Result<Option<Option<V>>> {
+        if answer == Answer::No {
+            tally.count_denied(1, self);
+            return Ok(None);
+        }
+        self.search(filters, probe, context, (answer, KnownBlock::Unknown), tally)
     }
 
     /// Returns whether the filter denies a prefix of the key.

@@ -398,6 +398,23 @@ impl Version {
         self.levels.first()?.mapped.as_deref()
     }
 
+    /// Returns the bytes of the maps and of the waiting hashes that the SSTs of level 0 keep in memory.
+    pub(super) fn map_memory_bytes(&self) -> u64 {
+        let (mut maps, mut sum): (Vec<Arc<RunMap>>, u64) = (Vec::new(), 0);
+        for table in self.tables(0) {
+            match table.mapped() {
+                Mapped::NotYet | Mapped::Never => {}
+                Mapped::Hashed(hashes) => sum += size_of_val(hashes.as_slice()) as u64,
+                Mapped::As(map, _) if maps.iter().any(|other| Arc::ptr_eq(other, &map)) => {}
+                Mapped::As(map, _) => {
+                    sum += map.len_bytes();
+                    maps.push(map);
+                }
+            }
+        }
+        sum
+    }
+
     /// Returns how many bytes of the memory budget the filters leave.
     pub(super) fn room_bytes(&self) -> u64 {
         let Some(budget) = self.filter_budget else { return u64::MAX };

@@ -186,15 +186,12 @@ impl<'s> TableWriter<'s> {
     /// * [`Error::InvalidArgument`] if a data block or the index block would exceed 4 GiB.
     /// * I/O errors.
     pub fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        self.add_with(key, None, value)
+        self.add_hashed(self.options.hasher.key(key), value)
     }
 
     /// Adds a key as [`Self::add`] does. The key must come from [`TableOptions::hasher`].
-    pub(crate) fn add_hashed(&mut self, key: Key<'_>, value: Option<&[u8]>) -> Result<()> {
-        self.add_with(key.bytes(), Some(key), value)
-    }
-
-    fn add_with(&mut self, key: &[u8], hashed: Option<Key<'_>>, value: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn add_hashed(&mut self, hashed: Key<'_>, value: Option<&[u8]>) -> Result<()> {
+        let key = hashed.bytes();
         self.check_usable()?;
         let value_len = value.map_or(0, <[u8]>::len);
         if key.len() > MAX_ITEM_LEN_BYTES {
@@ -213,11 +210,12 @@ impl<'s> TableWriter<'s> {
         if self.properties.num_entries > 0 && key <= last_key {
             return Err(Error::OutOfOrder);
         }
-        let outcome = self.add_checked(key, hashed, value);
+        let outcome = self.add_checked(hashed, value);
         self.note(outcome)
     }
 
-    fn add_checked(&mut self, key: &[u8], hashed: Option<Key<'_>>, value: Option<&[u8]>) -> Result<()> {
+    fn add_checked(&mut self, hashed: Key<'_>, value: Option<&[u8]>) -> Result<()> {
+        let key = hashed.bytes();
         let value_len = value.map_or(0, <[u8]>::len);
         if !self.block.is_empty() && self.block.len_bytes_with(key.len(), value_len) > self.options.block_size_bytes {
             self.end_block()?;
@@ -233,8 +231,7 @@ impl<'s> TableWriter<'s> {
             reason: "the data block would exceed 4 GiB; use a smaller block size".to_owned(),
         })?;
         if let Some(filter) = &mut self.filter
-            && catch_unwind(AssertUnwindSafe(|| filter.add(hashed.unwrap_or_else(|| filter.hasher().key(key)))))
-                .is_err()
+            && catch_unwind(AssertUnwindSafe(|| filter.add(hashed))).is_err()
         {
             self.give_up_filter("a call that adds a key panicked; correct the extractor's function".to_owned());
         }

@@ -33,7 +33,7 @@ fn options(storage: &Faulty, durability: Durability) -> Options {
         table_size_bytes: 1_000,
         level_base_bytes: 4_000,
         l0_compaction_trigger: 3,
-        run_map_trigger: 2,
+        run_map_trigger: Some(2),
         ..Options::default()
     }
 }

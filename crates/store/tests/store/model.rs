@@ -103,7 +103,7 @@ fn options(storage: &Memory, variant: u8, prefixes: u8) -> Options {
         table_size_bytes: 1_500,
         level_base_bytes: 4_000,
         l0_compaction_trigger: 2,
-        run_map_trigger: 2,
+        run_map_trigger: Some(2),
         ..Options::default()
     }
 }

@@ -26,7 +26,7 @@ fn busy(storage: &Memory) -> Options {
         table_size_bytes: 10_000,
         level_base_bytes: 40_000,
         l0_compaction_trigger: 2,
-        run_map_trigger: 2,
+        run_map_trigger: Some(2),
         ..quiet(storage)
     }
 }
@@ -288,7 +288,7 @@ fn snapshots_and_scans_continue_while_their_store_closes() {
         table_size_bytes: 10_000,
         level_base_bytes: 40_000,
         l0_compaction_trigger: 2,
-        run_map_trigger: 2,
+        run_map_trigger: Some(2),
         ..Options::default()
     };
     let (looks, mut round, start) = (AtomicU64::new(0), 0u64, Instant::now());

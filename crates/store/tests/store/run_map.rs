@@ -13,7 +13,7 @@ use filterblock_store::{Db, Options};
 
 /// Returns options for a store without automatic compaction that maps two SSTs or more.
 fn quiet(storage: &Memory) -> Options {
-    Options { run_map_trigger: 2, ..common::quiet(storage) }
+    Options { run_map_trigger: Some(2), ..common::quiet(storage) }
 }
 
 /// Opens a store, and waits until level 0 has its map.
@@ -51,7 +51,7 @@ fn reads_count_the_same_with_and_without_the_map() {
     let options =
         |run_map_trigger| Options { filter: Some(Arc::new(without_some)), run_map_trigger, ..quiet(&storage) };
     for has_unfiltered in [false, true] {
-        let db = open(&storage, options(2));
+        let db = open(&storage, options(Some(2)));
         for run in 0..50u64 {
             // Each other SST overlaps all others; the rest has a range of its own.
             let key_of = |i: u64| if run % 2 == 0 { i * 50 + run } else { run * 60 + i };
@@ -62,7 +62,7 @@ fn reads_count_the_same_with_and_without_the_map() {
         }
         db.close().unwrap();
         let storage = image(&storage);
-        let (with, without) = (open(&storage, options(2)), open(&image(&storage), options(usize::MAX)));
+        let (with, without) = (open(&storage, options(Some(2))), open(&image(&storage), options(None)));
         let keys = keys(0..4_000);
         assert_eq!(ask(&with, &keys), ask(&without, &keys));
         let (with, without) = (level_0(&with), level_0(&without));
@@ -339,7 +339,7 @@ impl History {
         self.db().wait_idle().unwrap();
         let storage = image(&self.storage);
         let options = Options { auto_compaction: false, ..self.options.clone() };
-        let without = open(&storage, Options { run_map_trigger: usize::MAX, ..options });
+        let without = open(&storage, Options { run_map_trigger: None, ..options });
         let keys = keys(0..2 * KEYS);
         self.db().reset_stats();
         assert_eq!(ask(self.db(), &keys), ask(&without, &keys));
