@@ -1,9 +1,6 @@
 //! Measures the time per key to build a filter block from hashes, and the time to hash a key.
 #![allow(missing_docs, reason = "criterion's macros write undocumented functions")]
 
-#[path = "../tests/common/isa.rs"]
-mod isa;
-
 use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -62,6 +59,11 @@ fn hash(c: &mut Criterion) {
         }
     }
     group.finish();
+}
+
+#[ctor::ctor(unsafe)]
+fn choose_instruction_set() {
+    filterblock_testkit::choose_instruction_set();
 }
 
 criterion_group!(benches, build, hash);

@@ -10,6 +10,7 @@ pub const MAX_VARINT_LEN_BYTES: usize = 10;
 /// An invalid field and its offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt<F> {
+    /// The field.
     pub field: F,
     /// The offset of the invalid part of the field: the base of the cursor plus the bytes read
     /// before this part.
@@ -32,7 +33,6 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the bytes that have not been read yet.
-    #[cfg(feature = "foreign")]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest

@@ -99,7 +99,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
+    #[doc(hidden)]
+    pub fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
         let reason = reason.into();
         #[cfg(test)]
         assert!(reason.contains("; "), "the reason must say after a semicolon what to do next: {what}: {reason}");
@@ -321,11 +322,12 @@ impl From<codec::Corrupt<Field>> for Error {
 }
 
 /// Messages that the errors of several modules share.
-pub(crate) mod message {
+#[allow(missing_docs, reason = "hidden; each function writes one message")]
+pub mod message {
     use std::fmt::{Display, Formatter, Result};
     use std::io;
 
-    pub(crate) fn io(f: &mut Formatter<'_>, error: &io::Error) -> Result {
+    pub fn io(f: &mut Formatter<'_>, error: &io::Error) -> Result {
         use io::ErrorKind as Kind;
         let next = match error.kind() {
             // In these two kinds of errors, this project's crates say after a semicolon what to do.
@@ -348,15 +350,15 @@ pub(crate) mod message {
         write!(f, "{error}; {next}")
     }
 
-    pub(crate) fn corrupt(f: &mut Formatter<'_>, field: impl Display, offset: u64, next: &str) -> Result {
+    pub fn corrupt(f: &mut Formatter<'_>, field: impl Display, offset: u64, next: &str) -> Result {
         write!(f, "damaged: invalid {field} at offset {offset}; {next}")
     }
 
-    pub(crate) fn wrong_magic(f: &mut Formatter<'_>, what: &str, offset: u64, next: &str) -> Result {
+    pub fn wrong_magic(f: &mut Formatter<'_>, what: &str, offset: u64, next: &str) -> Result {
         write!(f, "not {what}, or damaged: invalid magic at offset {offset}; {next}")
     }
 
-    pub(crate) fn checksum_mismatch(
+    pub fn checksum_mismatch(
         f: &mut Formatter<'_>,
         field: impl Display,
         offset: u64,
@@ -370,15 +372,18 @@ pub(crate) mod message {
         )
     }
 
-    pub(crate) fn invalid(f: &mut Formatter<'_>, what: &str, given: &str, reason: &str) -> Result {
+    pub fn invalid(f: &mut Formatter<'_>, what: &str, given: &str, reason: &str) -> Result {
         write!(f, "invalid {what} {given:?}: {reason}")
     }
 
-    pub(crate) fn too_large(f: &mut Formatter<'_>, what: &str) -> Result {
+    pub fn too_large(f: &mut Formatter<'_>, what: &str) -> Result {
         write!(f, "{what} of this size does not fit in memory; make it smaller, or free memory")
     }
 }
 
+/// Makes the enum `Field` of an error.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! fields {
     ($(#[$doc:meta])* $($name:ident = $text:literal,)*) => {
         $(#[$doc])*
@@ -395,9 +400,6 @@ macro_rules! fields {
         }
     };
 }
-
-#[cfg(any(feature = "foreign", feature = "variants"))]
-pub(crate) use fields;
 
 fields! {
     /// The fields and parts of filter blocks that errors name.
@@ -424,30 +426,6 @@ fields! {
     Ranges = "range filter",
     Handle = "filter handle",
 }
-
-/// Checks that each error of a table has the given message, that the message says what to do next,
-/// and that the table has every variant.
-#[cfg(test)]
-macro_rules! check_messages {
-    ($error:ident { $($variant:ident),* $(,)? } $table:expr) => {{
-        // If an error gets a new variant, this function does not compile until the list names the
-        // variant. Then the test fails until the table has a message for the variant.
-        fn name(error: &$error) -> &'static str {
-            match error { $($error::$variant { .. } => stringify!($variant),)* }
-        }
-        let mut missing = std::collections::BTreeSet::from([$(stringify!($variant)),*]);
-        for (error, message) in $table {
-            missing.remove(name(&error));
-            assert_eq!(error.to_string(), message);
-            let next = message.rsplit_once("; ").map_or("", |(_, next)| next);
-            assert!(next.split(' ').count() > 1, "the message must say after its last semicolon what to do next: {message}");
-        }
-        assert!(missing.is_empty(), "the table has no message for {missing:?}");
-    }};
-}
-
-#[cfg(all(test, any(feature = "foreign", feature = "variants")))]
-pub(crate) use check_messages;
 
 #[cfg(test)]
 mod tests;

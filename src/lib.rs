@@ -51,10 +51,10 @@
 //! | ask bytes that the host has verified | [`VerifiedFilter`], [`VerifiedTrailer`] |
 //! | store many tiny filters | [`compact`] |
 //! | split a filter by key range | [`partitions`] |
-//! | read and write the filters of LevelDB, RocksDB and Parquet | `foreign` (feature `foreign`) |
-//! | keep filters that change, in memory | `variants` (feature `variants`) |
 //!
-//! The crate `filterblock-store` is a small log-structured store whose gets ask these filters.
+//! Other crates use this one: `filterblock-store` is a small log-structured store whose gets ask these
+//! filters, `filterblock-foreign` and `filterblock-parquet` read and write the filters of LevelDB,
+//! RocksDB and Parquet, and `filterblock-family` keeps filters that change in memory.
 //!
 //! # Embedding
 //!
@@ -85,17 +85,14 @@ mod codec;
 mod error;
 mod extractor;
 mod filters;
-#[cfg(feature = "foreign")]
-pub mod foreign;
 mod hash;
 mod hash_kind;
 mod plans;
 pub mod policy;
-mod simd;
 mod spec;
 mod sync;
-#[cfg(feature = "variants")]
-pub mod variants;
+
+use filterblock_simd as simd;
 
 pub use block::{
     Added, AlignedBytes, Answer, Built, Expected, FilterBlock, FilterBuilder, FilterHandle, FilterOptions, FilterSet,
@@ -129,8 +126,7 @@ pub mod planning {
     //! is built.
     //!
     //! This module has the textbook formulas for a standard Bloom filter of `m` bits with `n` keys and
-    //! `k` probes. [`Plan`] covers the filters that this crate builds, and [`VariantPlan`] covers the
-    //! classical variants.
+    //! `k` probes. [`Plan`] covers the filters that this crate builds.
     //!
     //! ```text
     //! share of bits that stay 0   p = (1 - 1/m)^(kn)  ~  e^(-kn/m)
@@ -159,6 +155,39 @@ pub mod planning {
     pub use crate::plans::*;
 }
 
+#[doc(hidden)]
+pub mod internals {
+    //! What the core shares with the other crates of this project, which require exactly this version.
+    //! It has no stable API.
+
+    pub use crate::bits::{too_large, zeros};
+    pub use crate::block::{SMALLEST_IS_LARGER, check_regular, millibits, seal};
+    pub use crate::error::message;
+    pub use crate::fields;
+    pub use crate::filters::{Header, KeyBits, TOO_LARGE, key_bits};
+    pub use crate::plans::{MAX_BITS, TOO_MANY_KEYS, check_keys_and_rate};
+    pub use crate::spec::EQUAL_HASHES;
+
+    pub mod bloom {
+        //! The probes of a Bloom filter.
+        pub use crate::filters::bloom::{mixed, positions};
+    }
+    pub mod checksum {
+        //! CRC-32.
+        pub use crate::checksum::*;
+    }
+    pub mod codec {
+        //! Integers and byte strings.
+        pub use crate::codec::*;
+    }
+    pub mod math {
+        //! Sizes and false-positive rates.
+        pub use crate::filters::math::{
+            MAX_BLOOM_PROBES, bloom_rate, equal_hash, estimated_keys, scattered_lines, whole_keys, with_equal_hashes,
+        };
+    }
+}
+
 /// Returns the name of the instruction set that queries use in this process: `"avx512"`, `"avx2"`,
 /// `"neon"` or `"portable"`.
 ///
@@ -175,12 +204,14 @@ pub fn instruction_set() -> &'static str {
 /// uses another one already.
 #[doc(hidden)]
 pub fn set_instruction_set(name: &str) -> Result<()> {
-    simd::Isa::choose(name)
+    simd::Isa::choose(name).map_err(|reason| Error::invalid("instruction set", name, reason))
 }
 
-#[cfg(all(doctest, feature = "foreign", feature = "mmap"))]
-#[doc = include_str!("../docs/FOREIGN.md")]
-struct ForeignDocument;
+#[cfg(test)]
+#[ctor::ctor(unsafe)]
+fn choose_instruction_set() {
+    filterblock_testkit::choose_instruction_set();
+}
 
 #[cfg(doctest)]
 #[doc = include_str!("../docs/TUTORIAL.md")]

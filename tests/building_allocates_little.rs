@@ -1,18 +1,17 @@
 //! Tests that builds stay within limits on their peak memory.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
-#[path = "allocation/of_process.rs"]
-mod allocation;
-#[path = "block/support.rs"]
-mod support;
-
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use allocation::{LIVE, PEAK};
 use filterblock::{FilterOptions, HashSeed, KeyHash};
-use support::{SplitMix, spec};
+use filterblock_testkit::Random;
+use filterblock_testkit::allocation::of_process::{LIVE, PEAK, PerProcess};
+use filterblock_testkit::blocks::spec;
+
+#[global_allocator]
+static ALLOCATOR: PerProcess = PerProcess;
 
 /// The lock that lets only one test run at a time, because the counters cover all threads.
 static TURN: Mutex<()> = Mutex::new(());
@@ -37,7 +36,7 @@ struct Cost {
 
 /// Builds a filter of `n` random keys. If `is_told` is `true`, reserves memory for the keys first.
 fn build(spec_text: &str, n: usize, threads: usize, is_told: bool) -> Cost {
-    let mut random = SplitMix(9);
+    let mut random = Random(9);
     let before = LIVE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
     let mut builder =

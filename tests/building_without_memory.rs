@@ -2,20 +2,19 @@
 //! threads.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
-#[path = "allocation/failing.rs"]
-mod allocation;
-#[path = "block/support.rs"]
-mod support;
-
 use filterblock::WholeKeys;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
-use allocation::{refuse, refuse_none, refuse_small_too};
 use filterblock::{
     Error, FilterBlock, FilterBuilder, FilterOptions, HashSeed, KeyHash, Result, Verify, partitions::PartitionedBuilder,
 };
-use support::{SplitMix, hash, spec};
+use filterblock_testkit::Random;
+use filterblock_testkit::allocation::failing::{Failing, refuse, refuse_none, refuse_small_too};
+use filterblock_testkit::blocks::{hash, spec};
+
+#[global_allocator]
+static ALLOCATOR: Failing = Failing;
 
 /// The lock that lets only one test run at a time, because all tests share the allocator's state.
 static TURN: Mutex<()> = Mutex::new(());
@@ -35,7 +34,7 @@ const SPECS: [&str; 11] = [
 ];
 
 fn builder(spec_text: &str, n: u64, threads: usize) -> FilterBuilder {
-    let mut random = SplitMix(n);
+    let mut random = Random(n);
     let mut builder =
         FilterOptions::new(spec(spec_text)).threads(NonZeroUsize::new(threads).unwrap()).builder(HashSeed(1)).unwrap();
     (0..n).for_each(|_| builder.add_hash(KeyHash::from_raw(random.next())));
@@ -133,7 +132,7 @@ fn compact_builds_return_an_error_without_memory() {
 #[test]
 fn partitioned_builds_return_an_error_without_memory() {
     let _turn = TURN.lock();
-    let keys: Vec<_> = (0..10_000).map(support::key).collect();
+    let keys: Vec<_> = (0..10_000).map(filterblock_testkit::blocks::key).collect();
     let is_error = |error: &Error| is_no_memory(error) || matches!(error, Error::TooLarge { .. });
     refuse_each("partitions", is_error, || {
         let keys = keys.clone();
@@ -155,8 +154,9 @@ fn partitioned_builders_never_lose_a_key_without_an_error() {
                 let mut builder =
                     PartitionedBuilder::new(&FilterOptions::new(spec("bloom:10")), HashSeed(1), partition_keys)
                         .unwrap();
-                (0..failing).for_each(|i| builder.add(builder.hasher().key(&support::key(i))).unwrap());
-                let key = support::key(failing);
+                (0..failing)
+                    .for_each(|i| builder.add(builder.hasher().key(&filterblock_testkit::blocks::key(i))).unwrap());
+                let key = filterblock_testkit::blocks::key(failing);
                 refuse_small_too(number);
                 let added = builder.add(builder.hasher().key(&key));
                 let counted = refuse_none();
@@ -168,7 +168,11 @@ fn partitioned_builders_never_lose_a_key_without_an_error() {
                 if added.is_ok() {
                     // The call did not need the refused allocation.
                     let made = FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
-                    assert!((0..=failing).all(|i| made.may_contain(made.hasher().key(&support::key(i)))), "{what}");
+                    assert!(
+                        (0..=failing)
+                            .all(|i| made.may_contain(made.hasher().key(&filterblock_testkit::blocks::key(i)))),
+                        "{what}"
+                    );
                     continue;
                 }
                 assert!(added.as_ref().is_err_and(is_no_memory), "{what}: {added:?}");
@@ -176,7 +180,7 @@ fn partitioned_builders_never_lose_a_key_without_an_error() {
                 for i in [failing, failing + 1] {
                     assert!(
                         builder
-                            .add(builder.hasher().key(&support::key(i)))
+                            .add(builder.hasher().key(&filterblock_testkit::blocks::key(i)))
                             .is_err_and(|error| says_keys_are_missing(&error)),
                         "{what}"
                     );
@@ -197,7 +201,7 @@ fn partitioned_builders_never_lose_a_prefix_without_an_error() {
                 let options = FilterOptions::new(spec("bloom:10")).prefixes_by_host("all", whole_keys);
                 let mut builder = PartitionedBuilder::new(&options, HashSeed(1), 4).unwrap();
                 let hasher = builder.hasher().clone();
-                let key = support::key(1);
+                let key = filterblock_testkit::blocks::key(1);
                 builder.add(hasher.key(&key)).unwrap();
                 (0..failing).for_each(|len| builder.add_prefix(hasher.key(&key[..len])).unwrap());
                 refuse_small_too(number);
@@ -219,7 +223,9 @@ fn partitioned_builders_never_lose_a_prefix_without_an_error() {
                     "{what}"
                 );
                 assert!(
-                    builder.add(hasher.key(&support::key(2))).is_err_and(|error| says_keys_are_missing(&error)),
+                    builder
+                        .add(hasher.key(&filterblock_testkit::blocks::key(2)))
+                        .is_err_and(|error| says_keys_are_missing(&error)),
                     "{what}"
                 );
                 assert!(builder.finish().is_err_and(|error| says_keys_are_missing(&error)), "{what}");
@@ -248,173 +254,6 @@ fn builders_never_lose_a_key_without_an_error() {
     builder.reserve(isize::MAX as usize / 8);
     builder.add(builder.hasher().key(b"key"));
     assert!(builder.finish().is_ok());
-}
-
-#[cfg(feature = "variants")]
-#[test]
-fn variants_return_an_error_without_memory() {
-    use filterblock::variants::{
-        Bloom, Bloomier, CounterBits, Counting, DLeft, DynamicCounting, Error as VariantsError, MutableBloomier, Noisy,
-        Partitioned, Scalable, Spectral, SpectralMode,
-    };
-
-    let _turn = TURN.lock();
-    let is_error = |error: &VariantsError| matches!(error, VariantsError::TooLarge { .. });
-    let seed = HashSeed(1);
-    let none = |_| Vec::new();
-    type Made = Result<Vec<u8>, VariantsError>;
-    let entries = || (0..5_000u64).map(|i| (i.to_le_bytes(), i % 256));
-    let keys = || (0..5_000u64).map(u64::to_le_bytes);
-    let makes: [(&str, &dyn Fn() -> Made); 11] = [
-        ("bloomier", &|| Bloomier::new(entries(), 40, 20, seed).map(|_| Vec::new())),
-        ("mutable bloomier", &|| MutableBloomier::new(entries(), 8, 20, seed).map(|_| Vec::new())),
-        ("noisy", &|| Noisy::new((0..20_000u64).map(u64::to_le_bytes), 3, seed).map(|_| Vec::new())),
-        ("bloom", &|| Bloom::with_fpr(5_000, 0.01, seed).and_then(|bloom| bloom.freeze())),
-        ("counting", &|| {
-            let counting = Counting::with_fpr(5_000, 0.01, CounterBits::Four, seed)?;
-            counting.to_bloom().map(|_| Vec::new())
-        }),
-        ("d-left", &|| DLeft::with_fpr(5_000, 0.01, seed).map(|_| Vec::new())),
-        ("partitioned", &|| Partitioned::with_fpr(5_000, 0.01, seed).map(|_| Vec::new())),
-        ("spectral", &|| Spectral::with_fpr(5_000, 0.01, SpectralMode::MinimumSelection, seed).map(|_| Vec::new())),
-        ("dynamic counting", &|| {
-            let mut filter = DynamicCounting::with_fpr(1_000, 0.01, 1, seed)?;
-            keys().take(1_000).flat_map(|key| [key; 9]).try_for_each(|key| filter.insert(&key)).map(none)
-        }),
-        ("scalable", &|| {
-            let mut filter = Scalable::with_fpr(1_000, 0.01, Default::default(), seed)?;
-            keys().try_for_each(|key| filter.insert(&key).map(|_| ())).map(none)
-        }),
-        ("recurring minimum", &|| {
-            let mut filter = Spectral::with_fpr(1_000, 0.01, SpectralMode::RecurringMinimum, seed)?;
-            keys().try_for_each(|key| filter.insert(&key)).map(none)
-        }),
-    ];
-    for (what, make) in makes {
-        for for_ever in [false, true] {
-            for number in 0.. {
-                refuse(number, for_ever);
-                let made = make();
-                let counted = refuse_none();
-                assert!(made.as_ref().err().is_none_or(is_error), "{what}, allocation {number}: {made:?}");
-                if counted <= number {
-                    assert!(number > 0 && made.is_ok(), "{what}: {number} allocations");
-                    break;
-                }
-            }
-        }
-    }
-}
-
-/// Tests filters in files, and unions, intersections and merges of filters.
-#[cfg(feature = "variants")]
-#[test]
-fn filters_in_files_return_an_error_without_memory() {
-    use filterblock::variants::{Bloom, Error as VariantsError, FileFilter, Membership, Noisy, Result, merge_blocks};
-    use filterblock::{ParsedBlock, Verify};
-
-    let _turn = TURN.lock();
-    let dir = tempfile::tempdir().unwrap();
-    // Removes the file of an earlier call and returns its path.
-    let free = || {
-        let path = dir.path().join("free");
-        let _ = std::fs::remove_file(&path);
-        path
-    };
-    let create = |name: &str| FileFilter::create(dir.path().join(name), 60_000, 0.01, HashSeed(1));
-    let (source, target) = (create("source").unwrap(), std::cell::RefCell::new(create("target").unwrap()));
-    let keys = || (0..20_000u64).map(u64::to_le_bytes);
-    source.extend(keys()).unwrap();
-    source.sync().unwrap();
-    let (text, bloom) = (source.to_base64().unwrap(), source.to_bloom().unwrap());
-    let block = bloom.freeze().unwrap();
-    type Make<'a> = &'a dyn Fn() -> Result<()>;
-    let makes: [(&str, Make<'_>); 13] = [
-        ("create", &|| FileFilter::create(free(), 60_000, 0.01, HashSeed(1)).map(drop)),
-        ("read", &|| FileFilter::open_read_only(dir.path().join("source")).map(drop)),
-        ("copy", &|| source.copy(free()).map(drop)),
-        ("to_base64", &|| source.to_base64().map(drop)),
-        ("to_bloom", &|| source.to_bloom().map(drop)),
-        ("compress", &|| bloom.compress().map(drop)),
-        ("noisy", &|| Noisy::new(keys().take(500), 100, HashSeed(1)).map(drop)),
-        ("from_base64", &|| FileFilter::from_base64(free(), &text).map(drop)),
-        ("intersect_with", &|| target.borrow_mut().intersect_with(&source)),
-        ("clear", &|| target.borrow_mut().clear()),
-        ("sync", &|| {
-            target.borrow_mut().clear()?;
-            target.borrow().extend(keys())?;
-            target.borrow().sync()
-        }),
-        ("union", &|| Bloom::union(&bloom, &bloom).and_then(|_| bloom.intersection(&bloom)).map(drop)),
-        ("merge", &|| {
-            let block = ParsedBlock::open(block.as_slice(), Verify::AtOpen)?;
-            merge_blocks(&[block]).map(drop)
-        }),
-    ];
-    for (what, make) in makes {
-        for for_ever in [false, true] {
-            for number in 0.. {
-                refuse(number, for_ever);
-                let made = make();
-                let counted = refuse_none();
-                let is_error = |error: &VariantsError| match error.root() {
-                    VariantsError::TooLarge { .. } => true,
-                    VariantsError::Io(error) => error.kind() == std::io::ErrorKind::OutOfMemory,
-                    _ => false,
-                };
-                assert!(made.as_ref().err().is_none_or(is_error), "{what}, allocation {number}: {made:?}");
-                if counted <= number {
-                    assert!(number > 0 && made.is_ok(), "{what}: {number} allocations");
-                    break;
-                }
-            }
-        }
-    }
-    // A sync that fails because of too little memory loses no bits.
-    let mut target = target.into_inner();
-    for number in 0..2 {
-        target.clear().unwrap();
-        target.extend(keys()).unwrap();
-        refuse(number, false);
-        let synced = target.sync();
-        refuse_none();
-        assert!(synced.is_err_and(|error| matches!(error.root(), VariantsError::TooLarge { .. })), "{number}");
-        target.sync().unwrap();
-        let found = FileFilter::open_read_only(dir.path().join("target")).unwrap();
-        assert!(keys().all(|key| found.may_contain(&key)), "{number}");
-    }
-}
-
-/// Like RocksDB, the builder writes a Bloom filter if it cannot build a ribbon.
-#[cfg(feature = "foreign")]
-#[test]
-fn a_rocksdb_ribbon_build_without_memory_gives_a_bloom_filter() {
-    use filterblock::foreign::rocksdb;
-
-    let _turn = TURN.lock();
-    let make = || {
-        let options =
-            rocksdb::RocksDbFilterOptions { kind: rocksdb::RocksDbFilterKind::Ribbon128, ..Default::default() };
-        let mut builder = rocksdb::RocksDbFilterBuilder::new(options);
-        (0..20_000u64).for_each(|i| builder.add(&i.to_le_bytes()));
-        builder
-    };
-    let mut builder = make();
-    let sound = builder.finish();
-    let kind_of = |filter: &[u8]| rocksdb::RocksDbFilter::new(filter).kind();
-    for number in 0.. {
-        let mut builder = make();
-        refuse(number, false);
-        let made = builder.finish();
-        let counted = refuse_none();
-        if counted <= number {
-            assert!(number > 1 && made == sound);
-            break;
-        }
-        assert!(kind_of(&made) != kind_of(&sound), "allocation {number}: expected a Bloom filter, not a ribbon");
-        let found = rocksdb::RocksDbFilter::new(&made);
-        assert!((0..20_000u64).all(|i| found.may_contain(&i.to_le_bytes())), "allocation {number}");
-    }
 }
 
 /// The test runs itself in a child process, which cannot start threads because their stacks would

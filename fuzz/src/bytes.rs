@@ -69,19 +69,7 @@ impl Edit {
     }
 }
 
-/// Appends a varint: seven bits per byte, the least significant first.
-pub fn put_varint(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
+pub use filterblock::internals::codec::{put_bytes, put_varint};
 
 /// Takes a varint from the front of `bytes`. Panics if the varint does not end within `bytes`.
 pub fn take_varint(bytes: &mut &[u8]) -> u64 {

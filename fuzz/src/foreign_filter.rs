@@ -1,16 +1,14 @@
 //! Tests the filters of other engines, with any bytes and with filters that are built and edited.
 
-use filterblock::foreign::ForeignFilterInfo;
-use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
-use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
-use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
+use filterblock_foreign::ForeignFilterInfo;
+use filterblock_foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
+use filterblock_foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
+use filterblock_parquet::{ParquetBloom, ParquetBloomBuilder};
 
 use crate::Input;
 use crate::bytes::Edit;
 
-#[path = "../../tests/foreign/support/formulas.rs"]
-#[allow(clippy::indexing_slicing, missing_docs)]
-mod formulas;
+use filterblock_testkit::foreign::formulas;
 
 /// An upper limit for the number of keys in a filter.
 const MAX_KEYS: usize = 2_000;

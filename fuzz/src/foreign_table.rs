@@ -1,16 +1,13 @@
 //! Tests the readers of other engines' files, with any bytes and with tables that are assembled
 //! from edited parts and have valid checksums.
 
-use filterblock::foreign::{leveldb, parquet, rocksdb};
+use filterblock_foreign::{leveldb, rocksdb};
+use filterblock_parquet as parquet;
 
 use crate::Input;
 use crate::bytes::Edit;
 
-#[path = "../../tests/foreign/support/forge.rs"]
-#[allow(missing_docs)]
-mod forge;
-
-use forge::{Forge, Handle, block, internal};
+use filterblock_testkit::foreign::forge::{self, Forge, Handle, block, internal};
 
 const MAX_KEYS: usize = 60;
 const MAX_EDITS: usize = 4;

@@ -3,8 +3,9 @@
 use filterblock::layout::{PAGE_LEN_BYTES, PARTITION_INDEX_TAG};
 use filterblock::{Field, FilterBlock, KeyHash, Verify};
 
-use crate::patch::{block_support, sound_block};
+use crate::patch::sound_block;
 use crate::{Input, choose_instruction_set};
+use filterblock_testkit::blocks;
 
 /// Returns the answers of a filter. The front of the input describes the shape of the filter, and
 /// the rest gives the bytes of the payload. Returns no answers for a partition index, or if the
@@ -16,18 +17,18 @@ pub fn kernels(data: &[u8]) -> Vec<bool> {
     let mut input = Input(data);
     let (mut block, num_keys) = sound_block(&mut input);
     // The payload of a partition index is not a filter, and the block does not begin with it.
-    let is_index = block_support::get_number(&block, Field::Kind) == PARTITION_INDEX_TAG.into();
+    let is_index = blocks::get_number(&block, Field::Kind) == u64::from(PARTITION_INDEX_TAG);
     if is_index || input.is_empty() {
         return Vec::new();
     }
-    let len = block_support::payload_len(&block).unwrap();
+    let len = blocks::payload_len(&block).unwrap();
     let sound = block.clone();
     let front = block.iter_mut().take(len);
     front.zip(input.0.iter().cycle().enumerate()).for_each(|(byte, (i, new))| *byte = new.wrapping_mul(i as u8 | 1));
     deny_only_by_sound_pages(&sound, &block, len, input.0, num_keys);
-    block_support::repair_pages(&mut block);
+    blocks::repair_pages(&mut block);
     let filter = FilterBlock::open_any(block.as_slice(), Verify::AtOpen).unwrap();
-    let hashes: Vec<KeyHash> = (0..num_keys + 300).map(block_support::hash).collect();
+    let hashes: Vec<KeyHash> = (0..num_keys + 300).map(blocks::hash).collect();
     let mut answers = vec![false; hashes.len()];
     filter.may_contain_batch(&hashes, &mut answers);
     let singly: Vec<bool> = hashes.iter().map(|&hash| filter.may_contain_hash(hash)).collect();
@@ -48,7 +49,7 @@ fn deny_only_by_sound_pages(sound: &[u8], other: &[u8], len: usize, choice: &[u8
     }
     let sound = FilterBlock::open_any(sound, Verify::AtOpen).unwrap();
     let mixed = FilterBlock::open_any(mixed, Verify::OnFirstTouch).unwrap();
-    for hash in (0..num_keys + 300).map(block_support::hash) {
+    for hash in (0..num_keys + 300).map(blocks::hash) {
         assert!(mixed.may_contain_hash(hash) || !sound.may_contain_hash(hash), "an answer rests on unverified bytes");
     }
 }

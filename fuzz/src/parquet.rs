@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::sync::Once;
 
 use bytes::Bytes;
-use filterblock::foreign::parquet::ParquetBloom;
+use filterblock_parquet::ParquetBloom;
 use filterblock_parquet::append::{self, Request};
 use filterblock_parquet::filters::{Budget, Sizing};
 use filterblock_parquet::footer::{FilterRange, PhysicalType};

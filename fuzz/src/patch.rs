@@ -8,11 +8,8 @@ use filterblock::{
 
 use crate::Input;
 
-#[path = "../../tests/block/support.rs"]
-#[allow(clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::unwrap_used, missing_docs)]
-pub(crate) mod block_support;
-
-use block_support::{SEED, TABLE, field, key, put_number, repair_pages, repair_trailer};
+use filterblock_testkit::blocks;
+use filterblock_testkit::blocks::{SEED, TABLE, field, key, put_number, repair_pages, repair_trailer};
 
 /// The maximum number of edits.
 const MAX_EDITS: usize = 8;
@@ -69,7 +66,7 @@ pub(crate) fn sound_block(input: &mut Input<'_>) -> (Vec<u8>, usize) {
             }
             builder.finish().unwrap().bytes
         }
-        _ => block_support::block_of(&spec.to_string(), 0..num_keys, TABLE),
+        _ => blocks::block_of(&spec.to_string(), 0..num_keys, TABLE),
     };
     (block, num_keys)
 }

@@ -14,8 +14,8 @@ use filterblock_store::storage::{Memory, Storage};
 
 use crate::Input;
 use crate::bytes::Edit;
-use crate::patch::block_support::{SEED, TABLE};
 use crate::table_parts::{Forged, Parts};
+use filterblock_testkit::blocks::{SEED, TABLE};
 
 const PATH: &str = "/table.sst";
 const MAX_KEYS: usize = 160;

@@ -8,7 +8,7 @@ use filterblock_store::sstable::{FOOTER_FIELDS, FOOTER_LEN_BYTES};
 
 use crate::Input;
 use crate::bytes::{Edit, put_varint, take_varint};
-use crate::patch::block_support::{block_of, put_number, repair_pages, repair_trailer};
+use filterblock_testkit::blocks::{block_of, put_number, repair_pages, repair_trailer};
 
 /// The parts of a file. Handles, offsets and checksums are computed when the file is assembled.
 pub struct Parts {

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 #![allow(unsafe_code, reason = "a global allocator needs unsafe code")]
 
+use filterblock_testkit::Random;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::Path;
@@ -53,18 +54,6 @@ const PARQUET_PAGE_BYTES: usize = 256 << 20;
 /// The maximum factor by which an LZ4 block expands.
 const MAX_EXPANSION: usize = 255;
 
-/// The random generator SplitMix64 (Steele, Lea, Flood 2014).
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn below(&mut self, range: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % range.max(1) as u64) as usize
-    }
-}
-
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let mut paths: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -73,18 +62,18 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-fn mutate(data: &mut Vec<u8>, other: &[u8], random: &mut SplitMix) {
-    let at = random.below(data.len() + 1);
-    match random.below(6) {
-        0 if at < data.len() => data[at] ^= 1 << random.below(8),
-        1 if at < data.len() => data[at] = random.below(256) as u8,
+fn mutate(data: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+    let at = random.index(data.len() + 1);
+    match random.index(6) {
+        0 if at < data.len() => data[at] ^= 1 << random.index(8),
+        1 if at < data.len() => data[at] = random.index(256) as u8,
         2 => data.truncate(at),
         3 => drop(data.drain(..at)),
         4 => {
-            let inserted: Vec<u8> = (0..random.below(20)).map(|_| random.below(256) as u8).collect();
+            let inserted: Vec<u8> = (0..random.index(20)).map(|_| random.index(256) as u8).collect();
             drop(data.splice(at..at, inserted));
         }
-        _ => data.extend_from_slice(&other[random.below(other.len())..]),
+        _ => data.extend_from_slice(&other[random.index(other.len().max(1))..]),
     }
 }
 
@@ -106,10 +95,10 @@ fn replay_within(always_bytes: usize, target: &str, function: fn(&[u8]), mutatio
     seeds.iter().for_each(|seed| call(seed));
     let rounds = std::env::var("FILTERBLOCK_FUZZ_ROUNDS").map_or(1, |text| text.parse::<usize>().unwrap());
     for number in 0..mutations * rounds {
-        let mut random = SplitMix(number as u64);
+        let mut random = Random(number as u64);
         let mut data = seeds[number % seeds.len()].clone();
-        for _ in 0..=random.below(4) {
-            let other = random.below(seeds.len());
+        for _ in 0..=random.index(4) {
+            let other = random.index(seeds.len());
             mutate(&mut data, &seeds[other], &mut random);
         }
         let attempt = std::panic::catch_unwind(|| call(&data));
@@ -166,10 +155,10 @@ fn a_store_agrees_with_its_model_through_faults_and_crashes() {
 /// both answers occur.
 fn digest_of_answers(target: &str, function: fn(&[u8]) -> Vec<bool>) -> String {
     let seeds = corpus(target);
-    let (mut answers, mut random) = (Vec::new(), SplitMix(0));
+    let (mut answers, mut random) = (Vec::new(), Random(0));
     for seed in seeds.iter().cycle().take(600) {
         let mut data = seed.clone();
-        mutate(&mut data, &seeds[random.below(seeds.len())], &mut random);
+        mutate(&mut data, &seeds[random.index(seeds.len())], &mut random);
         answers.extend([seed, &data].into_iter().flat_map(|data| function(data)).map(u8::from));
     }
     let maybe = answers.iter().filter(|&&answer| answer == 1).count();

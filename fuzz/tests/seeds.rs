@@ -3,6 +3,7 @@
 //! ignored check stored seeds.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
+use filterblock_testkit::Random;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,16 +40,9 @@ fn seeds_of_golden_tables_are_the_golden_files() {
     }
 }
 
-/// Returns random bytes from SplitMix64 (Steele, Lea, Flood 2014).
 fn random(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed;
-    let words = std::iter::repeat_with(|| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    });
-    words.flat_map(u64::to_le_bytes).take(len).collect()
+    let mut random = Random(seed);
+    std::iter::repeat_with(|| random.next()).flat_map(u64::to_le_bytes).take(len).collect()
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-use filterblock::{foreign, variants};
+use filterblock_family as variants;
+use filterblock_foreign as foreign;
 use filterblock_parquet as parquet;
 use pyo3::PyErr;
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};

@@ -6,7 +6,7 @@ use std::ops::Bound as End;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use filterblock::variants::{Comparison, compare_blocks, merge_blocks};
+use filterblock_family::{Comparison, compare_blocks, merge_blocks};
 use filterblock::{
     Added, AlignedBytes, Expected, FilterBlock, FilterKind, FilterOptions, FilterSpec, HashSeed, KeyHasher, Mapped,
     ParsedBlock, Secret, SharedBytes, Verify, layout,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use filterblock::variants::replace::{Place, dir_of};
+use filterblock_family::replace::{Place, dir_of};
 use tempfile::NamedTempFile;
 
 /// A temporary file in the directory of `path`. [`publish`](Self::publish) renames it to `path`. If

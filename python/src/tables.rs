@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use filterblock::foreign::leveldb::LevelDbTable as LevelDb;
-use filterblock::foreign::rocksdb::RocksDbTable as RocksDb;
-use filterblock::foreign::{self, ForeignFilterInfo, KeyForm, Verified};
+use filterblock_foreign::leveldb::LevelDbTable as LevelDb;
+use filterblock_foreign::rocksdb::RocksDbTable as RocksDb;
+use filterblock_foreign::{self, ForeignFilterInfo, KeyForm, Verified};
 use filterblock::{AlignedBytes, Mapped, Secret, SharedBytes};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;

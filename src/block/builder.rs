@@ -6,10 +6,10 @@ use super::layout::LOAD_LEN_BYTES;
 use super::options::{FilterOptions, PrefixSource, WholeKeys};
 use super::prefix_taker::PrefixTaker;
 use super::trailer::{RangesRecord, Trailer};
-use crate::bits::{try_collect, try_push};
 use crate::error::{Error, Result};
-use crate::filters::{self, Effort, Filled, FilterView, Header, Kernel, Params, RangeKeys, Rounding};
+use crate::filters::{self, Effort, Filled, FilterKind, FilterView, Header, Kernel, Params, RangeKeys, Rounding};
 use crate::hash::{HashIdentity, Key, KeyHash, KeyHasher};
+use crate::simd::{try_collect, try_push};
 use crate::spec;
 use crate::spec::FilterSpec;
 
@@ -370,23 +370,6 @@ impl FilterBuilder {
         Ok(exact.unwrap_or(payload))
     }
 
-    /// Encodes a block from a payload that other code built. The payload holds `num_keys` keys that
-    /// were hashed with `hasher`. Returns an error if no reader would accept the block.
-    #[cfg(feature = "variants")]
-    pub(crate) fn seal(
-        hasher: impl Into<KeyHasher>,
-        header: Header<'static>,
-        num_keys: u64,
-        mut payload: Vec<u8>,
-    ) -> Result<Vec<u8>> {
-        let len = payload.len() as u64;
-        Params::new(&header, num_keys, len)?;
-        let builder = Self::new(FilterOptions::new(FilterSpec::default()), hasher.into());
-        let trailer = builder.trailer(num_keys, len, Some(header));
-        trailer.append_to(&mut payload).map_err(crate::bits::NoMemory::of("a filter block"))?;
-        Ok(payload)
-    }
-
     /// Builds the filter of the added hashes.
     fn encode(&mut self, rounding: Rounding) -> Result<Filled> {
         let spec = if self.lacks_prefixes() { FilterSpec::ALWAYS_MAYBE } else { self.options.spec };
@@ -414,6 +397,26 @@ impl FilterBuilder {
         }
         Ok(Filled { header, payload, num_keys })
     }
+}
+
+/// Encodes a block from a payload that other code built. The payload holds `num_keys` keys that were
+/// hashed with `hasher`, and `param` is the only parameter of its filter.
+///
+/// # Errors
+/// Returns an error if no reader would accept the block, or if there is no memory for it.
+pub fn seal(
+    hasher: impl Into<KeyHasher>,
+    kind: FilterKind,
+    param: u8,
+    num_keys: u64,
+    mut payload: Vec<u8>,
+) -> Result<Vec<u8>> {
+    let (header, len) = (Header::plain(kind, param), payload.len() as u64);
+    Params::new(&header, num_keys, len)?;
+    let builder = FilterBuilder::new(FilterOptions::new(FilterSpec::default()), hasher.into());
+    let trailer = builder.trailer(num_keys, len, Some(header));
+    trailer.append_to(&mut payload).map_err(crate::bits::too_large("a filter block"))?;
+    Ok(payload)
 }
 
 /// Asks the filter for each hash. Returns an error if the filter denies one.

@@ -97,8 +97,9 @@ fn open<'a>(bytes: &'a [u8], hasher: &KeyHasher) -> Result<(&'a [u8], Params)> {
 /// Returns the kind, the number of probes and the payload that the bytes state, without verifying
 /// the checksum. Returns `None` if the bytes are too short, or if they state no kind that has a
 /// compact form.
-#[cfg(feature = "foreign")]
-pub(crate) fn header(bytes: &[u8]) -> Option<(FilterKind, u32, &[u8])> {
+#[doc(hidden)]
+#[must_use]
+pub fn header(bytes: &[u8]) -> Option<(FilterKind, u32, &[u8])> {
     let (covered, _) = bytes.split_last_chunk::<4>()?;
     let (&header, payload) = covered.split_last()?;
     let kind = FilterKind::from_tag(header / HEADER_KIND).filter(|&kind| kind.info().has_compact_form)?;

@@ -145,7 +145,9 @@ impl Added {
     }
 
     /// Describes the parts of keys, for error messages.
-    pub(crate) fn described(self) -> &'static str {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn described(self) -> &'static str {
         match self {
             Self::WholeKeys => "only whole keys",
             Self::Prefixes => "only prefixes of keys",

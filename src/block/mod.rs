@@ -43,7 +43,7 @@ mod trailer;
 mod verified;
 
 pub use aligned::AlignedBytes;
-pub use builder::{Built, FilterBuilder};
+pub use builder::{Built, FilterBuilder, seal};
 pub use expected::Expected;
 pub use handle::FilterHandle;
 pub use layout::Added;
@@ -55,11 +55,9 @@ pub use parsed::ParsedBlock;
 pub use part::Verify;
 pub use partition_index::{Partition, PartitionEntry, PartitionIndex};
 pub use partitioned_builder::PartitionedBuilder;
-pub use plan::{BlockPlan, Goal};
+pub use plan::{BlockPlan, Goal, SMALLEST_IS_LARGER, millibits};
 pub use reader::FilterBlock;
-#[cfg(feature = "variants")]
-pub(crate) use regular_file::check_regular;
-pub use regular_file::open_regular_file;
+pub use regular_file::{check_regular, open_regular_file};
 pub use run_map::{RunMap, Runs};
 pub use set::{FilterSet, FilterSetCounts, FilterSlot};
 pub use set_budget::FilterSetShrunk;

@@ -1,12 +1,13 @@
 //! Compares the pages of a payload with their checksums, and records the results.
 
+use crate::bits::too_large;
 use std::fmt;
 
 use super::layout::{PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, page_checksum, page_count, page_identity};
-use crate::bits::{NoMemory, try_collect};
 use crate::checksum::Crc32;
 use crate::codec;
 use crate::error::{Error, Field, Result};
+use crate::simd::try_collect;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// The states of the pages of a payload. Each page has two bits: one says that the page was found
@@ -33,7 +34,7 @@ impl PageStates {
     pub(super) fn new(table_id: &[u8; 16], partition_number: u32, payload_len: usize) -> Result<Self> {
         let num_words = 2 * page_count(payload_len).div_ceil(64);
         let words = try_collect((0..num_words).map(|_| AtomicU64::new(0)));
-        let words = words.map_err(NoMemory::of("the record of verified pages of a filter"))?.into_boxed_slice();
+        let words = words.map_err(too_large("the record of verified pages of a filter"))?.into_boxed_slice();
         Ok(Self { words, identity: page_identity(table_id, partition_number) })
     }
 

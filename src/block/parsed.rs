@@ -136,7 +136,9 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
     }
 
     /// Returns the header of the filter, or `None` for a partition index.
-    pub(crate) fn header(&self) -> Option<&Header<'static>> {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn header(&self) -> Option<&Header<'static>> {
         self.trailer.header.as_ref()
     }
 
@@ -149,22 +151,26 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
 
     /// Returns the partition number in the trailer: 0 for a whole filter or a partition index, and
     /// `i + 1` for partition `i`, counted from 0.
-    #[cfg(feature = "variants")]
-    pub(crate) fn partition_number(&self) -> u32 {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn partition_number(&self) -> u32 {
         self.trailer.partition_number
     }
 
     /// Returns a block with another payload and number of keys, and without table id and range
     /// filter. All other fields are those of this block.
-    #[cfg(feature = "variants")]
-    pub(crate) fn with_payload(&self, num_keys: u64, mut payload: Vec<u8>) -> Result<Vec<u8>> {
+    ///
+    /// # Errors
+    /// Returns an error if no reader would accept the block, or if there is no memory for it.
+    #[doc(hidden)]
+    pub fn with_payload(&self, num_keys: u64, mut payload: Vec<u8>) -> Result<Vec<u8>> {
         let payload_len_bytes = payload.len() as u64;
         if let Some(header) = self.header() {
             crate::filters::Params::new(header, num_keys, payload_len_bytes)?;
         }
         let trailer =
             Trailer { table_id: [0; 16], num_keys, payload_len_bytes, ranges: None, ..Trailer::clone(&self.trailer) };
-        trailer.append_to(&mut payload).map_err(crate::bits::NoMemory::of("a filter block"))?;
+        trailer.append_to(&mut payload).map_err(crate::bits::too_large("a filter block"))?;
         Ok(payload)
     }
 

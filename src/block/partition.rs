@@ -11,15 +11,16 @@
 //! The index holds the checksum of each partition's trailer. So the checksum of the index
 //! identifies the whole filter, and a stale partition is detected.
 
+use crate::bits::too_large;
 use std::ops::Bound;
 
 use super::part::{Bounds, Part, RangeQuery, Verify};
 use super::trailer::{ALIGN_BYTES, Located, Trailer};
-use crate::bits::{NoMemory, try_push};
 use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::filters::is_reversed_range;
 use crate::hash::KeyHash;
+use crate::simd::try_push;
 
 /// The partitions of an open block.
 #[derive(Debug)]
@@ -104,7 +105,7 @@ impl Partitions {
             payload_len_bytes += part.len as u64;
             weighted_rate +=
                 part.params.expected_fpr(trailer.num_keys, trailer.payload_len_bytes) * trailer.num_keys as f64;
-            try_push(&mut entries, Entry { part, last_key }).map_err(NoMemory::of("a partition index"))?;
+            try_push(&mut entries, Entry { part, last_key }).map_err(too_large("a partition index"))?;
             start = next;
         }
         if start != index.start || num_keys != outer.num_keys {

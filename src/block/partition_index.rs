@@ -1,5 +1,6 @@
 //! Opens the index of a partitioned filter alone, and single partitions through the index.
 
+use crate::bits::too_large;
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Bound, Range};
@@ -10,11 +11,11 @@ use super::parsed::ParsedBlock;
 use super::part::{Part, Verify};
 use super::reader::FilterBlock;
 use super::trailer::{ALIGN_BYTES, Located, Trailer};
-use crate::bits::{NoMemory, try_collect, try_push};
 use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::filters::is_empty_range;
 use crate::hash::{Key, KeyHash, KeyHasher};
+use crate::simd::{try_collect, try_push};
 
 /// The number of index entries from one [`Restart`] to the next. A restart takes 16 bytes of
 /// memory, and 16 entries take at least 96 bytes of the index.
@@ -223,7 +224,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         let offset = self.offset.saturating_add(entry.byte_range.start);
         let block = ParsedBlock::open_partition(bytes, number, verify).map_err(|error| error.moved_by(offset))?;
         self.check(&block, &entry)?;
-        let copy = |key: &[u8]| try_collect(key.iter().copied()).map_err(NoMemory::of("a key of a partition"));
+        let copy = |key: &[u8]| try_collect(key.iter().copied()).map_err(too_large("a key of a partition"));
         // The range of the last partition has no upper bound.
         let is_last = number + 1 == self.len;
         Ok(Partition {
@@ -326,8 +327,8 @@ impl<'a> Iterator for Walk<'a> {
 /// Checks all entries. Returns the restarts, and the state of the walk after the last entry. The
 /// first pass only checks and counts the entries, so that the restarts are allocated exactly.
 fn restarts(payload: &[u8]) -> Result<(Vec<Restart>, Walk<'_>)> {
-    let too_large = || Error::Corrupt { field: Field::PartitionIndex, offset: 0 };
-    u32::try_from(payload.len()).map_err(|_| too_large())?;
+    let exceeds = || Error::Corrupt { field: Field::PartitionIndex, offset: 0 };
+    u32::try_from(payload.len()).map_err(|_| exceeds())?;
     let mut walk = Walk::new(payload);
     while walk.take_entry()?.is_some() {}
     let mut found = Vec::new();
@@ -336,9 +337,9 @@ fn restarts(payload: &[u8]) -> Result<(Vec<Restart>, Walk<'_>)> {
     let mut again = Walk::new(payload);
     while !again.cursor.is_empty() {
         let (number, partition) = (again.number, again.start);
-        let entry = u32::try_from(again.cursor.offset()).map_err(|_| too_large())?;
+        let entry = u32::try_from(again.cursor.offset()).map_err(|_| exceeds())?;
         if number.is_multiple_of(RESTART_ENTRIES) {
-            try_push(&mut found, Restart { entry, partition }).map_err(NoMemory::of(INDEX))?;
+            try_push(&mut found, Restart { entry, partition }).map_err(too_large(INDEX))?;
         }
         again.take_entry()?;
     }

@@ -4,7 +4,7 @@
 use super::layout::block_len_bytes;
 use crate::error::{Error, Result};
 use crate::filters::{Budgets, FilterKind};
-use crate::plans::{MAX_KEYS, Plan, TOO_MANY_KEYS, Variant, VariantPlan};
+use crate::plans::{MAX_KEYS, Plan};
 use crate::spec::FilterSpec;
 
 /// The goal of a planned filter.
@@ -15,11 +15,11 @@ pub enum Goal {
     /// must be above 0 and below 1.
     FalsePositiveRate(f64),
     /// The budget in bits per key. For a binary fuse filter, it limits the bits of the payload per
-    /// key. For a classical variant, it limits [`VariantPlan::bits`] per key. For any other kind,
+    /// key. For a plan of the crate `filterblock-family`, it limits the bits per key. For any other kind,
     /// it must be within the limits of [`FilterSpec::bits_per_key`].
     BitsPerKey(f64),
-    /// The largest number of bytes that the whole block may take. A classical variant has no block:
-    /// for it, eight times this number limits [`VariantPlan::bits`].
+    /// The largest number of bytes that the whole block may take. A filter of `filterblock-family` has no
+    /// block: this number limits its bytes.
     LenBytes(u64),
 }
 
@@ -136,26 +136,8 @@ impl BlockPlan {
     }
 }
 
-impl VariantPlan {
-    /// Plans a variant for a goal. [`Goal::BitsPerKey`] and [`Goal::LenBytes`] limit
-    /// [`VariantPlan::bits`], because variants have no block.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] with the reason if the variant has no filter for this goal and
-    /// this number of keys.
-    pub fn for_goal(variant: Variant, num_keys: u64, goal: Goal) -> Result<Self> {
-        let max_bits = match goal {
-            Goal::FalsePositiveRate(rate) => return Self::new(variant, num_keys, rate),
-            Goal::BitsPerKey(bits) => millibits(num_keys, bits) / 1000,
-            Goal::LenBytes(len) => u128::from(len) * 8,
-        };
-        let found = Self::largest(variant, num_keys, u64::try_from(max_bits).unwrap_or(u64::MAX))?;
-        let reason = if num_keys > MAX_KEYS { TOO_MANY_KEYS } else { SMALLEST_IS_LARGER };
-        found.ok_or_else(|| refused(variant, num_keys, reason))
-    }
-}
-
-const SMALLEST_IS_LARGER: &str =
+#[doc(hidden)]
+pub const SMALLEST_IS_LARGER: &str =
     "even the smallest filter of this kind needs more space than is given; give more space";
 
 fn refused(filter: impl std::fmt::Display, num_keys: u64, reason: &'static str) -> Error {
@@ -164,7 +146,9 @@ fn refused(filter: impl std::fmt::Display, num_keys: u64, reason: &'static str) 
 
 /// Returns the budget of all keys together in thousandths of a bit. Rounds the bits per key to a
 /// thousandth.
-fn millibits(num_keys: u64, bits_per_key: f64) -> u128 {
+#[doc(hidden)]
+#[must_use]
+pub fn millibits(num_keys: u64, bits_per_key: f64) -> u128 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
     let of_key = (bits_per_key * 1000.0).round() as u64;
     u128::from(num_keys) * u128::from(of_key)
@@ -216,7 +200,5 @@ mod tests {
         assert!(reason(FilterKind::Ribbon, Goal::BitsPerKey(33.0)).contains("from 1 to 32"));
         assert!(reason(FilterKind::BinaryFuse, Goal::BitsPerKey(8.0)).contains(SMALLEST_IS_LARGER));
         assert!(reason(FilterKind::Bloom, Goal::LenBytes(99)).contains(SMALLEST_IS_LARGER));
-        let variant = VariantPlan::for_goal(Variant::DLeft, 1000, Goal::LenBytes(99)).unwrap_err();
-        assert!(variant.to_string().contains(SMALLEST_IS_LARGER));
     }
 }

@@ -18,7 +18,10 @@ pub fn open_regular_file(path: &Path) -> io::Result<File> {
 }
 
 /// Returns an error unless the metadata describe a regular file.
-pub(crate) fn check_regular(found: &Metadata) -> io::Result<()> {
+///
+/// # Errors
+/// Returns an error of the kind `InvalidInput` for any other file.
+pub fn check_regular(found: &Metadata) -> io::Result<()> {
     if found.is_file() {
         return Ok(());
     }

@@ -10,13 +10,14 @@
 //! to 23 bits a key, with ten times as many equal prints.
 #![expect(clippy::indexing_slicing, reason = "arrays of constant length, with indexes below it")]
 
+use crate::bits::too_large;
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::bits::{NoMemory, try_collect};
 use crate::error::{Error, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::simd::prefetch;
+use crate::simd::try_collect;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use crate::sync::{Mutex, RwLock};
 
@@ -214,7 +215,7 @@ impl RunMap {
     }
 
     fn with_lines(hasher: &KeyHasher, lines: usize, max_spilled: u64) -> Result<Self> {
-        let no_memory = NoMemory::of("a map of runs");
+        let no_memory = too_large("a map of runs");
         // A length that no allocation can have must not reach the iterator.
         if lines > isize::MAX.unsigned_abs() / size_of::<Line>() {
             return Err(Error::TooLarge { what: "a map of runs" });

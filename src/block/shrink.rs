@@ -10,9 +10,10 @@ use super::part::Verify;
 use super::reader::FilterBlock;
 use super::shared_bytes::SharedBytes;
 use super::trailer::Trailer;
-use crate::bits::{NoMemory, try_collect};
+use crate::bits::too_large;
 use crate::error::Result;
 use crate::filters::Params;
+use crate::simd::try_collect;
 
 /// What a copy is called in errors.
 const SHRUNK: &str = "a shrunk filter";
@@ -47,7 +48,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let (bytes, trailer) = (self.as_bytes(), &self.trailer);
         let payload = self.filter.payload(bytes);
         let (header, mut copy) = if self.filter.params == params {
-            let copy = try_collect(payload.iter().copied()).map_err(NoMemory::of(SHRUNK))?;
+            let copy = try_collect(payload.iter().copied()).map_err(too_large(SHRUNK))?;
             (header.clone(), copy)
         } else {
             self.filter.params.copy_columns(header, payload, &params)?
@@ -63,7 +64,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         // A range filter cannot shrink, so the copy has none.
         let (header, payload_len_bytes) = (Some(header), copy.len() as u64);
         let trailer = Trailer { header, payload_len_bytes, ranges: None, ..Trailer::clone(trailer) };
-        trailer.append_to(&mut copy).map_err(NoMemory::of(SHRUNK))?;
+        trailer.append_to(&mut copy).map_err(too_large(SHRUNK))?;
         let copy = SharedBytes::from(AlignedBytes::copy_of(&copy)?);
         ParsedBlock::open(copy, Verify::AtOpen)?.bind_to(&self.hasher).map(Some)
     }

@@ -7,7 +7,6 @@ use super::layout::{
     Added, MAGIC, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, PARTITION_INDEX_TAG, RECORD_HEAD_LEN_BYTES,
     TRAILER_LEN_BYTES, VERSION, block_len_bytes, field, offset_of, page_checksum, page_count, page_identity, u48_of,
 };
-use crate::bits::NoMemory;
 use crate::checksum::{Crc32, crc32};
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
@@ -15,6 +14,7 @@ use crate::extractor::MAX_EXTRACTOR_LEN_BYTES;
 use crate::filters::{FilterKind, Header, MAX_RECORD_LEN_BYTES, Params};
 use crate::hash::{HashIdentity, HashSeed};
 use crate::hash_kind::{FINGERPRINT_LEN_BYTES, Fingerprint, HashKind};
+use crate::simd::NoMemory;
 
 /// The tags of the records.
 const FINGERPRINT: u8 = 1;

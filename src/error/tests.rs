@@ -1,5 +1,6 @@
 //! Tests the messages and the offsets of the errors.
 
+use filterblock_testkit::check_messages;
 use std::io::ErrorKind;
 use std::path::Path;
 

@@ -16,9 +16,10 @@ use super::filter::{
 };
 use super::header::{Effort, Header, Rounding};
 use super::{math, plain};
-use crate::bits::NoMemory;
 use crate::error::Result;
-use crate::hash::{KeyHash, reduce};
+use crate::hash::KeyHash;
+use crate::simd::NoMemory;
+use crate::simd::reduce;
 use crate::simd::{Simd, prefetch};
 
 /// The length of a line, which fills one cache line.

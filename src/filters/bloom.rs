@@ -14,9 +14,10 @@ use super::filter::{Budget, Built, Filter, Info, KeyBits, MANY_KEYS, Planned, Qu
 use super::header::{Effort, Header, Rounding};
 use super::math::scattered_lines;
 use super::{math, plain};
-use crate::bits::NoMemory;
 use crate::error::Result;
-use crate::hash::{KeyHash, reduce};
+use crate::hash::KeyHash;
+use crate::simd::NoMemory;
+use crate::simd::reduce;
 use crate::simd::{Simd, prefetch};
 
 pub(crate) struct Bloom;
@@ -147,13 +148,13 @@ fn mix(x: u64) -> u64 {
 
 /// Returns an endless series of 64-bit numbers from a hash. The first number is the hash itself.
 #[inline(always)]
-pub(crate) fn mixed(hash: KeyHash) -> impl Iterator<Item = u64> {
+pub fn mixed(hash: KeyHash) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(hash.raw()), |&x| Some(mix(x)))
 }
 
 /// Returns the bit positions of a key in a filter of `bits` bits.
 #[inline(always)]
-pub(crate) fn positions(hash: KeyHash, bits: u64, probes: u32) -> impl Iterator<Item = u64> {
+pub fn positions(hash: KeyHash, bits: u64, probes: u32) -> impl Iterator<Item = u64> {
     mixed(hash).map(move |x| reduce(x, bits)).take(probes as usize)
 }
 

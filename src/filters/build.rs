@@ -9,9 +9,9 @@
 
 use super::FilterKind;
 use super::header::{Budget, Built, Effort, Header, Rounding};
-use crate::bits::{NoMemory, try_push, try_zeros};
 use crate::hash::{KeyHash, sort};
 use crate::simd::{Isa, RESIDENT_LEN_BYTES, Simd, kernels};
+use crate::simd::{NoMemory, try_push, try_zeros};
 
 /// A built filter.
 #[derive(Debug)]

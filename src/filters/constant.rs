@@ -4,9 +4,9 @@
 use super::FilterKind;
 use super::filter::{Budget, Budgets, Built, Filter, Info, Planned, Query};
 use super::header::{Effort, Header};
-use crate::bits::NoMemory;
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
+use crate::simd::NoMemory;
 use crate::simd::Simd;
 
 /// A filter that answers every query with "maybe" if `MAYBE`, and with "absent" otherwise.

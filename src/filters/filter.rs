@@ -8,9 +8,9 @@ use super::build::Blank;
 pub(crate) use super::header::{Budget, Built};
 use super::header::{Effort, Header, Rounding};
 use super::{FilterKind, Params, math};
-use crate::bits::NoMemory;
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
+use crate::simd::NoMemory;
 use crate::simd::{Isa, RESIDENT_LEN_BYTES, Simd};
 
 /// The valid budgets, in thousandths of a bit per key. Below 1 bit per key, a filter answers
@@ -23,9 +23,9 @@ pub(crate) const MILLIBITS: RangeInclusive<u32> = 1_000..=100_000;
 pub(super) const MANY_KEYS: u64 = 512_000_000;
 
 /// The reason in the error if a size is too large for a plan.
-pub(crate) const TOO_LARGE: &str = "its size is too large for a plan; plan for fewer keys or a higher FPR";
+pub const TOO_LARGE: &str = "its size is too large for a plan; plan for fewer keys or a higher FPR";
 /// The reason why [`Filter::plan`] finds no plan for a bumped ribbon of about 2^62 bytes or more.
-pub(crate) const TOO_LARGE_FOR_MEMORY: &str = "too large for this machine's memory; plan for fewer keys";
+pub const TOO_LARGE_FOR_MEMORY: &str = "too large for this machine's memory; plan for fewer keys";
 
 /// The budgets that a filter accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,12 +104,11 @@ pub(crate) struct Info {
 /// The numbers of bits among which a key chooses its bits. `None` is the number of bits of the whole
 /// filter.
 #[derive(Debug, Clone, Copy)]
-#[cfg_attr(not(feature = "variants"), expect(dead_code, reason = "only the set operations read the numbers"))]
-pub(crate) struct KeyBits {
+pub struct KeyBits {
     /// The bits of a block. All bits of a key lie in one block.
-    pub(crate) block: Option<u64>,
+    pub block: Option<u64>,
     /// The bits among which a probe chooses: those of the block, or of one lane of it.
-    pub(crate) probe: Option<u64>,
+    pub probe: Option<u64>,
 }
 
 impl Info {

@@ -5,17 +5,18 @@ use std::borrow::Cow;
 use std::num::NonZeroUsize;
 
 use super::FilterKind;
-use crate::bits::{NoMemory, try_zeros};
+use crate::simd::{NoMemory, try_zeros};
 
 /// What a reader needs besides the payload. The trailer and the extension store it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Header<'a> {
-    pub(crate) kind: FilterKind,
+pub struct Header<'a> {
+    /// The kind of filter.
+    pub kind: FilterKind,
     /// The parameters of the filter. For a Bloom filter, the first is the number of probes.
-    pub(crate) params: [u8; 3],
+    pub params: [u8; 3],
     /// The parameters that do not fit in `params`. Most filters have none. At most
     /// [`MAX_RECORD_LEN_BYTES`].
-    pub(crate) record: Cow<'a, [u8]>,
+    pub record: Cow<'a, [u8]>,
 }
 
 /// The maximum length of [`Header::record`].

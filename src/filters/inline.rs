@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use super::bumped_ribbon::Unread;
+use super::filter::payload_of;
 use super::header::Header;
 use super::kernels::Kernel;
 use super::range::{self, RangeHash, RangeKernel, is_empty_range, is_reversed_range};
@@ -11,13 +12,14 @@ use super::{FilterKind, Params};
 use crate::error::Result;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::simd::Portable;
+use crate::simd::ribbon::Layout;
 
 /// The parameters of a filter in borrowed bytes. They answer like the [`Params`] of the same header.
 #[derive(Debug, Clone)]
 pub(crate) enum InlineParams<'a> {
     /// A filter whose parameters are a few numbers.
     Plain(Params, Kernel),
-    Ribbon(ribbon::Geometry),
+    Ribbon(Layout),
     /// A bumped ribbon. Each query parses the record of the layers, because the parsed layers may
     /// take more than a kilobyte. A query answers "maybe" if the geometry is invalid.
     BumpedRibbon(Unread<'a>),
@@ -30,7 +32,7 @@ impl<'a> InlineParams<'a> {
     pub(crate) fn new(header: Header<'a>, num_keys: u64, len_bytes: u64) -> Result<Self> {
         let Header { kind, params, record } = &header;
         match kind {
-            FilterKind::Ribbon => Ok(Self::Ribbon(ribbon::Geometry::parse(*params, record, num_keys, len_bytes)?)),
+            FilterKind::Ribbon => Ok(Self::Ribbon(ribbon::parse(*params, record, num_keys, len_bytes)?)),
             FilterKind::BumpedRibbon => Ok(Self::BumpedRibbon(Unread { header, num_keys, len_bytes })),
             FilterKind::Grafite => Ok(Self::Range(range::Geometry::parse(*params, record, num_keys, len_bytes)?)),
             _ => {
@@ -71,7 +73,7 @@ impl<'a> InlineParams<'a> {
         }
         match self {
             Self::Plain(params, kernel) => kernel.may_contain(params, padded, len, hash),
-            Self::Ribbon(ribbon) => ribbon.may_contain(Portable, padded, len, hash),
+            Self::Ribbon(ribbon) => ribbon.holds(Portable, payload_of(padded, len), &ribbon.row(hash.raw())),
             Self::BumpedRibbon(unread) => unread.may_contain(padded, hash),
             // A range filter needs the bytes of the key: see `may_contain_range`.
             Self::Range(_) => true,

@@ -20,7 +20,7 @@
 pub(crate) const LINE_BITS: u64 = 512;
 /// The maximum number of probes of a standard Bloom filter. If half of the bits are set, 30 probes
 /// have an FPR of 2^-30, which cannot be distinguished from zero in practice.
-pub(crate) const MAX_BLOOM_PROBES: u32 = 30;
+pub const MAX_BLOOM_PROBES: u32 = 30;
 /// The maximum number of probes within a line: two AVX2 vectors of eight lanes.
 pub(crate) const MAX_LINE_PROBES: u32 = 16;
 
@@ -80,7 +80,7 @@ pub(crate) fn millibits_per_key(bits: u64, num_keys: u64) -> u64 {
 
 /// Returns the expected FPR of a standard Bloom filter, for absent keys whose hashes differ from
 /// the hashes of all present keys. The result is 0 without keys or bits.
-pub(crate) fn bloom_rate(num_keys: u64, bits: u64, probes: u32) -> f64 {
+pub fn bloom_rate(num_keys: u64, bits: u64, probes: u32) -> f64 {
     if num_keys == 0 || bits == 0 {
         return 0.0;
     }
@@ -116,13 +116,13 @@ pub(crate) fn blocked_bloom_rate(num_keys: u64, lines: u64, probes: u32) -> f64 
 ///
 /// A filter of 64-bit hashes cannot distinguish keys with the same hash. One absent key in
 /// `2^64 / num_keys` has the hash of a present key.
-pub(crate) fn with_equal_hashes(rate: f64, num_keys: u64) -> f64 {
+pub fn with_equal_hashes(rate: f64, num_keys: u64) -> f64 {
     either(rate, equal_hash(num_keys))
 }
 
 /// Returns the probability that an absent key has the 64-bit hash of one of `num_keys` keys. No
 /// filter of 64-bit hashes has a lower FPR.
-pub(crate) fn equal_hash(num_keys: u64) -> f64 {
+pub fn equal_hash(num_keys: u64) -> f64 {
     at_least_one(num_keys, (-64f64).exp2())
 }
 
@@ -194,7 +194,7 @@ fn average_over_lines(num_keys: u64, lines: u64, mut rate: impl FnMut(u64) -> f6
 /// Estimates the number of distinct keys that set `set_bits` of `bits` bits with `probes` probes
 /// each (Swamidass and Baldi, "Mathematical correction for fingerprint similarity measures", 2007).
 /// The result is 0 without bits or probes.
-pub(crate) fn estimated_keys(set_bits: u64, bits: u64, probes: u32) -> f64 {
+pub fn estimated_keys(set_bits: u64, bits: u64, probes: u32) -> f64 {
     if bits == 0 || probes == 0 {
         return 0.0;
     }
@@ -207,8 +207,7 @@ pub(crate) fn estimated_keys(set_bits: u64, bits: u64, probes: u32) -> f64 {
 
 /// Returns [`estimated_keys`] rounded up to a whole number. With at least one probe and two bits,
 /// the result is 0 only if no bit is set.
-#[cfg(feature = "variants")]
-pub(crate) fn whole_keys(set_bits: u64, bits: u64, probes: u32) -> u64 {
+pub fn whole_keys(set_bits: u64, bits: u64, probes: u32) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
     let keys = estimated_keys(set_bits, bits, probes).ceil() as u64;
     keys
@@ -331,7 +330,7 @@ pub(super) fn lines_of(len_bytes: u64) -> f64 {
 /// Returns the mean number of cache lines that scattered probes read in a payload of `len_bytes`.
 /// The first element is for an absent key, the second for a present key. A query of an absent key
 /// stops at the first zero bit. `fill` is the fill ratio, the share of bits that are set.
-pub(crate) fn scattered_lines(fill: f64, len_bytes: u64, probes: u32) -> [f64; 2] {
+pub fn scattered_lines(fill: f64, len_bytes: u64, probes: u32) -> [f64; 2] {
     // Probe i reads a new line with probability other_line^i: none of the i probes before it read
     // that line.
     let other_line = 1.0 - 1.0 / len_bytes.div_ceil(LINE_LEN_BYTES).max(1) as f64;

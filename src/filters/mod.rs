@@ -72,29 +72,30 @@ mod split_block;
 mod statistics;
 
 pub(crate) use build::{Filled, build};
-#[cfg(feature = "variants")]
-pub(crate) use filter::KeyBits;
-pub(crate) use filter::{Budget, Budgets, Info, MILLIBITS, Planned, TOO_LARGE};
-pub(crate) use header::{Effort, Header, MAX_RECORD_LEN_BYTES, Rounding};
+pub(crate) use filter::{Budget, Budgets, Info, MILLIBITS, Planned};
+pub use filter::{KeyBits, TOO_LARGE};
+pub use header::Header;
+pub(crate) use header::{Effort, MAX_RECORD_LEN_BYTES, Rounding};
 pub(crate) use inline::InlineParams;
 pub(crate) use kernels::{FilterView, Kernel};
-pub(crate) use math::scattered_lines;
 pub(crate) use range::{
     MAX_RANGE_LEN, RangeHash, RangeKernel, RangeKeys, build_range, is_empty_range, is_reversed_range, max_keys_of_rate,
     range_rate,
 };
-#[cfg(feature = "foreign")]
-pub(crate) use ribbon::{Geometry as RibbonLayout, Row as RibbonRow, solve as solve_ribbon};
-#[cfg(feature = "variants")]
-pub(crate) use ribbon::{MAX_COLUMNS as MAX_RETRIEVED_BITS, Retrieval};
 
 use build::Blank;
 use filter::{Built, Compiled, Filter, Listed, Query as _};
 
-use crate::bits::NoMemory;
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 use crate::simd::Isa;
+use crate::simd::NoMemory;
+
+/// Returns where the bits of a key lie, if the kind sets bits.
+#[must_use]
+pub fn key_bits(kind: FilterKind) -> Option<KeyBits> {
+    kind.info().key_bits
+}
 
 /// Generates the items that need every filter.
 macro_rules! generate {
@@ -206,7 +207,9 @@ impl FilterKind {
     }
 
     /// Returns whether the kind accepts a budget.
-    pub(crate) fn takes_budget(self) -> bool {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn takes_budget(self) -> bool {
         self.info().budgets != Budgets::None
     }
 

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use super::header::{Budget, Header, zeros};
 use super::math;
-use crate::bits::NoMemory;
 use crate::error::{Error, Field, Result};
+use crate::simd::NoMemory;
 
 /// The size of a payload.
 #[derive(Debug, Clone, Copy)]

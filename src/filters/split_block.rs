@@ -22,9 +22,9 @@ use super::filter::{
 };
 use super::header::{Effort, Header, Rounding};
 use super::{FilterKind, math, plain};
-use crate::bits::NoMemory;
 use crate::error::Result;
 use crate::hash::KeyHash;
+use crate::simd::NoMemory;
 use crate::simd::{Simd, prefetch};
 
 /// The number of lanes of a block, which is also the number of bits that a key sets.

@@ -8,6 +8,8 @@ mod sort;
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
+use crate::simd::reduce;
+
 pub use hasher::{HashIdentity, KeyHasher};
 pub use secret::Secret;
 
@@ -126,16 +128,6 @@ impl Hash for KeyHash {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.raw.hash(state);
     }
-}
-
-/// Maps a uniform `hash` to `0..range` and keeps the order of the hashes. For a `range` of 0, the
-/// result is 0. The result is the high half of the 128-bit product `hash * range` (Lemire, "Fast
-/// random integer generation in an interval", 2019).
-#[must_use]
-#[inline]
-pub const fn reduce(hash: u64, range: u64) -> u64 {
-    // The high half of a 128-bit product has 64 bits, so the cast is exact.
-    ((hash as u128 * range as u128) >> 64) as u64
 }
 
 #[cfg(test)]

@@ -1,19 +1,13 @@
 //! Plans the size, the false-positive rate (FPR) and the query cost of a filter before the filter is
 //! built: see [`crate::planning`].
 
-mod classical;
 mod native;
 
-#[cfg(feature = "variants")]
-pub(crate) use classical::slices;
-pub use classical::{Variant, VariantPlan};
-pub(crate) use native::TOO_MANY_KEYS;
-pub use native::{MAX_KEYS, Plan, lowest_fpr_in};
+pub use native::{MAX_KEYS, Plan, TOO_MANY_KEYS, lowest_fpr_in};
 
 use crate::error::{Error, Result};
 pub use crate::filters::math::classical_fpr;
 use crate::filters::{TOO_LARGE, math};
-use crate::spec::EQUAL_HASHES;
 
 /// The maximum number of probes that [`shortest`] tries. It is the best number for an FPR of
 /// 2^-100.
@@ -100,10 +94,13 @@ pub fn shortest(num_keys: u64, rate: f64) -> Result<Shortest> {
 }
 
 /// The limit for numbers of bits. A number below it fits in a `u64` after rounding up.
-const MAX_BITS: f64 = (1u64 << 63) as f64;
+pub const MAX_BITS: f64 = (1u64 << 63) as f64;
 
-/// Checks a number of keys and a rate. The error says what is wrong and what to try.
-fn check_keys_and_rate(num_keys: u64, rate: f64) -> std::result::Result<(), &'static str> {
+/// Checks a number of keys and a rate.
+///
+/// # Errors
+/// Says what is wrong and what to try.
+pub fn check_keys_and_rate(num_keys: u64, rate: f64) -> std::result::Result<(), &'static str> {
     // NaN fails both comparisons.
     if !(rate > 0.0 && rate < 1.0) {
         return Err("expected an FPR above 0 and below 1; try 0.01");

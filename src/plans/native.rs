@@ -10,7 +10,7 @@ use crate::spec::FilterSpec;
 pub const MAX_KEYS: u64 = 1 << 56;
 
 /// The reason for refusing a plan of more than [`MAX_KEYS`] keys.
-pub(crate) const TOO_MANY_KEYS: &str = "a plan takes at most 2^56 keys; plan for fewer keys";
+pub const TOO_MANY_KEYS: &str = "a plan takes at most 2^56 keys; plan for fewer keys";
 
 /// The planned size, FPR and query cost of a filter.
 ///

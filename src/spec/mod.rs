@@ -167,7 +167,7 @@ impl FilterSpec {
 
 /// The reason for refusing an FPR that no filter of the given number of keys reaches, even with
 /// more bits.
-pub(crate) const EQUAL_HASHES: &str = "hashes have 64 bits, so a filter of n keys has a false-positive rate of at least \
+pub const EQUAL_HASHES: &str = "hashes have 64 bits, so a filter of n keys has a false-positive rate of at least \
                                        n / 2^64; use a higher FPR, or filters of fewer keys";
 
 /// Returns the error of a filter of `spec` that does not fit in memory.

@@ -1,11 +1,12 @@
 //! Tests filters against an attacker who knows the seed of a store. docs/DESIGN.md, section "Threat
 //! model", states the purpose of each hash function.
 
-use crate::support::{SplitMix, spec};
 use filterblock::{
     FilterBlock, FilterKind, FilterOptions, HashSeed, KeyHash, KeyHasher, ParsedBlock, Secret, Verify,
     partitions::PartitionedBuilder,
 };
+use filterblock_testkit::Random;
+use filterblock_testkit::blocks::spec;
 
 /// The seed of all hashers. The attacker knows it.
 const SEED: HashSeed = HashSeed(0x0bad_5eed_0bad_5eed);
@@ -35,7 +36,7 @@ fn forge(copy: &FilterBlock<Vec<u8>>, count: usize) -> Vec<Vec<u8>> {
 /// Returns the hashers of each keyed hash function, with [`SECRETS`] secrets that the attacker does
 /// not know.
 fn keyed_hashers() -> [Vec<KeyHasher>; 2] {
-    let mut random = SplitMix(11);
+    let mut random = Random(11);
     let secrets: Vec<Secret> = (0..SECRETS)
         .map(|_| Secret::new(&[random.next().to_le_bytes(), random.next().to_le_bytes()].concat()).unwrap())
         .collect();
@@ -103,7 +104,7 @@ fn key_with_hash(seed: HashSeed, hash: u64) -> Vec<u8> {
 
 #[test]
 fn a_key_for_any_hash_follows_from_a_known_seed() {
-    let mut random = SplitMix(2);
+    let mut random = Random(2);
     for _ in 0..1_000 {
         let (seed, hash) = (HashSeed(random.next()), random.next());
         let key = key_with_hash(seed, hash);
@@ -116,7 +117,7 @@ fn keys_chosen_for_few_lines_have_no_effect_under_a_secret() {
     // The attacker adds one key for every ten honest keys. All added keys fall into the first four
     // of 430 cache lines.
     let chosen = |from: u64, count: u64| -> Vec<Vec<u8>> {
-        let mut random = SplitMix(from);
+        let mut random = Random(from);
         (0..count).map(|_| key_with_hash(SEED, random.next() / 128)).collect()
     };
     let (added, asked) = (chosen(5, HONEST_KEYS / 10), chosen(6, FORGED_KEYS as u64));
@@ -131,7 +132,7 @@ fn keys_chosen_for_few_lines_have_no_effect_under_a_secret() {
 
 #[test]
 fn keys_with_patterned_hashes_do_not_stop_a_build() {
-    let mut random = SplitMix(9);
+    let mut random = Random(9);
     type Pattern = Box<dyn Fn(u64, u64) -> u64>;
     let patterns: [(&str, Pattern); 6] = [
         ("one after the other", Box::new(|i, _| i)),

@@ -1,7 +1,8 @@
 //! Tests the compact form of filters.
 
-use crate::support::{SEED, SplitMix, hash, key, spec};
 use filterblock::{Answer, Error, Field, FilterOptions, HashSeed, KeyHash, KeyHasher, Secret, WholeKeys, compact};
+use filterblock_testkit::Random;
+use filterblock_testkit::blocks::{SEED, hash, key, spec};
 use proptest::prelude::*;
 
 const HASHER: KeyHasher = KeyHasher::xxh3(SEED);
@@ -300,7 +301,7 @@ proptest! {
     ) {
         let bytes = if seal { sealed(&bytes) } else { bytes };
         let usable = compact::check(&bytes, &HASHER).is_ok();
-        let mut random = SplitMix(seed);
+        let mut random = Random(seed);
         for raw in [0, u64::MAX, 1 << 63, random.next(), random.next()] {
             prop_assert_eq!(ask(&bytes, KeyHash::from_raw(raw)) != Answer::Unfiltered, usable);
         }

@@ -1,11 +1,12 @@
 //! Tests damaged and edited filter blocks, and blocks of a newer writer.
 
-use crate::support::{
-    SplitMix, TABLE, block, block_of, corpus, hash, key, mutate, partitioned, payload_len, put_number, repair_pages,
-    repair_trailer, sparse, with_extension,
-};
 use filterblock::layout::{PAGE_LEN_BYTES, PARTITION_INDEX_TAG, TRAILER_LEN_BYTES, offset_of};
 use filterblock::{Error, Field, FilterBlock, FilterKind, KeyHash, Verify};
+use filterblock_testkit::blocks::{
+    TABLE, block, block_of, corpus, hash, key, mutate, partitioned, payload_len, put_number, repair_pages,
+    repair_trailer, with_extension,
+};
+use filterblock_testkit::{Random, sparse};
 use proptest::prelude::*;
 
 const KINDS: [&str; 2] = ["bloom:10", "blocked-bloom:10"];
@@ -89,7 +90,7 @@ fn every_flipped_bit_of_64_kib_blocks_is_detected() {
 #[test]
 fn damage_of_any_page_never_denies_a_present_key() {
     let n = 12_000;
-    let mut random = SplitMix(11);
+    let mut random = Random(11);
     for spec in
         ["split-block:10", "split-block-512:10", "binary-fuse:8", "binary-fuse:12", "binary-fuse:16", "ribbon:8.3"]
     {
@@ -97,7 +98,7 @@ fn damage_of_any_page_never_denies_a_present_key() {
         let payload = payload_len(&original).unwrap();
         for round in 0..60 {
             let mut bytes = original.clone();
-            let at = random.below(payload);
+            let at = random.index(payload);
             let page = at / PAGE_LEN_BYTES * PAGE_LEN_BYTES..payload.min((at / PAGE_LEN_BYTES + 1) * PAGE_LEN_BYTES);
             match round % 4 {
                 0 => bytes[at] ^= 1 << (round % 8),
@@ -127,12 +128,12 @@ fn every_flipped_pair_of_bits_of_1_kib_is_detected() {
     }
     assert!(bytes == original);
     // Tests verification on first touch with random pairs of bits of two other blocks.
-    let mut random = SplitMix(1);
+    let mut random = Random(1);
     for spec in KINDS {
         let mut bytes = block(spec, 800);
         let bits = bytes.len() * 8;
         for _ in 0..200_000 / sparse() {
-            let (a, b) = (random.below(bits), random.below(bits));
+            let (a, b) = (random.index(bits), random.index(bits));
             if a != b {
                 [a, b].iter().for_each(|bit| bytes[bit / 8] ^= 1 << (bit % 8));
                 is_detected(&bytes, (0..800).step_by(37), || format!("bits {a} and {b} of {spec}"));
@@ -441,7 +442,7 @@ fn exercise(bytes: &[u8]) -> bool {
 
 #[test]
 fn edits_with_repaired_checksums_never_panic() {
-    let mut random = SplitMix(2);
+    let mut random = Random(2);
     let corpus = corpus();
     let (mut opened, rounds) = (0, 40_000 / sparse() as usize);
     for round in 0..rounds {

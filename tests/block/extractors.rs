@@ -8,8 +8,8 @@ use filterblock::{
     partitions::{PartitionIndex, PartitionedBuilder},
 };
 
-use crate::support::{SEED, TABLE};
 use filterblock::layout::{TRAILER_LEN_BYTES, stated_len_bytes};
+use filterblock_testkit::blocks::{SEED, TABLE};
 
 fn hasher() -> KeyHasher {
     KeyHasher::xxh3(SEED)

@@ -4,11 +4,12 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use crate::support::{SplitMix, key, spec};
 use filterblock::{
     Added, FilterBlock, FilterKind, FilterOptions, HashKind, HashSeed, KeyHash, KeyHasher, ParsedBlock, Secret, Verify,
     WholeKeys, compact, partitions::PartitionedBuilder,
 };
+use filterblock_testkit::Random;
+use filterblock_testkit::blocks::{key, spec};
 use xxhash_rust::xxh3::xxh3_64;
 
 const SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
@@ -301,7 +302,7 @@ const SPECS: [&str; 16] = [
 fn fingerprints(spec_text: &str) -> String {
     let mut line = spec_text.to_owned();
     for n in NUMBERS_OF_KEYS {
-        let mut random = SplitMix(n as u64);
+        let mut random = Random(n as u64);
         let mut builder = FilterOptions::new(spec(spec_text)).self_check(false).builder(SEED).unwrap();
         (0..n).for_each(|_| builder.add_hash(KeyHash::from_raw(random.next())));
         let bytes = builder.finish().unwrap().bytes;

@@ -3,11 +3,11 @@
 use std::ops::Bound::Included;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::support::{SEED, TABLE, spec};
 use filterblock::{
     Built, Error, FilterBlock, FilterBuilder, FilterOptions, KeyHasher, PrefixExtractor, Result, Verify, WholeKeys,
     partitions::PartitionedBuilder,
 };
+use filterblock_testkit::blocks::{SEED, TABLE, spec};
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 /// `fixed:4` takes no prefix from this key, and the extractor `fails` panics.

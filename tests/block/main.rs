@@ -1,16 +1,12 @@
 //! Tests filter blocks and sets of filters through the public API.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
-#[path = "../allocation/of_thread.rs"]
-mod allocation;
 mod chosen_keys;
 mod compact;
 mod damage;
 mod extractors;
 mod frozen;
 mod golden;
-#[path = "../common/isa.rs"]
-mod isa;
 mod late_settings;
 #[cfg(feature = "mmap")]
 mod mapped;
@@ -26,7 +22,16 @@ mod set;
 mod set_budget;
 mod shorter;
 mod shrink;
-mod support;
 mod threads;
 mod verified;
 mod verified_trailer;
+
+use filterblock_testkit::allocation::of_thread::PerThread;
+
+#[global_allocator]
+static ALLOCATOR: PerThread = PerThread;
+
+#[ctor::ctor(unsafe)]
+fn choose_instruction_set() {
+    filterblock_testkit::choose_instruction_set();
+}

@@ -1,12 +1,12 @@
 //! Tests mistakes of the caller, such as the filter of another SST or another hasher.
 
-use crate::support::{self, SEED, TABLE, key, spec};
 use filterblock::layout::checksum_of;
 use filterblock::{
     Answer, Error, Expected, Field, FilterBlock, FilterBuilder, FilterOptions, HashSeed, KeyHash, KeyHasher,
     ParsedBlock, Secret, TableFilter, Verify, WholeKeys,
     partitions::{PartitionIndex, PartitionedBuilder},
 };
+use filterblock_testkit::blocks::{self, SEED, TABLE, key, spec};
 
 const N: usize = 300;
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
@@ -132,14 +132,14 @@ fn blocks_of_another_table_do_not_open() {
     let without_table = FilterOptions::new(spec("bloom:10")).builder(SEED).unwrap().finish().unwrap().bytes;
     assert_eq!(refused(&without_table, &of_table(TABLE)), Field::TableId);
     // In a partitioned filter, the partition index has the table id.
-    let parts = support::partitioned("bloom:10", N, 100);
+    let parts = blocks::partitioned("bloom:10", N, 100);
     assert!(FilterBlock::open(parts.as_slice(), &of_table(TABLE), Verify::AtOpen).is_ok());
     assert_eq!(refused(&parts, &of_table(other.map(|byte| byte ^ 1))), Field::TableId);
 }
 
 #[test]
 fn partitions_of_another_table_do_not_open_alone() {
-    let parts = support::partitioned("bloom:10", N, 100);
+    let parts = blocks::partitioned("bloom:10", N, 100);
     let mut starts = (0..parts.len()).step_by(64);
     for number in 0..3 {
         // A partition begins at a multiple of 64 bytes, and opens only with its own length and
@@ -205,12 +205,12 @@ fn blocks_of_another_hasher_do_not_open() {
 
 #[test]
 fn stale_blocks_do_not_open() {
-    let (old, new) = (support::block("bloom:10", N), support::block("bloom:10", N + 1));
+    let (old, new) = (blocks::block("bloom:10", N), blocks::block("bloom:10", N + 1));
     let expected = of_table(TABLE).with_checksum(checksum_of(&new).unwrap());
     assert!(FilterBlock::open(new.as_slice(), &expected, Verify::OnFirstTouch).is_ok());
     assert_eq!(refused(&old, &expected), Field::Checksum);
     // A block of the same keys with another budget has another checksum, too.
-    assert_eq!(refused(&support::block("bloom:11", N + 1), &expected), Field::Checksum);
+    assert_eq!(refused(&blocks::block("bloom:11", N + 1), &expected), Field::Checksum);
 }
 
 /// Returns the filters of an older and a newer state of an SST. Their partitions have equal

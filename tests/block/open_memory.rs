@@ -1,9 +1,10 @@
 //! Tests the memory limit of opening a block, even a hostile block: the block's length plus 4 KiB.
 //! Each partition that is a ribbon or a range filter may take 200 bytes more.
 
-use crate::allocation::{LIVE, PEAK};
-use crate::support::{SEED, SplitMix, block, corpus, key, mutate, partitioned, put_number, repair_pages, spec};
 use filterblock::{Error, Field, FilterBlock, FilterOptions, HashSeed, Verify, partitions::PartitionedBuilder};
+use filterblock_testkit::Random;
+use filterblock_testkit::allocation::of_thread::{LIVE, PEAK};
+use filterblock_testkit::blocks::{SEED, block, corpus, key, mutate, partitioned, put_number, repair_pages, spec};
 
 /// Returns the peak memory, in bytes, that opening `bytes` allocates. Asserts that dropping the
 /// block frees all of the memory.
@@ -114,7 +115,7 @@ fn a_hostile_index_of_a_million_entries_keeps_the_memory_limit() {
 
 #[test]
 fn hostile_lengths_keep_the_memory_limit() {
-    let mut random = SplitMix(3);
+    let mut random = Random(3);
     let corpus = corpus_with_ranges();
     for round in 0..40_000 {
         let mut bytes = corpus[round % corpus.len()].clone();

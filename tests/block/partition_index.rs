@@ -1,12 +1,15 @@
 //! Tests partition indexes, and partitions that are opened one by one.
 
-use crate::allocation::{LIVE, PEAK};
-use crate::support::{self, SEED, SplitMix, TABLE, key, mutate, partitioned, put_number, repair_pages, repair_trailer};
 use filterblock::FilterOptions;
 use filterblock::layout::{TRAILER_LEN_BYTES, checksum_of, stated_len_bytes};
 use filterblock::{
     Error, Expected, Field, FilterBlock, HashSeed, KeyHasher, ParsedBlock, Verify,
     partitions::{Partition, PartitionIndex, PartitionedBuilder},
+};
+use filterblock_testkit::Random;
+use filterblock_testkit::allocation::of_thread::{LIVE, PEAK};
+use filterblock_testkit::blocks::{
+    self, SEED, TABLE, key, mutate, partitioned, put_number, repair_pages, repair_trailer,
 };
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
@@ -157,7 +160,7 @@ fn a_partition_without_its_index_always_answers_maybe() {
         let with_index = partition(&bytes, 3, verify);
         for block in [&alone, with_index.block()] {
             for i in 0..2_000 {
-                let (key, hash) = (key(i), support::hash(i));
+                let (key, hash) = (key(i), blocks::hash(i));
                 assert!(block.may_contain(block.hasher().key(&key)) && block.may_contain_hash(hash));
                 assert!(
                     block.may_contain(block.hasher().key(&key))
@@ -190,7 +193,7 @@ fn foreign_bytes_do_not_open_as_a_partition() {
         assert_eq!(field_of(open(2, part)), Field::PartitionNumber);
         assert_eq!(field_of(open(1, part_of(&bytes, &index, 2))), Field::PartitionNumber);
         assert_eq!(field_of(open(1, &bytes[index_start(&bytes)..])), Field::PartitionNumber);
-        assert_eq!(field_of(open(1, &support::block("blocked-bloom:10", 100))), Field::PartitionNumber);
+        assert_eq!(field_of(open(1, &blocks::block("blocked-bloom:10", 100))), Field::PartitionNumber);
         for number in [4, u32::MAX] {
             let refused = open(number, part);
             assert!(matches!(refused, Err(Error::Invalid { what: "partition number", .. })), "{refused:?}");
@@ -212,7 +215,7 @@ fn foreign_bytes_do_not_open_as_a_partition() {
         put_number(&mut foreign, Field::Seed, 7);
         repair_pages(&mut foreign);
         assert_eq!(field_of(open(1, &foreign)), Field::Seed);
-        let prefixed = support::with_extension(part.to_vec(), 3, b"\x02\x01a");
+        let prefixed = blocks::with_extension(part.to_vec(), 3, b"\x02\x01a");
         assert!(open(1, &prefixed).is_err());
     }
 }
@@ -231,7 +234,7 @@ fn an_index_of_another_table_or_hasher_does_not_open() {
     assert!(matches!(open(Expected::of_table([0; 16], &HASHER)), Err(Error::Invalid { .. })));
     // Other blocks, and the whole filter instead of its index, are refused.
     let open = |bytes: &[u8]| PartitionIndex::open(bytes.to_vec(), &of_table());
-    assert_eq!(field_of(open(&support::block("bloom:10", 100))), Field::Kind);
+    assert_eq!(field_of(open(&blocks::block("bloom:10", 100))), Field::Kind);
     assert_eq!(field_of(open(part_of(&bytes, &self::open(&bytes), 0))), Field::Kind);
     assert_eq!(field_of(open(&bytes)), Field::Length);
     for cut in 0..index.len() {
@@ -253,18 +256,18 @@ fn every_flipped_bit_of_an_index_is_detected() {
 
 #[test]
 fn hostile_indexes_list_ranges_in_order_or_do_not_open() {
-    let mut random = SplitMix(5);
+    let mut random = Random(5);
     let originals: Vec<Vec<u8>> = [("bloom:10", 300, 10), ("always-maybe", 64, 1), ("bloom:10", 0, 10)]
         .map(|(text, n, by)| partitioned(text, n, by))
         .map(|bytes| bytes[index_start(&bytes)..].to_vec())
         .to_vec();
-    let (rounds, mut opened) = (60_000 / support::sparse() as usize, 0);
+    let (rounds, mut opened) = (60_000 / filterblock_testkit::sparse() as usize, 0);
     for round in 0..rounds {
         let mut bytes = originals[round % originals.len()].clone();
         if round % 2 == 0 && bytes.len() > TRAILER_LEN_BYTES {
             // Changes one to three bytes of the index, and repairs the checksums.
-            for _ in 0..=random.below(3) {
-                let at = random.below(support::payload_len(&bytes).unwrap());
+            for _ in 0..=random.index(3) {
+                let at = random.index(blocks::payload_len(&bytes).unwrap());
                 bytes[at] = random.next() as u8;
             }
             repair_pages(&mut bytes);
@@ -289,7 +292,7 @@ fn hostile_indexes_list_ranges_in_order_or_do_not_open() {
 
 #[test]
 fn stated_lengths_match_blocks_and_indexes() {
-    for bytes in support::corpus() {
+    for bytes in blocks::corpus() {
         let tail = &bytes[bytes.len() - TRAILER_LEN_BYTES..];
         let stated = stated_len_bytes(tail).unwrap() as usize;
         let is_index = bytes[bytes.len() - TRAILER_LEN_BYTES + filterblock::layout::offset_of(Field::Kind)]
@@ -297,13 +300,13 @@ fn stated_lengths_match_blocks_and_indexes() {
         assert!(if is_index { stated <= bytes.len() } else { stated == bytes.len() });
         assert_eq!(stated_len_bytes(&tail[1..]), None);
     }
-    let mut hostile = support::block("bloom:10", 10);
+    let mut hostile = blocks::block("bloom:10", 10);
     put_number(&mut hostile, Field::PayloadLen, u64::MAX);
     assert!(
         stated_len_bytes(&hostile).is_some_and(|len| len > 1 << 48),
         "expected the stated length, which the host compares with its file"
     );
-    let mut hostile = support::block("bloom:10", 10);
+    let mut hostile = blocks::block("bloom:10", 10);
     put_number(&mut hostile, Field::Version, 2);
     repair_trailer(&mut hostile);
     assert_eq!((stated_len_bytes(&hostile), stated_len_bytes(&[0; 60])), (None, None));

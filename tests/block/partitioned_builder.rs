@@ -2,12 +2,12 @@
 
 use std::num::NonZeroUsize;
 
-use crate::support::{SEED, TABLE, key, spec};
 use filterblock::layout::{TRAILER_LEN_BYTES, stated_len_bytes};
 use filterblock::{
     Added, Error, Expected, FilterBlock, FilterOptions, HashSeed, KeyHasher, Secret, Verify, WholeKeys,
     partitions::{PartitionIndex, PartitionedBuilder},
 };
+use filterblock_testkit::blocks::{SEED, TABLE, key, spec};
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];

@@ -1,18 +1,18 @@
 //! Tests the answers of partitioned filters, and the detection of their damage.
 
-use crate::support::{
-    self, SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec, with_extension,
-};
 use filterblock::layout::{PARTITION_INDEX_TAG, TRAILER_LEN_BYTES, checksum_of, offset_of};
 use filterblock::{
     Error, Field, FilterBlock, FilterKind, FilterOptions, ParsedBlock, Verify, partitions::PartitionedBuilder,
+};
+use filterblock_testkit::blocks::{
+    self, SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec, with_extension,
 };
 
 const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];
 
 /// Returns the byte ranges of the partitions, read from the index as docs/FORMAT.md describes it.
 fn ranges(block: &[u8]) -> Vec<std::ops::Range<usize>> {
-    let index_len = support::get_number(block, Field::PayloadLen) as usize;
+    let index_len = blocks::get_number(block, Field::PayloadLen) as usize;
     let checksums = index_len.div_ceil(4096) * 4;
     let end = block.len() - TRAILER_LEN_BYTES - checksums;
     let mut index = &block[end - index_len..end];
@@ -50,7 +50,7 @@ fn every_key_is_found_at_every_partition_size() {
                     let block = FilterBlock::open_any(bytes.as_slice(), verify).unwrap();
                     let what = format!("{spec_text}, {n} keys by {partition_keys}, {verify:?}");
                     assert!((0..n).all(|i| block.may_contain(block.hasher().key(&key(i)))), "{what}");
-                    assert!((0..n).all(|i| block.may_contain_hash(support::hash(i))), "{what}, without the key");
+                    assert!((0..n).all(|i| block.may_contain_hash(blocks::hash(i))), "{what}, without the key");
                     assert_eq!(block.metadata().num_partitions, n.div_ceil(partition_keys), "{what}");
                     assert_eq!(block.metadata().num_keys, n as u64, "{what}");
                 }
@@ -74,7 +74,7 @@ fn absent_keys_near_partition_bounds_have_the_expected_fpr() {
     let expected = f64::from(asked) * block.expected_fpr();
     assert!((f64::from(maybe) - expected).abs() < 5.0 * expected.sqrt(), "{maybe} of {asked}, expected {expected}");
     // A query without the key denies a hash only if all hundred partitions deny this hash.
-    let denied = (10_000..11_000).filter(|&i| !block.may_contain_hash(support::hash(i))).count() as f64 / 1_000.0;
+    let denied = (10_000..11_000).filter(|&i| !block.may_contain_hash(blocks::hash(i))).count() as f64 / 1_000.0;
     let expected = (1.0 - block.expected_fpr()).powi(100);
     assert!((denied - expected).abs() < 0.1, "{denied}, expected {expected}");
 }
@@ -243,7 +243,7 @@ fn damage_affects_one_partition_and_is_located_by_offset() {
 fn an_index_with_filter_params_or_a_number_is_refused() {
     for (field, wanted) in [(Field::Params, Field::Params), (Field::PartitionNumber, Field::PartitionNumber)] {
         let mut bytes = partitioned("bloom:10", 10, 4);
-        assert_eq!(support::get_number(&bytes, Field::Kind), u64::from(PARTITION_INDEX_TAG));
+        assert_eq!(blocks::get_number(&bytes, Field::Kind), u64::from(PARTITION_INDEX_TAG));
         put_number(&mut bytes, field, 1);
         repair_pages(&mut bytes);
         // An index with a partition number does not open as that partition either.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use filterblock::{HashSeed, KeyHash, KeyHasher, RunMap, Runs};
 
-use crate::support::SplitMix;
+use filterblock_testkit::Random;
 
 fn hasher() -> KeyHasher {
     KeyHasher::xxh3(HashSeed(42))
@@ -112,7 +112,7 @@ fn overwritten_keys_find_all_their_runs() {
             Some(*sum)
         })
         .collect();
-    let mut random = SplitMix(7);
+    let mut random = Random(7);
     let mut model: BTreeMap<u64, Runs> = BTreeMap::new();
     let mut known = Runs::NONE;
     for run in 0..num_runs {
@@ -175,7 +175,7 @@ fn a_map_that_is_too_small_refuses_runs_and_keeps_the_others() {
 /// longer full, and the entries would be denied.
 #[test]
 fn dropped_runs_leave_the_others_whole() {
-    let mut random = SplitMix(3);
+    let mut random = Random(3);
     for round in 0..30 {
         let num_runs = [8u8, 80, 250][round % 3];
         let map = RunMap::new(&hasher(), u64::from(num_runs) * 100).unwrap();
@@ -212,7 +212,7 @@ fn versions_ask_while_runs_are_added() {
         for thread in 0..3u64 {
             let (map, published, is_done) = (&map, &published, &is_done);
             scope.spawn(move || {
-                let mut random = SplitMix(thread);
+                let mut random = Random(thread);
                 while !is_done.load(Ordering::Relaxed) {
                     let version = published.load(Ordering::Acquire);
                     // The version also knows the run that is being added.
@@ -270,12 +270,12 @@ fn a_billion_present_keys_find_their_runs() {
         known.iter().map(|run| 2 * runs[usize::from(run)].len() as u64).sum()
     };
     let ask_half = |seed: u64| {
-        let (mut random, mut asked) = (SplitMix(seed), 0);
+        let (mut random, mut asked) = (Random(seed), 0);
         while asked < 500_000_000 {
             let num_runs = 1 + random.next() % 256;
             let universe = 1 + random.next() % 2_000_000;
-            let key = |random: &mut SplitMix| hasher().of(&(random.next() % universe).to_le_bytes());
-            let len = |random: &mut SplitMix| random.next() % (2_000_000 / num_runs);
+            let key = |random: &mut Random| hasher().of(&(random.next() % universe).to_le_bytes());
+            let len = |random: &mut Random| random.next() % (2_000_000 / num_runs);
             let runs: Vec<Vec<_>> =
                 (0..num_runs).map(|_| (0..len(&mut random)).map(|_| key(&mut random)).collect()).collect();
             let map = RunMap::new(&hasher(), runs.iter().map(|run| run.len() as u64).sum()).unwrap();

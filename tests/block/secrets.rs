@@ -1,12 +1,12 @@
 //! Tests blocks whose keys were hashed under a secret.
 
-use crate::support::{self, TABLE, get_number, key, put_number, repair_trailer, spec, with_extension};
 use filterblock::WholeKeys;
 use filterblock::layout::TRAILER_LEN_BYTES;
 use filterblock::{
     Added, Error, Field, FilterBlock, FilterOptions, HashKind, HashSeed, KeyHasher, ParsedBlock, Secret, Verify,
     partitions::PartitionedBuilder,
 };
+use filterblock_testkit::blocks::{self, TABLE, get_number, key, put_number, repair_trailer, spec, with_extension};
 
 const SEED: HashSeed = HashSeed(0x5eed);
 const KEYED: [HashKind; 2] = [HashKind::Xxh3Secret, HashKind::SipHash13];
@@ -85,7 +85,7 @@ fn an_error_without_the_secret_names_the_hash_function() {
         locked().bind_to(&hasher(kind, 1)).unwrap();
     }
     // A caller that gives a secret relies on its protection, so an unused secret is an error.
-    let plain = support::block("bloom:10", 10);
+    let plain = blocks::block("bloom:10", 10);
     let error =
         ParsedBlock::open(&plain, Verify::AtOpen).and_then(|block| block.bind_any(Some(&secret(1)))).unwrap_err();
     assert!(matches!(error, Error::Invalid { what: "secret", .. }), "{error}");
@@ -160,7 +160,7 @@ fn a_partition_under_another_secret_or_function_is_detected() {
 #[test]
 fn a_fingerprint_is_valid_only_with_a_secret() {
     let open = |block: &[u8]| ParsedBlock::open(block.to_vec(), Verify::AtOpen).map(drop);
-    let plain = support::block("bloom:10", 10);
+    let plain = blocks::block("bloom:10", 10);
     let record = [&[1u8, 8][..], &[7; 8]].concat();
     assert!(open(&with_extension(plain.clone(), 1, &[])).is_ok());
     let corrupt = |block: &[u8]| matches!(open(block), Err(Error::Corrupt { field: Field::Extension, .. }));

@@ -1,10 +1,11 @@
 //! Tests sets of filters, [`SharedBytes`] and [`Reclaimer`].
 
-use crate::support::{SEED, SplitMix, TABLE, block, key, partitioned, spec};
 use filterblock::{
     AlignedBytes, Answer, Error, Expected, FilterBlock, FilterOptions, FilterSet, FilterSlot, HashSeed, KeyHash,
     KeyHasher, Mapped, Populate, Reclaimer, SharedBytes, TableFilter, Verify, WholeKeys,
 };
+use filterblock_testkit::Random;
+use filterblock_testkit::blocks::{SEED, TABLE, block, key, partitioned, spec};
 use std::sync::Arc;
 
 const N: usize = 700;
@@ -82,9 +83,9 @@ fn sets_answer_like_their_filters() {
     }
     // After this shuffle, neighbouring pairs usually ask different filters. Both vectors get the
     // same order.
-    let mut random = SplitMix(5);
+    let mut random = Random(5);
     for i in (1..pairs.len()).rev() {
-        let other = random.below(i + 1);
+        let other = random.index(i + 1);
         pairs.swap(i, other);
         expected.swap(i, other);
     }

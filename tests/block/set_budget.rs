@@ -1,10 +1,10 @@
 //! Tests that a set counts the queries of its filters, and drops columns of filters under a budget.
 
-use crate::support::{SEED, TABLE, block_of, hash, partitioned};
 use filterblock::{
     AlignedBytes, Answer, Error, Expected, FilterBlock, FilterSet, FilterSlot, KeyHasher, SharedBytes, TableFilter,
     Verify,
 };
+use filterblock_testkit::blocks::{SEED, TABLE, block_of, hash, partitioned};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ fn filters_that_cannot_shrink_stay_as_they_are() {
     let other = KeyHasher::xxh3(filterblock::HashSeed(99));
     let mut foreign =
         filterblock::FilterOptions::new("bumped-ribbon:12".parse().unwrap()).table_id(TABLE).builder(&other).unwrap();
-    (0..n).for_each(|i| foreign.add(foreign.hasher().key(&crate::support::key(i))));
+    (0..n).for_each(|i| foreign.add(foreign.hasher().key(&filterblock_testkit::blocks::key(i))));
     let foreign = AlignedBytes::copy_of(&foreign.finish().unwrap().bytes).unwrap();
     let foreign = FilterBlock::open(foreign.into(), &Expected::of_table(TABLE, &other), Verify::AtOpen);
     let filters = [

@@ -5,12 +5,12 @@ use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::{SEED, TABLE, key, spec};
 use filterblock::layout::stated_len_bytes;
 use filterblock::{
     Answer, Expected, FilterBlock, FilterOptions, KeyHasher, PrefixExtractor, TableFilter, Verify, WholeKeys,
     partitions::{PartitionIndex, PartitionedBuilder},
 };
+use filterblock_testkit::blocks::{SEED, TABLE, key, spec};
 
 const N: usize = 150;
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);

@@ -5,7 +5,8 @@ use filterblock::{
     Verify, WholeKeys,
 };
 
-use crate::support::{SEED, SplitMix, TABLE, block, hash, key, partitioned, spec};
+use filterblock_testkit::Random;
+use filterblock_testkit::blocks::{SEED, TABLE, block, hash, key, partitioned, spec};
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 
@@ -177,12 +178,12 @@ fn prefixes_and_secrets_survive_shrinking() {
 
 #[test]
 fn hostile_blocks_do_not_panic_when_shrunk() {
-    let mut random = SplitMix(17);
+    let mut random = Random(17);
     let corpus = ["bumped-ribbon:12.3", "bumped-ribbon:20"].map(|text| [100, 3_000].map(|n| block(text, n)));
     let mut shrunk = 0;
     for i in 0..4_000 {
         let mut bytes = corpus[i % 2][i / 2 % 2].clone();
-        crate::support::mutate(&mut bytes, &mut random);
+        filterblock_testkit::blocks::mutate(&mut bytes, &mut random);
         let Ok(filter) = FilterBlock::open_any(SharedBytes::from(bytes), Verify::AtOpen) else { continue };
         let copy = filter.shrunk_to(random.next() % 8_000);
         let copy = copy.ok().flatten();

@@ -27,10 +27,3 @@ fn public_types_are_send_and_sync() {
 fn memory_maps_are_send_and_sync() {
     const { is_send_and_sync::<filterblock::Mapped>() }
 }
-
-#[test]
-#[cfg(feature = "variants")]
-fn filters_in_memory_are_send_and_sync() {
-    use filterblock::variants::{Bloom, Bloomier, Counting, DLeft, DynamicCounting, FileFilter};
-    const { is_send_and_sync::<(Bloom, Bloomier, Counting, DLeft, DynamicCounting, FileFilter)>() }
-}

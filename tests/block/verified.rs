@@ -1,16 +1,17 @@
 //! Tests that a [`VerifiedFilter`] answers like its block, and which damage goes unnoticed.
 
-use crate::allocation::{LIVE, PEAK};
-use crate::support::{
-    self, SEED, SplitMix, TABLE, block, corpus, hash, key, mutate, partitioned, payload_len, put_number,
-    repair_trailer, spec, with_extension,
-};
 use filterblock::FilterOptions;
 use filterblock::WholeKeys;
 use filterblock::layout::{FIELDS, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, checksum_of};
 use filterblock::{
     Added, Error, Expected, Field, FilterBlock, FilterKind, HashSeed, KeyHash, KeyHasher, ParsedBlock, Secret,
     VerifiedFilter, Verify, partitions::PartitionIndex,
+};
+use filterblock_testkit::Random;
+use filterblock_testkit::allocation::of_thread::{LIVE, PEAK};
+use filterblock_testkit::blocks::{
+    self, SEED, TABLE, block, corpus, hash, key, mutate, partitioned, payload_len, put_number, repair_trailer, spec,
+    with_extension,
 };
 use proptest::prelude::*;
 
@@ -262,7 +263,7 @@ fn agrees_with_its_block(bytes: &[u8]) -> bool {
             // A `VerifiedFilter` of a bumped ribbon opens without a check of its layers. Each query
             // reads the layers, and answers "maybe" if they are invalid.
             if let Ok(opened) = VerifiedFilter::open(bytes, &of_any_table()) {
-                let kind = support::get_number(bytes, Field::Kind);
+                let kind = blocks::get_number(bytes, Field::Kind);
                 assert_eq!(kind, FilterKind::BumpedRibbon as u64, "{error}: {opened:?}");
                 assert!((0..40).all(|i| opened.may_contain_hash(hash(i))), "{error}: {opened:?}");
             }
@@ -276,7 +277,7 @@ fn agrees_with_its_block(bytes: &[u8]) -> bool {
     }
     let filter = VerifiedFilter::open(bytes, &expected);
     let Ok(filter) = filter else {
-        let is_index = support::get_number(bytes, Field::Kind) == u64::from(filterblock::layout::PARTITION_INDEX_TAG);
+        let is_index = blocks::get_number(bytes, Field::Kind) == u64::from(filterblock::layout::PARTITION_INDEX_TAG);
         assert!(is_index, "{filter:?}");
         return false;
     };
@@ -296,10 +297,10 @@ fn agrees_with_its_block(bytes: &[u8]) -> bool {
 
 #[test]
 fn verified_edits_with_repaired_checksums_never_panic() {
-    let mut random = SplitMix(7);
+    let mut random = Random(7);
     let mut corpus = corpus();
     corpus.extend([block("bumped-ribbon:12.3", 20_000), block("bumped-ribbon:8", 9_000)]);
-    let (mut opened, rounds) = (0, 40_000 / support::sparse() as usize);
+    let (mut opened, rounds) = (0, 40_000 / filterblock_testkit::sparse() as usize);
     for round in 0..rounds {
         let mut bytes = corpus[round % corpus.len()].clone();
         mutate(&mut bytes, &mut random);
@@ -310,17 +311,17 @@ fn verified_edits_with_repaired_checksums_never_panic() {
 
 #[test]
 fn hostile_records_of_layers_agree_with_the_block() {
-    let mut random = SplitMix(9);
+    let mut random = Random(9);
     let ribbon = block("bumped-ribbon:8", 20_000);
-    let record_len = support::get_number(&ribbon, Field::ExtensionLen) as usize;
-    let (mut opened, rounds) = (0, 20_000 / support::sparse() as usize);
+    let record_len = blocks::get_number(&ribbon, Field::ExtensionLen) as usize;
+    let (mut opened, rounds) = (0, 20_000 / filterblock_testkit::sparse() as usize);
     for _ in 0..rounds {
         let mut bytes = ribbon.clone();
         let from = bytes.len() - TRAILER_LEN_BYTES - record_len;
-        for _ in 0..=random.below(2) {
-            bytes[from + 2 + random.below(record_len - 2)] = random.next() as u8;
+        for _ in 0..=random.index(2) {
+            bytes[from + 2 + random.index(record_len - 2)] = random.next() as u8;
         }
-        if random.below(2) == 0 {
+        if random.index(2) == 0 {
             put_number(&mut bytes, Field::Params, random.next());
         }
         repair_trailer(&mut bytes);
@@ -340,7 +341,7 @@ fn hostile_records_of_layers_agree_with_the_block() {
         put_number(&mut bytes, Field::Params, 16);
         let record = [&[3, layers + 1][..], &vec![1; usize::from(layers)], &[0]].concat();
         let mut bytes = with_extension(bytes, 1, &record);
-        support::repair_pages(&mut bytes);
+        blocks::repair_pages(&mut bytes);
         assert_eq!(agrees_with_its_block(&bytes), layers <= 12, "{layers} layers");
         let filter = VerifiedFilter::open(&bytes, &of_any_table()).unwrap();
         let denied = (0..1_000).filter(|&i| !filter.may_contain_hash(hash(i))).count();
@@ -366,7 +367,7 @@ proptest! {
         let n = 500;
         let mut bytes = block(SPECS[which], n);
         for (field, at, value) in edits {
-            let field = support::field(&mut bytes, FIELDS[field].0);
+            let field = blocks::field(&mut bytes, FIELDS[field].0);
             let at = at.index(field.len());
             field[at] = value;
         }

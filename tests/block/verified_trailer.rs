@@ -1,11 +1,11 @@
 //! Tests that a [`VerifiedTrailer`] gives a filter for the bytes of its block.
 
-use crate::support::{SEED, TABLE, block, hash, key, partitioned, payload_len, spec};
 use filterblock::layout::{PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES};
 use filterblock::{
     Answer, Error, Expected, Field, FilterBlock, FilterOptions, HashSeed, KeyHash, KeyHasher, Secret, VerifiedFilter,
     VerifiedTrailer, Verify, WholeKeys,
 };
+use filterblock_testkit::blocks::{SEED, TABLE, block, hash, key, partitioned, payload_len, spec};
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 

@@ -6,8 +6,8 @@ use crate::support::{self, SplitMix, spec};
 use crate::text::{DOCUMENT, constant, numbers, says, table};
 use filterblock::layout::{self, FIELDS, MAGIC, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, VERSION};
 use filterblock::{
-    Error, Field, FilterBlock, FilterHandle, FilterKind, FilterOptions, FilterSpec, HashKind, HashSeed, KeyHash,
-    KeyHasher, Secret, Verify, WholeKeys, compact,
+    Error, FilterBlock, FilterHandle, FilterKind, FilterOptions, FilterSpec, HashKind, HashSeed, KeyHash, KeyHasher,
+    Secret, Verify, WholeKeys, compact,
 };
 use siphasher::sip::{SipHasher13, SipHasher24};
 use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
@@ -325,7 +325,7 @@ fn blocks_under_a_secret_have_the_documented_fingerprint() {
         // the hash function.
         let record = [&[1, 8][..], &words(&secret, function, 42, 0..1)].concat();
         let mut theirs = support::with_extension(plain.finish().unwrap().bytes, 1, &record);
-        support::put_number(&mut theirs, Field::HashId, function.into());
+        support::put_number(&mut theirs, "hash id", function.into());
         support::repair_trailer(&mut theirs);
         assert!(keyed.finish().unwrap().bytes == theirs, "{kind}");
     }
@@ -393,7 +393,7 @@ fn a_name_for_prefixes_has_1_to_100_bytes() {
         let mut builder = builder.unwrap();
         builder.add(builder.hasher().key(b"key"));
         let block = builder.finish().unwrap().bytes;
-        assert_eq!(support::get_number(&block, Field::ExtensionLen) as usize, 2 + len);
+        assert_eq!(support::get_number(&block, "extension len") as usize, 2 + len);
         assert_eq!(FilterBlock::open_any(block, Verify::AtOpen).unwrap().metadata().extractor, Some(name.as_str()));
     }
 }

@@ -5,6 +5,5 @@ mod embedding;
 mod format;
 mod ranges;
 mod stranger;
-#[path = "../block/support.rs"]
 mod support;
 mod text;

@@ -7,7 +7,7 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
 use crate::support;
 use filterblock::layout::TRAILER_LEN_BYTES;
-use filterblock::{Field, FilterBlock, FilterOptions, KeyHash, Verify};
+use filterblock::{FilterBlock, FilterOptions, KeyHash, Verify};
 
 /// A range filter: the fields of its extension record, and its payload.
 struct Range<'a> {
@@ -41,7 +41,7 @@ const PRIME: u128 = (1 << 61) - 1;
 impl<'a> Range<'a> {
     fn read(block: &'a [u8]) -> Self {
         let end = block.len() - TRAILER_LEN_BYTES;
-        let extension = &block[end - support::get_number(block, Field::ExtensionLen) as usize..end];
+        let extension = &block[end - support::get_number(block, "extension len") as usize..end];
         assert_eq!((extension[0], usize::from(extension[1])), (3, extension.len() - 2));
         let mut record = &extension[2..];
         let [_, universe, codes] = [0; 3].map(|_| varint(&mut record));

@@ -4,7 +4,7 @@
 use crate::support;
 use crate::text::{constant, table};
 use filterblock::layout::TRAILER_LEN_BYTES;
-use filterblock::{Field, FilterBlock, KeyHash, Verify};
+use filterblock::{FilterBlock, KeyHash, Verify};
 
 fn reduce(x: u64, n: u64) -> u64 {
     ((u128::from(x) * u128::from(n)) >> 64) as u64
@@ -16,8 +16,8 @@ fn binary_fuse_filters_are_read_from_the_document_alone() {
     for (text, n) in
         [("binary-fuse:8", 1), ("binary-fuse:8", 3_000), ("binary-fuse:12", 700), ("binary-fuse:16", 20_000)]
     {
-        let mut block = support::block(text, n);
-        let params = support::field(&mut block, Field::Params).to_vec();
+        let block = support::block(text, n);
+        let params = support::field(&block, "params").to_vec();
         let (segment, w, seed) = (1u64 << params[0], u64::from(params[1]), u64::from(params[2]));
         let payload = &block[..support::payload_len(&block).unwrap()];
         let slots = 8 * payload.len() as u64 / w;
@@ -47,12 +47,12 @@ fn ribbons_are_read_from_the_document_alone() {
     for (text, n) in
         [("ribbon:8", 1), ("ribbon:fpr=0.01", 3_000), ("ribbon:1", 500), ("ribbon:30.7", 700), ("ribbon:9", 20_000)]
     {
-        let mut block = support::block(text, n);
-        let params = support::field(&mut block, Field::Params).to_vec();
+        let block = support::block(text, n);
+        let params = support::field(&block, "params").to_vec();
         let (c, seed) = (u64::from(params[0]), u64::from(params[1]));
         let payload = &block[..support::payload_len(&block).unwrap()];
         let end = block.len() - TRAILER_LEN_BYTES;
-        let record = &block[end - support::get_number(&block, Field::ExtensionLen) as usize..end];
+        let record = &block[end - support::get_number(&block, "extension len") as usize..end];
         assert_eq!((record[0], usize::from(record[1])), (3, record.len() - 2));
         let blocks = record[2..].iter().rev().fold(0, |blocks, &byte| blocks << 7 | u64::from(byte & 0x7f));
         let narrow = c * blocks - payload.len() as u64 / 16;
@@ -120,10 +120,10 @@ struct Bumped<'a> {
 
 impl<'a> Bumped<'a> {
     fn read(block: &'a [u8]) -> Self {
-        let params = support::field(&mut block.to_vec(), Field::Params).to_vec();
+        let params = support::field(block, "params").to_vec();
         let payload = &block[..support::payload_len(block).unwrap()];
         let end = block.len() - TRAILER_LEN_BYTES;
-        let extension = &block[end - support::get_number(block, Field::ExtensionLen) as usize..end];
+        let extension = &block[end - support::get_number(block, "extension len") as usize..end];
         let share = u64::from(params[1]) | u64::from(params[2]) << 8;
         let system = |slots: u64, share: u64| System {
             slots,
@@ -133,7 +133,7 @@ impl<'a> Bumped<'a> {
         };
         let mut layers = Vec::new();
         let single = if extension.is_empty() {
-            let slots = support::get_number(block, Field::NumKeys) + u64::from(params[2]);
+            let slots = support::get_number(block, "num keys") + u64::from(params[2]);
             Some((system(slots, 0), params[1]))
         } else {
             assert_eq!((extension[0], usize::from(extension[1])), (3, extension.len() - 2));

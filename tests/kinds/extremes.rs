@@ -4,9 +4,10 @@
 //! that have the same fold as a key. The fold is a 32-bit number, computed from the hash, that
 //! chooses the bits in a line (docs/FORMAT.md, section 7.2).
 
-use crate::support::{SplitMix, kinds_of_keys, spec};
 use filterblock::planning::Plan;
 use filterblock::{Error, FilterBlock, FilterKind, FilterOptions, FilterSpec, HashSeed, KeyHash, Verify};
+use filterblock_testkit::Random;
+use filterblock_testkit::blocks::{kinds_of_keys, spec};
 
 /// The multiplier of the fold: docs/FORMAT.md, section 7.2.
 const FOLD: u64 = 0xdd22_899b_0135_a30f;
@@ -49,7 +50,7 @@ fn floor(kind: FilterKind, keys: u64, payload_len_bytes: u64) -> f64 {
 }
 
 /// Returns a random hash that has the same fold as `hash`.
-fn of_equal_fold(hash: KeyHash, random: &mut SplitMix) -> KeyHash {
+fn of_equal_fold(hash: KeyHash, random: &mut Random) -> KeyHash {
     let folded = hash.raw().wrapping_mul(FOLD) >> 32 << 32;
     KeyHash::from_raw((folded | random.next() >> 32).wrapping_mul(UNFOLD))
 }
@@ -80,7 +81,7 @@ fn announced_fprs_are_never_below_the_limit_of_the_hashes() {
 
 #[test]
 fn built_filters_announce_the_planned_fprs() {
-    let mut random = SplitMix(7);
+    let mut random = Random(7);
     for kind in kinds_of_keys() {
         for budget in ["8", "16", "32", "64", "100"] {
             let Ok(spec) = format!("{kind}:{budget}").parse::<FilterSpec>() else { continue };
@@ -102,7 +103,7 @@ fn built_filters_announce_the_planned_fprs() {
 
 #[test]
 fn one_key_in_a_line_matches_one_hash_in_2_to_the_32() {
-    let mut random = SplitMix(1);
+    let mut random = Random(1);
     for kind in [FilterKind::BlockedBloom, FilterKind::SplitBlock512] {
         for _ in 0..20 {
             let key = KeyHash::from_raw(random.next());
@@ -139,7 +140,7 @@ fn textbook_rate(kind: FilterKind, probes: u32, keys_in_line: f64) -> f64 {
 #[test]
 fn equal_folds_pass_as_often_as_announced() {
     const ASKED_PER_KEY: u64 = 20_000;
-    let mut random = SplitMix(2);
+    let mut random = Random(2);
     for kind in [FilterKind::BlockedBloom, FilterKind::SplitBlock, FilterKind::SplitBlock512] {
         for (bits_per_key, keys) in [(100, 2), (100, 10), (100, 37), (100, 300), (64, 100)] {
             let hashes: Vec<_> = (0..keys).map(|_| KeyHash::from_raw(random.next())).collect();
@@ -173,7 +174,7 @@ fn folds_are_independent_of_lines() {
     // The line comes from the high bits of the hash, and the fold from the high bits of a product
     // that depends on all bits of the hash. If line and fold were correlated, hashes with equal
     // folds would pass more often or less often than announced.
-    let mut random = SplitMix(3);
+    let mut random = Random(3);
     for lines in [2u64, 3, 7, 64, 1_000, 4_099, 1 << 16] {
         let key = KeyHash::from_raw(random.next());
         let line = |hash: KeyHash| (u128::from(hash.raw()) * u128::from(lines)) >> 64;
@@ -241,132 +242,4 @@ fn fprs_below_the_limit_of_64_bit_hashes_are_rejected() {
         panic!("2^40 keys at an FPR of 5e-8 must be rejected")
     };
     assert!(reason.contains("64 bits"), "{reason}");
-}
-
-#[cfg(feature = "variants")]
-mod variants {
-    use filterblock::planning::{Variant, VariantPlan};
-    use filterblock::variants::{
-        Bloom, CounterBits, Counting, DLeft, DynamicCounting, Error as VariantsError, Frequency as _, Growth,
-        Membership as _, Partitioned, Scalable, Spectral, SpectralMode,
-    };
-    use filterblock::{Error, HashSeed};
-
-    const SEED: HashSeed = HashSeed(1);
-    const KEYS: u64 = 1_000;
-
-    fn keys() -> impl Iterator<Item = [u8; 8]> {
-        (0..KEYS).map(u64::to_le_bytes)
-    }
-
-    #[test]
-    fn variants_announce_no_fpr_below_2_to_the_minus_64_per_key() {
-        let (cells, probes) = (200 * KEYS, 30);
-        let bloom = Bloom::with_shape(cells, probes, SEED).unwrap();
-        let mut counting = Counting::with_shape(cells, probes, CounterBits::Four, SEED).unwrap();
-        let mut dynamic = DynamicCounting::with_shape(cells, probes, 2, SEED).unwrap();
-        let mut partitioned = Partitioned::with_shape(cells / 64, 64, SEED).unwrap();
-        let mut spectral = Spectral::with_shape(cells, probes, 8, SpectralMode::MinimumSelection, SEED).unwrap();
-        let mut d_left = DLeft::with_shape(KEYS / 24 + 1, 48, SEED).unwrap();
-        for key in keys() {
-            bloom.insert(&key);
-            counting.insert(&key);
-            dynamic.insert(&key).unwrap();
-            partitioned.insert(&key);
-            spectral.insert(&key).unwrap();
-            d_left.insert(&key).unwrap();
-            assert!(bloom.may_contain(&key) && spectral.estimate(&key) > 0);
-        }
-        // Most variants only estimate the number of keys. With a low estimate, the expected FPR is
-        // slightly below the limit, which is `KEYS * 2^-64`.
-        let floor = KEYS as f64 * 0.9 * 2f64.powi(-64);
-        for (what, announced) in [
-            ("bloom", bloom.expected_fpr()),
-            ("counting", counting.expected_fpr()),
-            ("dynamic counting", dynamic.expected_fpr()),
-            ("partitioned", partitioned.expected_fpr()),
-            ("spectral", spectral.expected_fpr()),
-            ("d-left", d_left.expected_fpr()),
-        ] {
-            assert!(announced >= floor, "{what}: {announced:e} announced, floor {floor:e}");
-        }
-    }
-
-    #[test]
-    fn variants_reject_fprs_below_the_limit_of_64_bit_hashes() {
-        // With a million keys, the floor is 5.4e-14.
-        let refused = [
-            Bloom::with_fpr(1_000_000, 1e-15, SEED).err(),
-            Counting::with_fpr(1_000_000, 1e-15, CounterBits::Four, SEED).err(),
-            DynamicCounting::with_fpr(1_000_000, 1e-15, 1, SEED).err(),
-            Partitioned::with_fpr(1_000_000, 1e-15, SEED).err(),
-            Spectral::with_fpr(1_000_000, 1e-15, SpectralMode::MinimumSelection, SEED).err(),
-            Scalable::with_fpr(1_000_000, 1e-15, Growth::default(), SEED).err(),
-        ];
-        for error in refused {
-            let Some(VariantsError::Invalid { what: "false-positive rate", reason, .. }) = error else {
-                panic!("{error:?}")
-            };
-            assert!(reason.contains("64-bit hashes"), "{reason}");
-        }
-        assert!(Bloom::with_fpr(1_000, 1e-15, SEED).is_ok() && Bloom::with_fpr(1_000_000, 1e-12, SEED).is_ok());
-    }
-
-    #[test]
-    fn variant_plans_announce_no_fpr_below_the_limit() {
-        for variant in Variant::ALL {
-            for keys in (0..50).map(|log2| 1u64 << log2) {
-                let floor = keys as f64 * 2f64.powi(-64);
-                for rate in [0.3, 1e-2, 1e-5, 1e-9, 1e-12, 1e-15, 1e-18, 1e-20].into_iter().chain([floor, 1.01 * floor])
-                {
-                    match VariantPlan::new(variant, keys, rate) {
-                        Ok(plan) => assert!(plan.expected_fpr >= floor && rate >= floor * 0.999, "{plan:?}"),
-                        Err(Error::Invalid { what: "filter", reason, .. }) => {
-                            let is_d_left = variant == Variant::DLeft && rate < 1e-12;
-                            assert!(rate < floor * 1.001 || is_d_left, "{variant}, {keys} keys, {rate:e}: {reason}");
-                        }
-                        Err(error) => panic!("{error}"),
-                    }
-                }
-            }
-        }
-    }
-}
-
-#[cfg(feature = "foreign")]
-#[test]
-fn foreign_filters_announce_the_limit_of_32_bit_hashes() {
-    use filterblock::foreign::leveldb::LevelDbBloomBuilder;
-    use filterblock::foreign::parquet::ParquetBloomBuilder;
-    use filterblock::foreign::{leveldb, parquet, rocksdb};
-
-    // Each filter gets one key, or four keys that share a block if the kind has blocks. A filter
-    // cannot distinguish hashes that agree in the 32 bits that it uses.
-    for keys in [1u32, 4] {
-        let key = |i: u32| i.to_le_bytes();
-        let floor = f64::from(keys) * 0.9 * 2f64.powi(-32);
-        let mut announced = Vec::new();
-
-        let mut builder = ParquetBloomBuilder::with_blocks(1).unwrap();
-        (0..keys).for_each(|i| builder.add(&key(i)));
-        let bytes = builder.finish();
-        announced.push(("parquet", parquet::ParquetBloom::parse(&bytes).unwrap().info().expected_fpr));
-
-        let mut builder = LevelDbBloomBuilder::new(60);
-        (0..keys).for_each(|i| builder.add(&key(i)));
-        let bytes = builder.finish();
-        announced.push(("leveldb", leveldb::LevelDbBloom::new(&bytes).info().expected_fpr));
-
-        for kind in [rocksdb::RocksDbFilterKind::FastLocalBloom, rocksdb::RocksDbFilterKind::LegacyBloom] {
-            let options =
-                rocksdb::RocksDbFilterOptions { kind, bits_per_key: 100.0, ..rocksdb::RocksDbFilterOptions::default() };
-            let mut builder = rocksdb::RocksDbFilterBuilder::new(options);
-            (0..keys).for_each(|i| builder.add(&key(i)));
-            let bytes = builder.finish();
-            announced.push((kind.name(), rocksdb::RocksDbFilter::new(&bytes).info().expected_fpr));
-        }
-        for (what, rate) in announced {
-            assert!(rate >= floor, "{what}, {keys} keys: {rate:e} announced, floor {floor:e}");
-        }
-    }
 }

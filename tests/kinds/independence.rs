@@ -2,8 +2,9 @@
 //! filters of many SSTs for one absent key. If all of them answered "maybe" for the same keys,
 //! these keys would always be slow.
 
-use crate::support::{SplitMix, spec};
 use filterblock::{FilterBlock, FilterOptions, HashSeed, Verify};
+use filterblock_testkit::Random;
+use filterblock_testkit::blocks::spec;
 
 const FILTERS: usize = 200;
 const ABSENT: usize = 20_000;
@@ -12,7 +13,7 @@ const ABSENT: usize = 20_000;
 /// each absent key the answers "maybe". Returns the variance of the counts, divided by the variance
 /// of independent answers, and the highest count.
 fn measure(spec_text: &str, n: usize) -> (f64, u32) {
-    let mut random = SplitMix(n as u64);
+    let mut random = Random(n as u64);
     let mut key = || random.next().to_le_bytes();
     let absent: Vec<[u8; 8]> = (0..ABSENT).map(|_| key()).collect();
     let mut counts = vec![0u32; ABSENT];

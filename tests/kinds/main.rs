@@ -3,13 +3,14 @@
 
 mod extremes;
 mod independence;
-#[path = "../common/isa.rs"]
-mod isa;
 mod planning;
 mod present_keys;
 mod rates;
 mod shrunk;
 mod space;
 mod specs;
-#[path = "../block/support.rs"]
-mod support;
+
+#[ctor::ctor(unsafe)]
+fn choose_instruction_set() {
+    filterblock_testkit::choose_instruction_set();
+}

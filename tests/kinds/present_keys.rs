@@ -3,10 +3,11 @@
 use filterblock::FilterOptions;
 use std::num::NonZeroUsize;
 
-use crate::support::{self, kinds_of_keys, sparse};
 use filterblock::{
     Answer, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHash, KeyHasher, Verify, compact,
 };
+use filterblock_testkit::blocks::{self, kinds_of_keys};
+use filterblock_testkit::sparse;
 use proptest::prelude::*;
 
 const SPECS: [&str; 33] = [
@@ -245,7 +246,7 @@ fn the_way_of_adding_keys_changes_no_byte() {
     for spec in specs() {
         let spec: FilterSpec = spec.parse().unwrap();
         for n in [1, 40, 1_000, 20_000, 70_000] {
-            let keys: Vec<Vec<u8>> = (0..n).map(support::key).collect();
+            let keys: Vec<Vec<u8>> = (0..n).map(blocks::key).collect();
             let hashes: Vec<_> = keys.iter().map(|key| KeyHash::of(key, HashSeed(7))).collect();
             let options = FilterOptions::new(spec).self_check(false);
             let new = || options.builder(HashSeed(7)).unwrap();
@@ -388,7 +389,7 @@ proptest! {
 fn builders_leave_the_given_keys_unchanged() {
     // A build sorts, moves and remixes only its own hashes.
     for spec in ["blocked-bloom:10", "bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "binary-fuse:8", "ribbon:8"] {
-        let keys: Vec<Vec<u8>> = (0..20_000).map(support::key).collect();
+        let keys: Vec<Vec<u8>> = (0..20_000).map(blocks::key).collect();
         let before = keys.clone();
         let build = |keys: &[Vec<u8>]| {
             let mut builder = FilterOptions::new(spec.parse::<FilterSpec>().unwrap()).builder(HashSeed(7)).unwrap();

@@ -3,8 +3,9 @@
 //! Most tests allow five standard deviations. The deviation is the larger of the binomial deviation
 //! and the deviation between the filters, because the FPRs of small filters differ.
 
-use crate::support::{self, SplitMix, kinds_of_keys, sparse, spec};
 use filterblock::{FilterBlock, FilterOptions, HashSeed, KeyHash, Verify};
+use filterblock_testkit::blocks::{self, kinds_of_keys, spec};
+use filterblock_testkit::{Random, sparse};
 
 const SIGMAS: f64 = 5.0;
 const BATCH: u64 = 1_000;
@@ -24,7 +25,7 @@ fn measure(spec_text: &str, n: u64, filters: u64, queries: u64, write_key: impl 
         write_key(i, &mut key);
         KeyHash::of(&key, seed)
     };
-    let mut seeds = SplitMix(4);
+    let mut seeds = Random(4);
     let (mut rates, mut announced) = (Vec::new(), 0.0);
     for _ in 0..filters {
         // The seeds must be random in all 64 bits. For keys of 4 to 8 bytes, the seed changes only
@@ -234,8 +235,8 @@ fn a_larger_budget_never_has_a_higher_fpr() {
 
 #[test]
 fn bumped_keys_are_tested_in_all_columns_too() {
-    let block = FilterBlock::open_any(support::block("bumped-ribbon:16", 60_000), Verify::AtOpen).unwrap();
-    let positives = (60_000..460_000).filter(|&i| block.may_contain_hash(support::hash(i))).count();
+    let block = FilterBlock::open_any(blocks::block("bumped-ribbon:16", 60_000), Verify::AtOpen).unwrap();
+    let positives = (60_000..460_000).filter(|&i| block.may_contain_hash(blocks::hash(i))).count();
     // Six positives are expected. One key in 25 is bumped. If bumped keys were tested in eight
     // columns only, 62 more positives would be expected.
     assert!(positives <= 22, "{positives} of 400,000");

@@ -1,9 +1,10 @@
 //! Tests how many bits per key a bumped ribbon of whole columns takes above the FPR lower bound
 //! `log2(1/FPR)`, and that plans predict this space.
 
-use crate::support::{SplitMix, spec};
 use filterblock::planning::Plan;
 use filterblock::{FilterBlock, FilterOptions, HashSeed, KeyHash, Verify};
+use filterblock_testkit::Random;
+use filterblock_testkit::blocks::spec;
 
 /// The space above the FPR lower bound, in per cent of this bound.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,7 +17,7 @@ struct Overhead {
 
 impl Overhead {
     fn of(columns: u32, num_keys: usize, seed: u64) -> Self {
-        let mut random = SplitMix(seed);
+        let mut random = Random(seed);
         let spec = spec(&format!("bumped-ribbon:fpr={}", 0.5f64.powi(columns.cast_signed())));
         let mut builder = FilterOptions::new(spec).self_check(false).builder(HashSeed(0)).unwrap();
         (0..num_keys).for_each(|_| builder.add_hash(KeyHash::from_raw(random.next())));

@@ -1,7 +1,7 @@
 //! Makes sets of keys: random, sequential, clustered, and chosen to be hard.
 
-use super::random::Random;
 use super::support::Keys;
+use filterblock_testkit::Random;
 
 /// Returns named sets of keys. Most sets have about `n` keys, and the others have fewer.
 pub fn all(n: u64, seed: u64) -> Vec<(&'static str, Keys)> {

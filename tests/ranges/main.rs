@@ -8,13 +8,13 @@ mod beside;
 mod counted;
 mod damage;
 mod golden;
-#[path = "../common/isa.rs"]
-mod isa;
 mod key_sets;
 mod misuse;
 mod partitions;
-#[allow(dead_code, reason = "other test programs use the rest")]
-#[path = "../common/random.rs"]
-mod random;
 mod rates;
 mod support;
+
+#[ctor::ctor(unsafe)]
+fn choose_instruction_set() {
+    filterblock_testkit::choose_instruction_set();
+}

@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use filterblock::Added;
-use filterblock::foreign::leveldb::LevelDbBloom;
-use filterblock::foreign::parquet::{ParquetBloom, ParquetColumnChunk, PhysicalType};
-use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterLayout, RocksDbTable};
+use filterblock_foreign::leveldb::LevelDbBloom;
+use filterblock_foreign::rocksdb::{RocksDbFilter, RocksDbFilterLayout, RocksDbTable};
 use filterblock_parquet::footer::Leaf;
 use filterblock_parquet::index::{Answer, IndexReader, KeyType, ReadAt, hash};
 use filterblock_parquet::written::{ColumnType, Encoding, ValueType};
+use filterblock_parquet::{ParquetBloom, ParquetColumnChunk, PhysicalType};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

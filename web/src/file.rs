@@ -7,14 +7,14 @@ use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 
-use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbTable};
-use filterblock::foreign::parquet::{ParquetBloom, ParquetColumnChunk, ParquetMetadata};
-use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbTable};
-use filterblock::foreign::{FileKind, ForeignFilterInfo, KeyForm};
 use filterblock::layout::{MAGIC, TRAILER_LEN_BYTES};
 use filterblock::{FilterBlock, HashSeed, KeyHasher, ParsedBlock, Verify};
+use filterblock_foreign::leveldb::{LevelDbBloom, LevelDbTable};
+use filterblock_foreign::rocksdb::{RocksDbFilter, RocksDbTable};
+use filterblock_foreign::{FileKind, ForeignFilterInfo, KeyForm};
 use filterblock_parquet::Footer;
 use filterblock_parquet::index::{IndexReader, ReadAt};
+use filterblock_parquet::{ParquetBloom, ParquetColumnChunk, ParquetMetadata};
 use serde::Deserialize;
 
 use crate::text::count;
@@ -152,7 +152,7 @@ impl Opened {
         }
         let head = source.read(0..len.min(END_LEN_BYTES))?;
         let tail = source.read(len - len.min(END_LEN_BYTES)..len)?;
-        let text = |error: filterblock::foreign::Error| error.to_string();
+        let text = |error: filterblock_foreign::Error| error.to_string();
         if tail.ends_with(&MAGIC) && len >= TRAILER_LEN_BYTES as u64 {
             return block(whole()?.into());
         }
@@ -263,14 +263,14 @@ impl Parquet {
         if let Some(found) = self.kept.borrow().filters.get(&range.start) {
             return Ok(Some(Rc::clone(found)));
         }
-        let at = |error: filterblock::foreign::Error| format!("filter at offset {}: {error}", range.start);
+        let at = |error: filterblock_foreign::Error| format!("filter at offset {}: {error}", range.start);
         if chunk.filter.is_some_and(|filter| filter.len_bytes.is_none()) {
             let header = self.source.read(range.start..range.end.min(range.start + HEADER_LEN_BYTES))?;
             let len = ParquetBloom::len_bytes_of(&header).map_err(at)?;
             range.end = range.end.min(range.start.saturating_add(len));
         }
         let bytes = self.source.read(range.clone())?;
-        let unusable = |error: filterblock::foreign::Error| error.to_string();
+        let unusable = |error: filterblock_foreign::Error| error.to_string();
         self.metadata.parse_filter(chunk, &bytes).map_err(unusable)?;
         let bytes: Rc<[u8]> = bytes.into();
         let mut kept = self.kept.borrow_mut();

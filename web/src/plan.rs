@@ -1,11 +1,12 @@
 //! Calculates for all kinds: the plans of `filterblock plan`, the formula of each kind with its
 //! numbers, and the curves of the plots.
 
-use filterblock::planning::{MAX_KEYS, Plan, Variant, VariantPlan};
+use filterblock::planning::{MAX_KEYS, Plan};
 use filterblock::{
     Error, FilterKind, FilterSpec,
     planning::{BlockPlan, Goal},
 };
+use filterblock_family::plan::{Variant, VariantPlan};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Makes the reports of `filterblock inspect` and `filterblock verify` about the opened file.
 
 use filterblock::ParsedBlock;
-use filterblock::foreign::leveldb::LevelDbTable;
+use filterblock_foreign::leveldb::LevelDbTable;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -162,7 +162,7 @@ fn columns_of(file: &Parquet) -> Value {
 pub(crate) fn verify(opened: &Opened) -> Value {
     let sound = |walked: Value| json!({ "sound": true, "damage": null, "walked": walked });
     let damaged = |why: String| json!({ "sound": false, "damage": why });
-    let walked = |result: Result<filterblock::foreign::Verified, filterblock::foreign::Error>| match result {
+    let walked = |result: Result<filterblock_foreign::Verified, filterblock_foreign::Error>| match result {
         Ok(found) => sound(json!({ "blocks": found.blocks, "keys": found.keys, "denied_keys": found.denied_keys })),
         Err(error) => damaged(error.to_string()),
     };

@@ -1,7 +1,7 @@
 //! Builds RocksDB's filters with the `foreign` feature of filterblock. The bytes equal RocksDB's
 //! bit for bit. The code is filterblock's, so RocksDB itself may have other times.
 
-use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
+use filterblock_foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 
 use crate::contender::{Contender, Input, Probe};
 use crate::keys::Key;

@@ -9,7 +9,7 @@ use super::foreign::{FileArguments, Foreign};
 use super::new_block::BlockArguments;
 use super::progress;
 use filterblock::FilterBuilder;
-use filterblock::foreign::Result;
+use filterblock_foreign::Result;
 
 const EXAMPLES: &str = "\
 Examples:

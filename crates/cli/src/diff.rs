@@ -12,7 +12,7 @@ use super::output;
 use super::text::{self, percent, significant, thousands};
 use filterblock::AlignedBytes;
 use filterblock::ParsedBlock;
-use filterblock::variants::{Comparison, Difference, Estimate, compare_blocks, differences};
+use filterblock_family::{Comparison, Difference, Estimate, compare_blocks, differences};
 
 const EXAMPLES: &str = "\
 Examples:

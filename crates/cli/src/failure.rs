@@ -6,7 +6,9 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use filterblock::{Error, foreign, variants};
+use filterblock::Error;
+use filterblock_family as variants;
+use filterblock_foreign as foreign;
 
 /// The result of a subcommand or of one of its steps.
 pub type Outcome<T = Exit> = Result<T, Failure>;

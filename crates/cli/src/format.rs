@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use filterblock::foreign::FileKind;
 use filterblock::layout::{self, TRAILER_LEN_BYTES};
+use filterblock_foreign::FileKind;
 use filterblock_parquet::index;
 use filterblock_store::sstable;
 

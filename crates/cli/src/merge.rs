@@ -9,8 +9,8 @@ use super::failure::{Exit, Failure, Outcome};
 use super::foreign::FileArguments;
 use super::new_file::NewFile;
 use super::{output, text};
-use filterblock::variants::{Error, differences, merge_blocks};
 use filterblock::{FilterKind, ParsedBlock, Verify};
+use filterblock_family::{Error, differences, merge_blocks};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -13,7 +13,7 @@ use super::interrupt::Temporary;
 use super::kept::Kept;
 use super::output::message;
 use filterblock::Error;
-use filterblock::variants::replace::{Place, Version, dir_of, displaced_in, is_displaced};
+use filterblock_family::replace::{Place, Version, dir_of, displaced_in, is_displaced};
 
 /// Temporary files have this prefix and random characters. A name derived from the target's name
 /// could exceed the length limit of the file system.

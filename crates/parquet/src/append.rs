@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom, Write};
 
-use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
+use crate::{ParquetBloom, ParquetBloomBuilder};
 use parquet::file::reader::ChunkReader;
 
 use crate::error::{Error, Result, WRITTEN_FOOTER, ZERO_BITS, shortened};

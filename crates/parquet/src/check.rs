@@ -4,7 +4,7 @@
 
 use std::io::{Read, Seek};
 
-use filterblock::foreign::parquet::ParquetBloom;
+use crate::ParquetBloom;
 use parquet::file::reader::ChunkReader;
 
 use crate::error::{Error, Result, ZERO_BITS};

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use filterblock::foreign;
+use filterblock_foreign as foreign;
 
 /// The result of a call that can fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -88,7 +88,7 @@ pub enum Error {
         reason: String,
     },
     /// A filter is damaged, is not supported, or cannot be built.
-    Filter(filterblock::foreign::Error),
+    Filter(filterblock_foreign::Error),
 }
 
 impl Error {

@@ -2,7 +2,7 @@
 
 mod distinct;
 
-use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
+use crate::{ParquetBloom, ParquetBloomBuilder};
 
 use crate::error::{Error, Result};
 

@@ -24,7 +24,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use crate::error::{Error, Result, shortened};
 use crate::thrift::{Field, Kind, List, Malformed, Struct};
 
-pub use filterblock::foreign::parquet::PhysicalType;
+pub use crate::PhysicalType;
 pub use loss::Loss;
 #[cfg(feature = "values")]
 pub(crate) use pages::Taken;

@@ -13,6 +13,7 @@ pub mod error;
 pub mod filters;
 pub mod footer;
 pub mod index;
+mod read;
 #[cfg(feature = "values")]
 pub mod source;
 pub mod thrift;
@@ -22,3 +23,7 @@ pub mod written;
 
 pub use error::{Error, Result};
 pub use footer::Footer;
+pub use read::{
+    ParquetBloom, ParquetBloomBuilder, ParquetColumnChunk, ParquetFile, ParquetFilterRange, ParquetMetadata,
+    PhysicalType,
+};

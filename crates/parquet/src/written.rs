@@ -5,7 +5,7 @@ mod number;
 
 use std::str::FromStr;
 
-use filterblock::foreign::parquet::PhysicalType;
+use crate::PhysicalType;
 
 pub use number::{Decimal, Integer};
 

@@ -1,8 +1,8 @@
 //! Tests of the sizes and FPRs of filters, and of building filters in bounded memory.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
-use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 use filterblock_parquet::filters::{Budget, Collector, Sizing, estimated_distinct, expected_fpr};
+use filterblock_parquet::{ParquetBloom, ParquetBloomBuilder};
 
 fn hash(number: u64) -> u64 {
     ParquetBloom::hash(&number.to_le_bytes())

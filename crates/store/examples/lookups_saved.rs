@@ -7,9 +7,6 @@
 //! Each line of the file is a key. Without a file the example makes the keys. It stores every
 //! second key and reads all keys.
 
-#[path = "../../../examples/support/mod.rs"]
-pub mod support;
-
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -17,13 +14,13 @@ use filterblock::{FilterSpec, HashSeed, KeyHash};
 use filterblock_store::lsm::FilterUse;
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Options};
-use support::{Arguments, Checks, Failure};
+use filterblock_testkit::example::{self, Arguments, Checks, Failure};
 
 /// The number of SST files that a read may have to search.
 const RUNS: usize = 5;
 
 fn main() -> ExitCode {
-    support::main("Counts the block reads that filters save when keys are absent.", 200_000, run)
+    example::main("Counts the block reads that filters save when keys are absent.", 200_000, run)
 }
 
 /// Stores every second key in `RUNS` SST files and reads all keys. Returns the number of wrong

@@ -5,16 +5,16 @@
 //! test.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
-#[path = "../../../tests/allocation/of_process.rs"]
-mod allocation;
-
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use allocation::{LIVE, PEAK};
 use filterblock_store::lsm::{Durability, WriteBatch};
 use filterblock_store::repair::RepairMode;
 use filterblock_store::{Db, Options};
+use filterblock_testkit::allocation::of_process::{LIVE, PEAK, PerProcess};
+
+#[global_allocator]
+static ALLOCATOR: PerProcess = PerProcess;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

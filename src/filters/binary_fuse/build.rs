@@ -13,11 +13,11 @@
 //! the seeds (FastFilter/xor_singleheader, issue 77).
 
 use super::{Geometry, MAX_SEGMENT_LOG2, Width, mask, read};
-use crate::bits::NoMemory;
 use crate::codec::{u16_bytes, u64_bytes};
 use crate::filters::header::zeros;
 use crate::hash::KeyHash;
 use crate::simd;
+use crate::simd::NoMemory;
 
 /// The maximum number of seeds that a build tries. For random hashes, one or two seeds are usually
 /// enough.

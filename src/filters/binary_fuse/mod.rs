@@ -22,10 +22,11 @@ use super::filter::{Budget, Budgets, Built, Compiled, Filter, Info, Planned, Que
 use super::header::{Effort, Header};
 use super::math::lines_of;
 use super::{FilterKind, math};
-use crate::bits::NoMemory;
 use crate::codec::u16_at;
 use crate::error::{Error, Field, Result};
-use crate::hash::{KeyHash, reduce};
+use crate::hash::KeyHash;
+use crate::simd::NoMemory;
+use crate::simd::reduce;
 use crate::simd::{self, Isa, Simd};
 
 /// The multiplier that mixes the hash: output 33 of the generator that [`super::bloom`] names, made

@@ -14,9 +14,9 @@
 use super::hashes::{coefficients, fingerprint};
 use super::layer::Starts;
 use super::{BUCKET_STARTS, THRESHOLDS};
-use crate::bits::{NoMemory, try_collect, try_push};
 use crate::hash::KeyHash;
 use crate::simd::{Isa, kernels};
+use crate::simd::{NoMemory, try_collect, try_push};
 
 /// The maximum number of slots of a shard, unless a layer is not cut into shards (see `Density`).
 /// The rows of a shard should stay in the second-level cache.

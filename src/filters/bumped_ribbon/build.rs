@@ -14,12 +14,12 @@ use super::read::{Geometry, Layer};
 use super::small::{Small, wanted_sums};
 use super::solve::{State, solve_blocks};
 use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, MAX_COLUMNS};
-use crate::bits::{NoMemory, try_collect, try_zeros};
 use crate::codec::put_varint;
 use crate::filters::filter::Budget;
 use crate::filters::header::{Effort, Header, room_behind};
 use crate::filters::{FilterKind, math};
 use crate::hash::KeyHash;
+use crate::simd::{NoMemory, try_collect, try_zeros};
 
 /// The density of layers, and whether they are cut into shards. Each cut costs some slots.
 #[derive(Debug, Clone, Copy)]

@@ -4,8 +4,8 @@
 use super::equation::Equation;
 use super::hashes::column_group;
 use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, LEFT, RIGHT, THRESHOLDS};
-use crate::hash::reduce;
 use crate::simd::Simd;
+use crate::simd::reduce;
 
 /// The number of columns, and the share of blocks with one column less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

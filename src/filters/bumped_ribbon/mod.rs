@@ -59,10 +59,10 @@ use read::Geometry;
 use super::filter::{Budget, Built, Compiled, Filter, Info, Planned, TOO_LARGE_FOR_MEMORY};
 use super::header::{Effort, Header};
 use super::math;
-use crate::bits::NoMemory;
 use crate::error::Result;
 use crate::hash::KeyHash;
 use crate::simd::Isa;
+use crate::simd::NoMemory;
 
 pub(crate) struct BumpedRibbon;
 

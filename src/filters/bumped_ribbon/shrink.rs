@@ -8,7 +8,7 @@
 use super::layer::{Blocks, Columns, bumps_len_bytes};
 use super::read::{Geometry, Layer};
 use super::small::Small;
-use crate::bits::NoMemory;
+use crate::bits::too_large;
 use crate::error::{Error, Field, Result};
 use crate::filters::Header;
 use crate::filters::header::zeros;
@@ -42,7 +42,7 @@ impl Geometry {
     /// this geometry. Returns an error if the payload is too short, because zeros in the copy would
     /// deny present keys.
     pub(super) fn copy_columns(&self, payload: &[u8], to: &Self) -> Result<Vec<u8>> {
-        let mut copy = zeros(to.payload_len).map_err(NoMemory::of("a shrunk filter"))?;
+        let mut copy = zeros(to.payload_len).map_err(too_large("a shrunk filter"))?;
         self.copy_to(payload, to, &mut copy).ok_or(Error::Corrupt { field: Field::PayloadLen, offset: 0 })?;
         Ok(copy)
     }

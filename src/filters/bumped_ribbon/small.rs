@@ -11,9 +11,9 @@ use super::hashes::{coefficients, column_group, fingerprint, seeded};
 use super::layer::{Blocks, Columns, FirstGroup, Starts};
 use super::solve::{State, solve, solve_blocks};
 use super::{BLOCK_SLOTS, GROUP_COLUMNS};
-use crate::bits::{NoMemory, try_collect, try_zeros};
 use crate::codec::u64_from;
 use crate::hash::KeyHash;
+use crate::simd::{NoMemory, try_collect, try_zeros};
 use crate::simd::{Simd, parities};
 
 /// A single system as a reader sees it.

@@ -6,10 +6,10 @@ use super::elias_fano::{EliasFano, len_bits, needs_wide_ranks};
 use super::keys::RangeKeys;
 use super::mapping::MAX_BITS;
 use super::{Geometry, MAX_CODES, SCAN_CELLS, enough};
-use crate::bits::NoMemory;
 use crate::filters::filter::{Budget, Built};
 use crate::filters::header::room_behind;
 use crate::hash::{KeyHash, sort};
+use crate::simd::NoMemory;
 
 /// Builds the filter of one or more keys in ascending order. The same keys give the same bytes.
 ///

@@ -3,8 +3,8 @@
 use super::keys::{ByteSet, RangeKeys, Statistics};
 use super::mapping::{FLAG_END, FLAG_SET, MAX_BITS, Mapping, POSITION_LEN_BYTES, big_endian, rank};
 use super::{MAX_PLAIN_POSITIONS, MAX_POSITIONS, MAX_PREFIX_LEN_BYTES};
-use crate::bits::{NoMemory, try_zeros};
 use crate::codec::u64_bytes;
+use crate::simd::{NoMemory, try_zeros};
 
 /// If more different bytes than this number occur at a position, the position gets all 256 bytes as
 /// symbols. This makes the integer longer by less than one bit, and a query can load such positions

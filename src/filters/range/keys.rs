@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use super::{KEPT_LEN_BYTES, MAX_PREFIX_LEN_BYTES};
-use crate::bits::{NoMemory, try_zeros};
 use crate::codec::{Cursor, u64_bytes, u64_from};
+use crate::simd::{NoMemory, try_zeros};
 
 /// The set of bytes that occur at one position: bit `b % 64` of word `b / 64` stands for byte `b`.
 pub(super) type ByteSet = [u64; 4];

@@ -7,11 +7,11 @@ use super::build::{largest_universe, range_len};
 use super::elias_fano::{EliasFano, len_bits};
 use super::record::Geometry;
 use super::{MAX_CODES, SCAN_CELLS};
-use crate::bits::NoMemory;
 use crate::error::Result;
 use crate::filters::filter::{Budget, Budgets, Built, Filter, Info, Planned, Query, TOO_LARGE};
 use crate::filters::header::{Effort, Header};
 use crate::hash::KeyHash;
+use crate::simd::NoMemory;
 use crate::simd::Simd;
 
 pub(crate) struct Grafite;

@@ -1,4 +1,4 @@
-//! Tests the ribbon's construction and geometry.
+//! Tests the ribbon's construction and layout.
 #![allow(clippy::cast_possible_truncation)]
 
 use std::num::NonZeroUsize;
@@ -50,8 +50,8 @@ fn crowded_hashes_get_the_fallback() {
         assert_eq!(header.kind, if is_too_low { FilterKind::Bloom } else { FilterKind::BlockedBloom }, "{text}");
         // The fallback has the ribbon's expected FPR if it can reach this FPR. Otherwise it has the
         // ribbon's 32 bits per key.
-        let geometry = crate::filters::Params::new(&header, 5_000, payload.len() as u64).unwrap();
-        let (rate, wanted) = (geometry.expected_fpr(5_000, payload.len() as u64), spec.expected_fpr());
+        let layout = crate::filters::Params::new(&header, 5_000, payload.len() as u64).unwrap();
+        let (rate, wanted) = (layout.expected_fpr(5_000, payload.len() as u64), spec.expected_fpr());
         let bits = payload.len() as f64 * 8.0 / 5_000.0;
         assert!(
             (0.9..1.01).contains(&(rate / wanted)) || (bits - 32.0).abs() < 0.1,
@@ -78,25 +78,25 @@ fn invalid_shapes_are_rejected() {
 }
 
 #[test]
-fn a_payload_too_short_for_its_geometry_answers_maybe() {
+fn a_payload_too_short_for_its_layout_answers_maybe() {
     let (header, payload) = encode("ribbon:8".parse().unwrap(), &hashes(1_000, 0)).unwrap();
-    let geometry = Ribbon::parse(&header, 1_000, payload.len() as u64).unwrap();
+    let layout = Ribbon::parse(&header, 1_000, payload.len() as u64).unwrap();
     for hash in [0, 1 << 40, u64::MAX / 2, u64::MAX].map(KeyHash::from_raw) {
-        assert!(Ribbon::may_contain(Portable, &geometry, &[], 0, hash));
+        assert!(Ribbon::may_contain(Portable, &layout, &[], 0, hash));
     }
 }
 
 #[test]
 fn every_try_has_a_new_seed_and_every_second_more_slots() {
     for n in [1, 20_000, 1_000_000] {
-        let tries: Vec<_> = banding::geometries(Budget::of_millibits(8_000), n).collect();
+        let tries: Vec<_> = layouts(Budget::of_millibits(8_000), n).collect();
         assert_eq!(tries.len(), 64);
-        for (i, geometry) in (0..).zip(&tries) {
+        for (i, layout) in (0..).zip(&tries) {
             // The first try has 2.4 % spare slots, and 0.38 percentage points more for each full
             // doubling beyond 8,192 keys. Every second try adds 5/1024 of the number of keys.
             let spare = n * (240 + 38 * u64::from(n.ilog2()).saturating_sub(13)) / 10_000;
             let wanted = n + spare + n * (i / 2 * 5) / 1024;
-            assert_eq!((u64::from(geometry.seed), geometry.blocks), (i, wanted.div_ceil(128)), "{n} keys");
+            assert_eq!((u64::from(layout.seed), layout.blocks), (i, wanted.div_ceil(128)), "{n} keys");
         }
     }
 }
@@ -108,8 +108,8 @@ fn keys_of_the_last_start_are_distinguished() {
     keys.extend((0..20).map(last));
     keys.sort_unstable();
     let (header, payload) = encode("ribbon:fpr=0.00390625".parse().unwrap(), &keys).unwrap();
-    let geometry = Ribbon::parse(&header, keys.len() as u64, payload.len() as u64).unwrap();
-    let ask = |hash| Ribbon::may_contain(Portable, &geometry, &payload, payload.len(), hash);
+    let layout = Ribbon::parse(&header, keys.len() as u64, payload.len() as u64).unwrap();
+    let ask = |hash| Ribbon::may_contain(Portable, &layout, &payload, payload.len(), hash);
     assert!(keys.iter().all(|&hash| ask(hash)));
     let maybe = (20..10_000).map(last).filter(|&hash| ask(hash)).count();
     assert!((10..80).contains(&maybe), "{maybe} of 9,980");

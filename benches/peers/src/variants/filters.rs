@@ -5,7 +5,7 @@ use std::collections::hash_map::DefaultHasher;
 
 use cuckoofilter::CuckooFilter;
 use filterblock::HashSeed;
-use filterblock::variants::{
+use filterblock_family::{
     Bloom, CounterBits, Counting, DLeft, DynamicCounting, FileFilter, Growth, Membership, Partitioned, Removable,
     Scalable, Spectral, SpectralMode, Stable,
 };

@@ -9,12 +9,12 @@ use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat, filter_of};
 use super::own::Sst;
 use super::value::{ColumnType, Encoding, ValueType};
-use filterblock::foreign::parquet::{ParquetBloom, ParquetFile, PhysicalType};
-use filterblock::foreign::rocksdb::RocksDbFilterLayout;
-use filterblock::foreign::{leveldb, rocksdb};
-use filterblock::variants::{FileFilter, Membership};
+use filterblock_family::{FileFilter, Membership};
+use filterblock_foreign::rocksdb::RocksDbFilterLayout;
+use filterblock_foreign::{leveldb, rocksdb};
 use filterblock_parquet::index::ParquetColumn;
 use filterblock_parquet::values::ParquetValues;
+use filterblock_parquet::{ParquetBloom, ParquetFile, PhysicalType};
 
 /// The filters that answer a query.
 #[derive(Debug)]

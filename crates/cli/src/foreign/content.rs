@@ -6,8 +6,8 @@ use std::fs::File;
 use std::path::Path;
 
 use filterblock::AlignedBytes;
-use filterblock::foreign::{Error, Field, Result};
 use filterblock::{Mapped, Populate};
+use filterblock_foreign::{Error, Field, Result};
 
 /// The maximum length of a file that is read into memory. By default, RocksDB's tables have 64 MiB.
 const READ_LEN_BYTES_MAX: u64 = 256 << 20;

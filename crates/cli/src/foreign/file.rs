@@ -12,11 +12,11 @@ use super::super::secret::{HashArguments, SecretArguments};
 use super::super::text::{count, printable, thousands, without_advice};
 use super::content::Content;
 use super::own::Sst;
-use filterblock::foreign::parquet::{self, ParquetColumnChunk};
-use filterblock::foreign::{Error, Field, Result};
-use filterblock::foreign::{FileKind, KeyForm, leveldb, rocksdb};
-use filterblock::variants::FileFilter;
 use filterblock::{HashIdentity, HashKind, HashSeed, KeyHasher};
+use filterblock_family::FileFilter;
+use filterblock_foreign::{Error, Field, Result};
+use filterblock_foreign::{FileKind, KeyForm, leveldb, rocksdb};
+use filterblock_parquet::{self as parquet, ParquetColumnChunk};
 
 /// A bare filter: the bytes of one filter without the file around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

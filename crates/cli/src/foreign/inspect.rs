@@ -13,8 +13,9 @@ use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat, filter_of};
 use super::own;
 use super::report::{FileReport, FilterReport};
-use filterblock::foreign::Error;
-use filterblock::foreign::{leveldb, parquet, rocksdb};
+use filterblock_foreign::Error;
+use filterblock_foreign::{leveldb, rocksdb};
+use filterblock_parquet as parquet;
 
 /// The report about a file of another engine, and the comparison of --what-if.
 #[derive(Debug, Serialize)]

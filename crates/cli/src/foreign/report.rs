@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::super::text;
 use filterblock::HashIdentity;
-use filterblock::foreign::parquet::{ParquetBloom, ParquetColumnChunk};
-use filterblock::foreign::rocksdb::RocksDbFilterLayout;
-use filterblock::foreign::{Error, ForeignFilterInfo, leveldb, rocksdb};
+use filterblock_foreign::rocksdb::RocksDbFilterLayout;
+use filterblock_foreign::{Error, ForeignFilterInfo, leveldb, rocksdb};
+use filterblock_parquet::{ParquetBloom, ParquetColumnChunk};
 
 /// The report about a file of another engine.
 #[derive(Debug, Serialize)]

@@ -11,8 +11,8 @@ use super::super::text::{count, quoted_path, thousands};
 use super::content::Content;
 use super::file::{Foreign, Form, filter_of, is_contradiction, table_message, unknown_form};
 use super::own;
-use filterblock::foreign::Verified;
-use filterblock::foreign::parquet::ParquetFile;
+use filterblock_foreign::Verified;
+use filterblock_parquet::ParquetFile;
 
 /// The result of a check that found no damage.
 #[derive(Debug, Serialize)]

@@ -15,8 +15,8 @@ use super::super::output::message;
 use super::super::progress;
 use super::super::text::count;
 use super::failure;
-use filterblock::foreign::FileKind;
-use filterblock::foreign::parquet::ParquetFile;
+use filterblock_foreign::FileKind;
+use filterblock_parquet::ParquetFile;
 use filterblock_parquet::index::{
     DistinctHashes, Error as IndexError, FileIdentity, IndexBuilder, KeyType, ParquetColumn, SourceKind, Stamp, hash,
 };

@@ -15,7 +15,7 @@ use super::super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::super::output::{self, message};
 use super::super::{held, text};
 use super::opened::{self, CheckArguments};
-use filterblock::foreign::parquet::PhysicalType;
+use filterblock_parquet::PhysicalType;
 use filterblock_parquet::index::{IndexReader, KeyType, Settings, hash};
 
 /// The maximum number of keys in a batch from a file or the command line. The keys of a batch that

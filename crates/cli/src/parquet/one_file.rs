@@ -13,7 +13,7 @@ use super::super::failure::{Failure, Outcome};
 use super::super::new_file::{NewFile, without_path};
 use super::{columns, inputs};
 use filterblock::open_regular_file;
-use filterblock::variants::replace::Version;
+use filterblock_family::replace::Version;
 use filterblock_parquet::append::{self, Added, DamagedFilter, Request};
 use filterblock_parquet::filters::Sizing;
 use filterblock_parquet::source::FileStart;

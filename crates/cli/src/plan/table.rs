@@ -12,11 +12,11 @@ use super::super::refused_value::{BITS_EXPECTED, RATE_EXPECTED};
 use super::super::text::{count, percent, significant, thousands};
 use super::measured::{Machine, Measured};
 use filterblock::Error;
-use filterblock::planning::{Variant, VariantPlan};
 use filterblock::{
     FilterKind, FilterSpec,
     planning::{BlockPlan, Goal},
 };
+use filterblock_family::plan::{Variant, VariantPlan};
 
 /// The kinds of filter that a plan compares.
 pub const KINDS: [FilterKind; 7] = [

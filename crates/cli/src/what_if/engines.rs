@@ -1,8 +1,8 @@
 //! Computes the filters that a user can choose inside another engine, for `inspect --what-if`.
 
-use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
-use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
-use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
+use filterblock_foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
+use filterblock_foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
+use filterblock_parquet::{ParquetBloom, ParquetBloomBuilder};
 
 use super::super::failure::Outcome;
 use super::BUILT_KEYS_MAX;

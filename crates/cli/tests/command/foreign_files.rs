@@ -4,11 +4,11 @@ use std::fs;
 use std::io::{Read, Write};
 use std::process::Stdio;
 
-use crate::foreign_support::forge::{self, Forge};
-use crate::foreign_support::{self, Case, cases};
 use crate::shell::{self, Shell};
-use filterblock::foreign::parquet::ParquetBloomBuilder;
-use filterblock::foreign::rocksdb::{RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
+use filterblock_foreign::rocksdb::{RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
+use filterblock_parquet::ParquetBloomBuilder;
+use filterblock_testkit::foreign::forge::{self, Forge};
+use filterblock_testkit::foreign::{self, Case, cases};
 use serde_json::Value;
 
 /// Returns the case of golden data with this name.
@@ -25,7 +25,7 @@ fn shell_with(case: &Case) -> Shell {
 
 fn shell_with_file(folder: &str, name: &str) -> Shell {
     let shell = Shell::new();
-    shell.write("file", foreign_support::file(folder, name));
+    shell.write("file", foreign::file(folder, name));
     shell
 }
 
@@ -169,7 +169,7 @@ fn unsuitable_questions_are_refused_with_advice() {
     refused(&["query", "file", "--column", "i64", "--prefixes", "7"], &["file", "prefixes"]);
     let from_stdin = shell.run_with(&["query", "file", "--column", "i64", "-"], b"7\nx\n");
     from_stdin.fails_with(&["standard input: line 2", "int64"]);
-    shell.write("table", foreign_support::file("leveldb", "tbl-n100.ldb"));
+    shell.write("table", foreign::file("leveldb", "tbl-n100.ldb"));
     refused(&["query", "table", "--column", "i64", "7"], &["table", "--column", "leveldb-table"]);
     refused(&["query", "table", "--type", "int64", "7"], &["table", "--type"]);
     refused(&["query", "table", "--prefixes", "7"], &["table", "prefixes"]);
@@ -252,7 +252,7 @@ fn a_table_without_a_filter_says_so() {
 fn verify_detects_damage_under_every_checksum() {
     for (folder, name) in [("leveldb", "tbl-n100.ldb"), ("rocksdb-9.8.4", "fv6-bloom-n100.sst")] {
         let shell = shell_with_file(folder, name);
-        let sound = foreign_support::file(folder, name);
+        let sound = foreign::file(folder, name);
         let report = shell.run(&["verify", "file", "--json"]).json(0);
         assert_eq!((&report["sound"], &report["keys"], &report["denied_keys"]), (&true.into(), &100.into(), &0.into()));
         for at in [0, sound.len() / 3, sound.len() / 2, sound.len() - 60] {
@@ -540,7 +540,7 @@ fn rocksdb_table(keys: &[&String], per_partition: Option<usize>) -> Vec<u8> {
 #[test]
 #[ignore = "a measurement; run it with --nocapture"]
 fn lookups_of_a_million_keys_are_timed() {
-    use filterblock::foreign::{KeyForm, leveldb};
+    use filterblock_foreign::{KeyForm, leveldb};
 
     let keys: Vec<String> = (0..1_000_000).map(|i| format!("key-{:016x}", i * 0x9e37_79b9_u64)).collect();
     let shell = Shell::new();

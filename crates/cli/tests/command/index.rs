@@ -7,8 +7,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::foreign_support::{self, Case, cases};
 use crate::shell::Shell;
+use filterblock_testkit::foreign::{self, Case, cases};
 
 /// Returns the numbers of a range, one per line.
 fn numbers(range: std::ops::Range<u32>) -> String {
@@ -265,7 +265,7 @@ fn two_updates_at_once_are_refused() {
 #[test]
 fn wrong_inputs_are_named() {
     let shell = shell_with_index();
-    shell.write("rows.parquet", foreign_support::file("parquet", "pyarrow.parquet"));
+    shell.write("rows.parquet", foreign::file("parquet", "pyarrow.parquet"));
     let build = |more: &[&str]| shell.run(&[&["index", "build", "-o", "new"], more].concat());
     build(&["a"]).fails_with(&["a: ", "--key-file"]);
     build(&["rows.parquet"]).fails_with(&["rows.parquet", "--column"]);
@@ -292,7 +292,7 @@ fn an_option_that_fits_no_input_is_refused() {
         ("rocks.sst", "rocksdb-7.8.3", "fv5-bloom-n2500.sst"),
         ("rows.parquet", "parquet", "pyarrow.parquet"),
     ] {
-        shell.write(name, foreign_support::file(folder, file));
+        shell.write(name, foreign::file(folder, file));
     }
     shell.run(&["db", "put", "store", "key", "value"]).exits(0);
     let sst = fs::read_dir(shell.path("store")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -342,7 +342,7 @@ fn agrees(shell: &Shell, case: &Case, candidates_max: u64) {
 fn values_and_filters_of_parquet_files_are_indexed() {
     for column in ["bytes", "i64", "i32", "f64", "flba"] {
         let shell = Shell::new();
-        shell.write("rows.parquet", foreign_support::file("parquet", "pyarrow.parquet"));
+        shell.write("rows.parquet", foreign::file("parquet", "pyarrow.parquet"));
         let build = ["index", "build", "-o", "index", "--force", "--column", column, "rows.parquet"];
         let of_column = |case: &Case| case.text("name").starts_with("pyarrow") && case.text("column") == column;
         let of_column: Vec<Case> = cases("parquet").into_iter().filter(of_column).collect();
@@ -360,7 +360,7 @@ fn values_and_filters_of_parquet_files_are_indexed() {
 #[test]
 fn values_are_written_in_the_type_of_the_column() {
     let shell = Shell::new();
-    shell.write("rows.parquet", foreign_support::file("parquet", "pyarrow.parquet"));
+    shell.write("rows.parquet", foreign::file("parquet", "pyarrow.parquet"));
     let build = |column: &str| {
         shell.run(&["index", "build", "-o", "index", "--force", "--column", column, "rows.parquet"]).exits(0);
     };
@@ -382,7 +382,7 @@ fn values_are_written_in_the_type_of_the_column() {
 #[test]
 fn zero_is_found_with_both_signs() {
     let shell = Shell::new();
-    shell.write("rows.parquet", foreign_support::file("parquet", "pyarrow.parquet"));
+    shell.write("rows.parquet", foreign::file("parquet", "pyarrow.parquet"));
     shell.run(&["index", "build", "-o", "index", "--column", "f64", "rows.parquet"]).exits(0);
     let case = cases("parquet").into_iter().find(|case| case.text("name") == "pyarrow-rg0-f64").unwrap();
     for value in case.plain_values().into_iter().take(50) {
@@ -410,8 +410,8 @@ fn tables_of_all_engines_are_indexed() {
         .filter(|name| name.ends_with(".sst"))
         .collect();
     assert!(!ssts.is_empty(), "{:?}", fs::read_dir(shell.path("store")).unwrap().collect::<Vec<_>>());
-    shell.write("level.ldb", foreign_support::file("leveldb", "db-n1500.ldb"));
-    shell.write("rocks.sst", foreign_support::file("rocksdb-7.8.3", "fv5-bloom-n2500.sst"));
+    shell.write("level.ldb", foreign::file("leveldb", "db-n1500.ldb"));
+    shell.write("rocks.sst", foreign::file("rocksdb-7.8.3", "fv5-bloom-n2500.sst"));
     shell.run(&["index", "build", "-o", "other", "--key-form", "internal", "level.ldb"]).exits(0);
     let mut arguments = vec!["index", "build", "-o", "index", "level.ldb", "rocks.sst"];
     arguments.extend(ssts.iter().map(String::as_str));

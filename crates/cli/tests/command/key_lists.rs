@@ -31,8 +31,7 @@ fn shell() -> (Shell, Vec<(&'static str, &'static str)>) {
     shell.write("sst", fs::read(sst).unwrap());
     shell.write("log", joined(&[b"fb-log\r\n", &BINARY]));
     let filter =
-        filterblock::variants::FileFilter::create(shell.path("file-filter"), 100, 0.01, filterblock::HashSeed(1))
-            .unwrap();
+        filterblock_family::FileFilter::create(shell.path("file-filter"), 100, 0.01, filterblock::HashSeed(1)).unwrap();
     filter.insert(b"apple").unwrap();
     filter.close().unwrap();
     shell.write("leveldb", golden("foreign/leveldb/tbl-n100.ldb"));

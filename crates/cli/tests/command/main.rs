@@ -10,8 +10,6 @@ mod demo;
 mod filter_files;
 mod foreign_directories;
 mod foreign_files;
-#[path = "../../../../tests/foreign/support/mod.rs"]
-mod foreign_support;
 mod get_keys;
 #[cfg(unix)]
 mod golden;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use filterblock::HashSeed;
-use filterblock::variants::FileFilter;
+use filterblock_family::FileFilter;
 
 use crate::shell::{Run, Shell};
 

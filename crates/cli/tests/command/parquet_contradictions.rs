@@ -3,8 +3,8 @@
 
 use std::io::Cursor;
 
-use filterblock::foreign::parquet::ParquetBloomBuilder;
 use filterblock_parquet::Footer;
+use filterblock_parquet::ParquetBloomBuilder;
 use filterblock_parquet::footer::FilterRange;
 use filterblock_parquet::thrift::{Field, Kind, List, Struct};
 

@@ -1,8 +1,8 @@
 //! Tests of `inspect --what-if`: the filters of the file's engine, and filter blocks of each kind.
 
 use crate::foreign_files::close;
-use crate::foreign_support;
 use crate::shell::Shell;
+use filterblock_testkit::foreign;
 
 #[test]
 fn what_if_shows_the_engines_filters_and_every_native_kind() {
@@ -10,7 +10,7 @@ fn what_if_shows_the_engines_filters_and_every_native_kind() {
         [("rocksdb-7.8.3", "fv5-bloom-n2500.sst"), ("leveldb", "tbl-n10000.ldb"), ("parquet", "rs.parquet")]
     {
         let shell = Shell::new();
-        shell.write("file", foreign_support::file(folder, name));
+        shell.write("file", foreign::file(folder, name));
         let report = shell.run(&["inspect", "file", "--what-if", "--json"]).json(0);
         let what_if = &report["what_if"];
         let rate = what_if["false_positive_rate"].as_f64().unwrap();

@@ -3,14 +3,16 @@
 #![allow(clippy::host_endian_bytes, reason = "the array of a C program has the byte order of the machine")]
 #![allow(unsafe_code, reason = "the ABI takes pointers")]
 
-#[path = "../../../../tests/common/isa.rs"]
-mod isa;
-
 use std::ffi::{CStr, CString, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 
 use filterblock_ffi::*;
+
+#[ctor::ctor(unsafe)]
+fn choose_instruction_set() {
+    filterblock_testkit::choose_instruction_set();
+}
 
 pub const TABLE: [u8; 16] = *b"table 0000000012";
 pub const SEED: u64 = 42;

@@ -1,9 +1,9 @@
 //! Finds the leaf columns of a schema and their dotted paths.
 
 use super::loss::Loss;
+use crate::PhysicalType;
 use crate::error::{Error, Result};
 use crate::thrift::{Field, Kind, List, Struct};
-use filterblock::foreign::parquet::PhysicalType;
 
 /// The number of the repetition type `REPEATED`.
 const REPEATED: i64 = 2;

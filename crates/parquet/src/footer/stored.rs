@@ -2,7 +2,7 @@
 
 use std::io::{Read, Seek};
 
-use filterblock::foreign::parquet::ParquetBloom;
+use crate::ParquetBloom;
 
 use super::{FilterRange, Footer, read_at};
 use crate::error::{Error, Result};

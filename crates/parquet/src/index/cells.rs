@@ -1,7 +1,7 @@
 //! Sets and tests the bits of cells, which are blocks of Parquet's split-block Bloom filters.
 //! Computes FPRs and numbers of blocks.
 
-use filterblock::foreign::parquet::ParquetBloom;
+use crate::ParquetBloom;
 
 use super::layout::CELL_LEN_BYTES;
 
@@ -134,7 +134,7 @@ mod tests {
     #![allow(clippy::cast_possible_truncation)]
 
     use super::*;
-    use filterblock::foreign::parquet::ParquetBloomBuilder;
+    use crate::ParquetBloomBuilder;
 
     #[test]
     fn cells_are_the_blocks_of_parquets_filter() {

@@ -1,7 +1,7 @@
 //! Encodes and decodes the header of an index (its first 64 bytes). Computes the lengths and
 //! offsets that follow from the header, and the checksums of rows.
 
-use filterblock::foreign::parquet::PhysicalType;
+use crate::PhysicalType;
 
 use super::error::{Error, Part, Result};
 

@@ -1,6 +1,6 @@
 //! Reads the values of a Parquet column as keys of an index.
 
-use filterblock::foreign::parquet::PhysicalType;
+use crate::PhysicalType;
 use parquet::basic::Type;
 use parquet::file::reader::ChunkReader;
 

@@ -11,10 +11,10 @@ mod plain;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::ParquetMetadata;
 use bytes::Bytes;
-use filterblock::foreign::Error as Foreign;
-use filterblock::foreign::Field::NumRows;
-use filterblock::foreign::parquet::ParquetMetadata;
+use filterblock_foreign::Error as Foreign;
+use filterblock_foreign::Field::NumRows;
 use parquet::basic::{Encoding, Type};
 use parquet::column::page::{Page, PageReader};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};

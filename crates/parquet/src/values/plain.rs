@@ -1,6 +1,6 @@
 //! Hashes plain-encoded values, and passes the hashes to the caller in batches.
 
-use filterblock::foreign::parquet::ParquetBloom;
+use crate::ParquetBloom;
 use parquet::basic::{LogicalType, Type};
 use parquet::schema::types::ColumnDescriptor;
 

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use bytes::Bytes;
-use filterblock::foreign::parquet::ParquetFile;
+use filterblock_parquet::ParquetFile;
 use filterblock_parquet::append::{self, Added, Request};
 use filterblock_parquet::filters::{Budget, Sizing};
 use filterblock_parquet::footer::FilterRange;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Cursor;
 
 use bytes::Bytes;
-use filterblock::foreign::parquet::ParquetBloom;
+use filterblock_parquet::ParquetBloom;
 use filterblock_parquet::append::Request as AddRequest;
 use filterblock_parquet::check::{self, CheckedChunk, CheckedFilter, Request, Size, State};
 use filterblock_parquet::filters::{Budget, Sizing};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Cursor;
 
 use bytes::Bytes;
-use filterblock::foreign::parquet::ParquetBloom;
+use filterblock_parquet::ParquetBloom;
 use filterblock_parquet::thrift::{Field, Kind, Struct};
 use filterblock_parquet::values::ParquetValues;
 use filterblock_parquet::{Error, Footer};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use filterblock::foreign::parquet::ParquetBloom;
 use filterblock_parquet::Error;
+use filterblock_parquet::ParquetBloom;
 use filterblock_parquet::values::ParquetValues;
 
 use crate::support::{FLAG, Layout, PATHS, layouts, quiet, write, write_with};

@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder, PhysicalType};
 use filterblock_parquet::index::{
     FileIdentity, IndexBuilder, KeyType, MAGIC, Settings, SourceKind, Stamp, TAIL_LEN_BYTES, hash,
 };
+use filterblock_parquet::{ParquetBloom, ParquetBloomBuilder, PhysicalType};
 
 use crate::support::{ask, distinct, hash_of, open};
 

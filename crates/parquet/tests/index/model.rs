@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
 
-use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 use filterblock_parquet::index::{Answer, FileIdentity, IndexBuilder, IndexReader, ReadAt, SourceKind};
+use filterblock_parquet::{ParquetBloom, ParquetBloomBuilder};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

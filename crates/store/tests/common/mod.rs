@@ -1,18 +1,18 @@
 //! Provides helpers for the tests of the store.
 #![allow(dead_code, unused_imports, reason = "no test program uses all helpers")]
 
-#[path = "../../../../tests/common/isa.rs"]
-mod isa;
-#[path = "../../../../tests/common/random.rs"]
-mod random;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use filterblock_store::storage::{Memory, Storage};
 use filterblock_store::{Db, Error, Options};
 
-pub use random::Random;
+pub use filterblock_testkit::Random;
+
+#[ctor::ctor(unsafe)]
+fn choose_instruction_set() {
+    filterblock_testkit::choose_instruction_set();
+}
 
 /// The directory of stores in memory.
 pub const DIR: &str = "/store";

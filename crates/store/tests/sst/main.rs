@@ -2,8 +2,6 @@
 //! failing storage.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
-#[path = "../../../../tests/allocation/of_thread.rs"]
-mod allocation;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
@@ -12,6 +10,11 @@ mod document;
 mod faults;
 mod open_memory;
 mod tables;
+
+use filterblock_testkit::allocation::of_thread::PerThread;
+
+#[global_allocator]
+static ALLOCATOR: PerThread = PerThread;
 
 /// Returns whether the filter of the SST denies the key.
 fn denies(table: &filterblock_store::sstable::Table, key: &[u8]) -> bool {

@@ -9,13 +9,13 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::allocation::{LIVE, PEAK};
 use crate::common::{self, DIR, Random, key};
 use filterblock::Verify;
 use filterblock_store::lsm::LogRecovery;
 use filterblock_store::sstable::{FilterMemory, Table, TableOptions, TableReadOptions, TableWriter};
 use filterblock_store::storage::{Disk, Memory, Storage};
 use filterblock_store::{Db, Options};
+use filterblock_testkit::allocation::of_thread::{LIVE, PEAK};
 
 fn peak_of<T>(act: impl FnOnce() -> T) -> (T, usize) {
     let before = LIVE.get();

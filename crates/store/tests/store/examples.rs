@@ -7,7 +7,7 @@ mod lookups_saved;
 
 #[test]
 fn the_lookups_saved_example_passes_its_checks() {
-    use lookups_saved::support::{Arguments, Checks};
+    use filterblock_testkit::example::{Arguments, Checks};
     let mut checks = Checks::default();
     lookups_saved::run(&Arguments { file: None, count: 50_000 }, &mut checks).unwrap();
     assert_eq!(checks.failed, 0, "some checks failed; the results are printed above");

@@ -146,7 +146,7 @@ fn a_zero_in_hex_is_found_with_both_signs() {
 #[test]
 fn filters_that_are_provably_damaged_are_refused() {
     let sound = file_of::<Int64Type>("int64 v", &(0..1_000).collect::<Vec<i64>>());
-    let file = filterblock::foreign::parquet::ParquetFile::open(sound.clone()).unwrap();
+    let file = filterblock_parquet::ParquetFile::open(sound.clone()).unwrap();
     let chunk = file.column_chunks()[0].clone();
     let (start, len) = (chunk.filter.unwrap().offset as usize, chunk.filter.unwrap().len_bytes.unwrap() as usize);
     let bits = file.filter(&chunk).unwrap().unwrap().bits().len();

@@ -1,0 +1,20 @@
+//! Helpers for the tests, benches, examples and fuzz targets of this repository; never published.
+#![allow(clippy::cast_possible_truncation, reason = "the tests cut random numbers and sizes")]
+
+pub mod allocation;
+pub mod blocks;
+pub mod example;
+pub mod foreign;
+mod isa;
+mod messages;
+mod random;
+
+pub use isa::choose_instruction_set;
+pub use random::Random;
+
+/// Returns the value of the environment variable `FILTERBLOCK_SPARSE`, or 1 if it is not set. With
+/// a larger value, some tests run fewer cases. This is for slow machines.
+pub fn sparse() -> u64 {
+    static SPARSE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    *SPARSE.get_or_init(|| std::env::var("FILTERBLOCK_SPARSE").map_or(1, |text| text.parse().unwrap()))
+}
