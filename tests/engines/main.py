@@ -38,8 +38,8 @@ def start_engines(npm, log, results):
 
 
 def write_table(text):
-    """Writes the table of types between the markers of docs/FOREIGN.md."""
-    page = ROOT / "docs/FOREIGN.md"
+    """Writes the table of types between the markers of docs/PARQUET.md."""
+    page = ROOT / "docs/PARQUET.md"
     before, begin, rest = page.read_text().partition(BEGIN)
     if begin:
         after = rest.partition(END)[2]

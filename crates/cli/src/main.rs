@@ -80,7 +80,7 @@ only on Linux.
 as KILL, may leave some of them, such as .filterblock.*.tmp beside the output file.
   A command locks the file that it replaces. If another command or program has locked or replaced it, the exit \
 status is 2 and no version is lost. NAME.displaced-* beside NAME may be its newest version: a command that was \
-killed, or that met several other writers, leaves it. docs/FOREIGN.md has the details.
+killed, or that met several other writers, leaves it. docs/PARQUET.md has the details.
   On Linux, signals that the parent process ignores (nohup) stay ignored.
 
 Environment:

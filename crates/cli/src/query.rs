@@ -56,7 +56,7 @@ Other files of filterblock:
   An SST file answers like a get: a key outside of its key range is absent, too. An index answers as \
 \"filterblock index query\". A pipe is read to its end before the first answer.
 
-Files of other engines (docs/FOREIGN.md):
+Files of other engines (docs/FOREIGN.md, docs/PARQUET.md):
   A LevelDB or RocksDB table gives the answers of its engine. Without a filter, a RocksDB table answers `maybe` to \
 every key, and a LevelDB table to every key up to the end of its last data block. With --prefixes, a RocksDB table \
 answers like an iterator that stays within the prefix of each key.

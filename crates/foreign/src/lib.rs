@@ -32,3 +32,7 @@ pub use error::{Error, Field, Result};
 pub use index::KeyForm;
 pub use info::ForeignFilterInfo;
 pub use stored::Verified;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/FOREIGN.md")]
+struct Document;

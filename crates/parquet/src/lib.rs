@@ -27,3 +27,7 @@ pub use read::{
     ParquetBloom, ParquetBloomBuilder, ParquetColumnChunk, ParquetFile, ParquetFilterRange, ParquetMetadata,
     PhysicalType,
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/PARQUET.md")]
+struct Document;

@@ -71,7 +71,7 @@ Other writers and checksums:
   A file that another command or program replaces meanwhile stays, and the command exits with status 2. After a crash, \
 NAME.displaced-* may be the newest version.
   The checksum file .NAME.crc of Hadoop and Spark is checked and written again.
-  docs/FOREIGN.md has the details, and says where another program's file may be lost (no Linux, NFS, FUSE).
+  docs/PARQUET.md has the details, and says where another program's file may be lost (no Linux, NFS, FUSE).
 
 When not to use --in-place:
   Iceberg and Delta tables record the length of each file in their metadata. Trino refuses a file of another length. \
@@ -81,7 +81,7 @@ _metadata file again.
 
 When a filter does not help:
   For sorted columns (readers already skip row groups by min and max), columns of few distinct values, ranges and LIKE, \
-and engines that ignore filters. docs/FOREIGN.md has a table of engines.
+and engines that ignore filters. docs/PARQUET.md has a table of engines.
 
 A folder stands for the files *.parquet, *.parq and *.pq in it at any depth. Names that begin with a dot or an \
 underscore are skipped.

@@ -23,7 +23,7 @@ Examples:
   filterblock parquet add lake/ --column id session --in-place
   filterblock parquet check lake/ --column id
 
-See docs/FOREIGN.md for the engines that use such filters.";
+See docs/PARQUET.md for the engines that use such filters.";
 
 /// Add filters to Parquet files without rewriting their data, and check the filters of files
 #[derive(Debug, clap::Args)]

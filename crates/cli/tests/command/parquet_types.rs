@@ -179,12 +179,12 @@ fn check_does_not_advise_filters_for_a_refused_type() {
 
 #[test]
 fn the_page_and_the_help_name_each_refused_type() {
-    let page = fs::read_to_string(repository("docs/FOREIGN.md")).unwrap();
+    let page = fs::read_to_string(repository("docs/PARQUET.md")).unwrap();
     let help = Shell::new().run(&["parquet", "add", "--help"]).exits(0);
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for Loss { name, kind, engine, reason, .. } in Loss::ALL {
         let row = format!("| `{name}` | {kind} | {engine} | {reason} |");
-        assert!(page.contains(&row), "docs/FOREIGN.md lacks the row {row}");
+        assert!(page.contains(&row), "docs/PARQUET.md lacks the row {row}");
         assert!(help.contains(name) && help.contains(kind), "the help lacks {name} or {kind}");
     }
 }

@@ -30,7 +30,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// The types, in the order of `docs/FOREIGN.md`.
+    /// The types, in the order of `docs/PARQUET.md`.
     pub const ALL: [Self; 3] = [Self::FLOAT16, Self::DECIMAL256, Self::INTERVAL];
 
     const FLOAT16: Self =
