@@ -66,12 +66,15 @@ fn imported(code: &str, prefix: &str) -> BTreeSet<String> {
             continue;
         };
         let (mut depth, mut item) = (1, String::new());
-        for c in list.chars().take_while(|_| depth > 0).collect::<Vec<_>>() {
+        for c in list.chars() {
             depth += i32::from(c == '{') - i32::from(c == '}');
             match c {
                 '}' | ',' if depth <= 1 => drop(found.insert(name(std::mem::take(&mut item).trim()))),
                 _ if depth == 1 => item.push(c),
                 _ => {}
+            }
+            if depth == 0 {
+                break;
             }
         }
     }
@@ -150,7 +153,8 @@ fn unsafe_code_lives_in_the_listed_files_only() {
 
 #[test]
 fn no_file_belongs_to_two_packages() {
-    let folders = ["src", "crates", "tests", "benches", "examples", "fuzz/src", "fuzz/tests", "integrations", "python/src"];
+    let folders =
+        ["src", "crates", "tests", "benches", "examples", "fuzz/src", "fuzz/tests", "integrations", "python/src"];
     for (path, text) in folders.into_iter().chain(["web/src"]).flat_map(sources) {
         let package = path.ancestors().skip(1).find(|dir| dir.join("Cargo.toml").is_file()).unwrap_or(Path::new(""));
         let depth = path.strip_prefix(package).unwrap().components().count() - 1;
