@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::stats::Task;
-use super::store_stats::Retry;
+use super::stats::store_stats::Retry;
 use crate::error::Error;
 
 /// The delay between the first failure and the second attempt.

@@ -6,10 +6,10 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::attempts::Attempts;
-use super::removals::removed;
+use super::files::removed;
 use super::shared::{Background, Shared, Work};
 use super::stats::Task;
-use super::store_stats::Retry;
+use super::stats::store_stats::Retry;
 use crate::error::{Error, Result};
 use crate::sync::{MutexGuard, lock};
 

@@ -5,24 +5,24 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
-use super::batch::WriteBatch;
-use super::batch_read::{BATCH, Batch, Probe};
 use super::bounds::as_slice;
-use super::file_name::{LOCK, table_name};
+use super::files::{LOCK, table_name};
 use super::manifest::Manifest;
 use super::options::{Durability, Options};
-use super::pinnable_slice::{PinnableSlice, ReadValue};
-use super::read_state::ReadState;
-use super::run_map::MappedRuns;
-use super::scan::Scan;
-use super::scan_plan;
+use super::scan::{self, Scan};
 use super::shared::Shared;
 use super::stats::Task;
-use super::store_stats::{LevelStats, Stats};
-use super::table_reads::Pairs;
+use super::stats::store_stats::{LevelStats, Stats};
+use super::version::batch_read::{BATCH, Batch, Probe};
+use super::version::pinnable_slice::{PinnableSlice, ReadValue};
+use super::version::read_state::ReadState;
+use super::version::run_map::MappedRuns;
+use super::version::table_reads::Pairs;
+use super::wal::batch::WriteBatch;
 use crate::sync::lock;
 
-use super::{compaction, flush, open};
+use super::compaction::flush;
+use super::{compaction, recovery};
 use crate::error::{Error, Result};
 use crate::sstable::TableFilter;
 use crate::storage::Storage;
@@ -87,8 +87,8 @@ impl Db {
     /// * [`filterblock::Error::Invalid`]: [`Options::secret`] is set, but the hash kind takes none;
     ///   or the policy in [`Options::range_filter`] chooses a kind that is no range filter.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        let dir = open::named(path.as_ref());
-        let (shared, lock) = open::open(dir, options).map_err(|error| error.in_file(dir))?;
+        let dir = recovery::named(path.as_ref());
+        let (shared, lock) = recovery::open(dir, options).map_err(|error| error.in_file(dir))?;
         let mut db = Self { shared, threads: Vec::new(), _lock: StoreLock(lock) };
         db.spawn("filterblock-flush", flush::run_flushes)?;
         db.spawn("filterblock-compact", compaction::run_compactions)?;
@@ -225,7 +225,7 @@ impl Db {
     /// ```
     pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
         let (state, sequence) = self.shared.reading.state.moment();
-        scan_plan::scan(&self.shared, &state, sequence, range.start_bound().cloned(), range.end_bound().cloned())
+        scan::plan::scan(&self.shared, &state, sequence, range.start_bound().cloned(), range.end_bound().cloned())
     }
 
     /// Returns an iterator over the current entries whose keys begin with `prefix`, in key order.
@@ -248,7 +248,7 @@ impl Db {
     pub fn scan_prefix(&self, prefix: &[u8]) -> Scan {
         let (state, sequence) = self.shared.reading.state.moment();
         let end = PrefixExtractor::end_of_prefix(prefix);
-        scan_plan::scan(&self.shared, &state, sequence, Bound::Included(prefix), as_slice(&end))
+        scan::plan::scan(&self.shared, &state, sequence, Bound::Included(prefix), as_slice(&end))
     }
 
     /// Writes the memtables to SST files and waits for the result. If writes would wait for a
@@ -342,7 +342,7 @@ impl Db {
         if outside.exists(dir)? && !is_empty(outside)? {
             return Err(Error::NotAStore.in_file(dir));
         }
-        open::create_dir_durably(outside, dir)?;
+        recovery::create_dir_durably(outside, dir)?;
         let held = source.hold(dir)?;
         let storage = held.as_deref().unwrap_or(outside);
         // The lock keeps other handles from creating a store in this directory.
@@ -368,7 +368,7 @@ impl Db {
         // The logs are not copied, because the flush has written their content to SSTs. A random
         // offset of 40 bits almost always exceeds the number of files that a store creates.
         state.log_number = 0;
-        state.next_file_number = state.next_file_number.saturating_add(open::random_u64()? >> 24);
+        state.next_file_number = state.next_file_number.saturating_add(recovery::random_u64()? >> 24);
         Manifest::create(storage, dir, state.next_file_number, &state.snapshot()).map(drop)
     }
 
@@ -533,14 +533,14 @@ impl Snapshot {
     pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
         let bound = |bound: Bound<&&'k [u8]>| bound.cloned();
         let (from, to) = (bound(range.start_bound()), bound(range.end_bound()));
-        scan_plan::scan(&self.shared, &self.state, self.sequence, from, to)
+        scan::plan::scan(&self.shared, &self.state, self.sequence, from, to)
     }
 
     /// Returns an iterator over the entries whose keys begin with `prefix` at the moment of the
     /// snapshot: see [`Db::scan_prefix`].
     pub fn scan_prefix(&self, prefix: &[u8]) -> Scan {
         let end = PrefixExtractor::end_of_prefix(prefix);
-        scan_plan::scan(&self.shared, &self.state, self.sequence, Bound::Included(prefix), as_slice(&end))
+        scan::plan::scan(&self.shared, &self.state, self.sequence, Bound::Included(prefix), as_slice(&end))
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::log_reader::LogRecovery;
-use super::run_map::MAX_TRIGGER;
+use super::version::run_map::MAX_TRIGGER;
+use super::wal::log_reader::LogRecovery;
 use crate::error::Result;
 use crate::sstable::{Compression, FilterMemory, FilterSpecs, check_ranges};
 use crate::storage::{Disk, IoMode, Storage};

@@ -6,21 +6,21 @@
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use super::file_name::{
+pub(crate) use super::compaction::flush::{origin, table_meta};
+pub(crate) use super::files::{
     CURRENT, FileName, LOCK, log_name, manifest_name, number_in, parse, set_aside_name, table_name,
 };
-pub(crate) use super::flush::{origin, table_meta};
-pub(crate) use super::log_file::{HEADER_LEN_BYTES, LogId, LogKind};
-pub(crate) use super::log_reader::{LogEnd, read_log};
+pub(crate) use super::manifest::edit::{MAX_NUMBER, StoreState, TableMeta, VersionEdit};
 pub(crate) use super::manifest::{Manifest, log_id, read_current};
-pub(crate) use super::open::{hold, in_order, its_hasher, named, new_hasher, random_u64};
 use super::options::Options;
-pub(crate) use super::ownership::{OTHER_STORE, Ownership, is_of_another_store, reason_to_keep};
-pub(crate) use super::prefixes::choose as choose_extractor;
-pub(crate) use super::recovery::check_file_numbers;
+pub(crate) use super::recovery::ownership::{OTHER_STORE, Ownership, is_of_another_store, reason_to_keep};
+pub(crate) use super::recovery::prefixes::choose as choose_extractor;
+pub(crate) use super::recovery::replay::check_file_numbers;
+pub(crate) use super::recovery::{hold, in_order, its_hasher, named, new_hasher, random_u64};
 use super::shared::Shared;
 pub(crate) use super::shared::table_id;
-pub(crate) use super::version_edit::{MAX_NUMBER, StoreState, TableMeta, VersionEdit};
+pub(crate) use super::wal::log_reader::{LogEnd, read_log};
+pub(crate) use super::wal::{HEADER_LEN_BYTES, LogId, LogKind};
 use crate::error::Result;
 use crate::sstable::TableReadOptions;
 use crate::storage::Storage;
@@ -32,7 +32,7 @@ pub(crate) struct Recovered(Arc<Shared>);
 impl Recovered {
     /// Opens the store. The caller has the store's lock and passes the results of [`hold`].
     pub(crate) fn open(dir: &Path, options: Options, outside: Arc<dyn Storage>) -> Result<Self> {
-        super::open::open_locked(dir, options, outside).map(Self)
+        super::recovery::open_locked(dir, options, outside).map(Self)
     }
 
     /// Returns the newest value of a key.

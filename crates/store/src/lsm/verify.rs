@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Db;
-use super::batch::BatchOps;
-use super::file_name::{CURRENT, FileName, log_name, manifest_name, parse, table_name};
-use super::log_file::{LogId, LogKind};
-use super::log_reader::{LogRecovery, LogTail, read_log};
+use super::files::{CURRENT, FileName, log_name, manifest_name, parse, table_name};
 use super::manifest::Manifest;
-use super::version_edit::{NUM_LEVELS, first_overlap};
+use super::manifest::edit::{NUM_LEVELS, first_overlap};
+use super::wal::batch::BatchOps;
+use super::wal::log_reader::{LogRecovery, LogTail, read_log};
+use super::wal::{LogId, LogKind};
 use crate::error::{Error, Field, Result};
 use crate::sstable::TableCheck;
 use crate::sync::lock;
