@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
-use super::bounds::as_slice;
 use super::files::{LOCK, table_name};
 use super::manifest::Manifest;
 use super::options::{Durability, Options};
@@ -225,7 +224,7 @@ impl Db {
     /// ```
     pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
         let (state, sequence) = self.shared.reading.state.moment();
-        scan::plan::scan(&self.shared, &state, sequence, range.start_bound().cloned(), range.end_bound().cloned())
+        scan::scan(&self.shared, &state, sequence, range.start_bound().cloned(), range.end_bound().cloned())
     }
 
     /// Returns an iterator over the current entries whose keys begin with `prefix`, in key order.
@@ -248,7 +247,7 @@ impl Db {
     pub fn scan_prefix(&self, prefix: &[u8]) -> Scan {
         let (state, sequence) = self.shared.reading.state.moment();
         let end = PrefixExtractor::end_of_prefix(prefix);
-        scan::plan::scan(&self.shared, &state, sequence, Bound::Included(prefix), as_slice(&end))
+        scan::scan(&self.shared, &state, sequence, Bound::Included(prefix), end.as_ref().map(Vec::as_slice))
     }
 
     /// Writes the memtables to SST files and waits for the result. If writes would wait for a
@@ -533,14 +532,14 @@ impl Snapshot {
     pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
         let bound = |bound: Bound<&&'k [u8]>| bound.cloned();
         let (from, to) = (bound(range.start_bound()), bound(range.end_bound()));
-        scan::plan::scan(&self.shared, &self.state, self.sequence, from, to)
+        scan::scan(&self.shared, &self.state, self.sequence, from, to)
     }
 
     /// Returns an iterator over the entries whose keys begin with `prefix` at the moment of the
     /// snapshot: see [`Db::scan_prefix`].
     pub fn scan_prefix(&self, prefix: &[u8]) -> Scan {
         let end = PrefixExtractor::end_of_prefix(prefix);
-        scan::plan::scan(&self.shared, &self.state, self.sequence, Bound::Included(prefix), as_slice(&end))
+        scan::scan(&self.shared, &self.state, self.sequence, Bound::Included(prefix), end.as_ref().map(Vec::as_slice))
     }
 }
 

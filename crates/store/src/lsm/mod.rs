@@ -19,7 +19,6 @@
 
 mod attempts;
 mod background;
-mod bounds;
 mod compaction;
 mod db;
 #[cfg(test)]

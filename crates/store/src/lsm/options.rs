@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::version::run_map::MAX_TRIGGER;
 use super::wal::log_reader::LogRecovery;
 use crate::error::Result;
 use crate::sstable::{Compression, FilterMemory, FilterSpecs, check_ranges};
@@ -13,6 +12,9 @@ use filterblock::{
     HashKind, PrefixExtractor, Secret, Verify,
     policy::{ByLevel, FilterPolicy, TableShape},
 };
+
+/// The largest number of SSTs that level 0 may need for a map.
+pub(super) const MAX_TRIGGER: usize = 128;
 
 /// The condition under which a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -15,7 +15,7 @@ use crate::lsm::files::table_name;
 use crate::lsm::manifest::edit::{NUM_LEVELS, VersionEdit};
 use crate::lsm::options::Options;
 use crate::lsm::picking::{Levels, Limits, Pick, Picker, RangePicks, TableFacts, pick_range};
-use crate::lsm::scan::{Direction, Merge, RunCursor, Source};
+use crate::lsm::scan::merge::{Direction, Merge, RunCursor, Source};
 use crate::lsm::shared::{Background, Shared, Work};
 use crate::lsm::stats::Task;
 use crate::lsm::version::{StoredTable, Version};

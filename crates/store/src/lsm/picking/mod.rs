@@ -11,7 +11,7 @@
 pub(crate) mod pace;
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 use crate::lsm::manifest::edit::{NUM_LEVELS, TableMeta};
 
@@ -40,17 +40,8 @@ impl TableFacts<'_> {
     }
 
     fn is_within(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
-        let starts_before_end = match to {
-            Bound::Included(end) => self.smallest <= end,
-            Bound::Excluded(end) => self.smallest < end,
-            Bound::Unbounded => true,
-        };
-        let ends_after_start = match from {
-            Bound::Included(start) => self.largest >= start,
-            Bound::Excluded(start) => self.largest > start,
-            Bound::Unbounded => true,
-        };
-        starts_before_end && ends_after_start
+        RangeBounds::<[u8]>::contains(&(Bound::Unbounded, to), self.smallest)
+            && RangeBounds::<[u8]>::contains(&(from, Bound::Unbounded), self.largest)
     }
 }
 

@@ -1,324 +1,20 @@
-//! Reads in key order: merges cursors over memtables and sorted runs. If several sources hold the
-//! same key, the entry of the newest source counts.
+//! Scans a range: plans which memtables and SSTs a scan reads, and reads them from both ends.
 
-pub(crate) mod plan;
-pub(crate) mod query;
+pub(crate) mod merge;
+mod query;
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use self::query::Asked;
-use crate::codec::order_prefix;
+use self::merge::{Direction, Merge, RunCursor, Source};
+use self::query::{Answers, Asked, OwnedQuery, ScanQuery, is_within};
 use crate::error::Result;
-use crate::lsm::bounds::{as_slice, is_after, is_before};
 use crate::lsm::memtable::MemtableCursor;
-use crate::lsm::stats::ScanReads;
-use crate::lsm::version::StoredTable;
-use crate::sstable::{BlockCache, BlockReads, TableCursor};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Forward,
-    Backward,
-}
-
-/// One input of a merge.
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a merge has few inputs, and most of them are runs")]
-pub(crate) enum Source {
-    Memtable(MemtableCursor),
-    Run(RunCursor),
-}
-
-impl Source {
-    fn seek(&mut self, direction: Direction, bound: Bound<&[u8]>) -> Result<()> {
-        match (self, direction) {
-            (Self::Memtable(cursor), Direction::Forward) => cursor.seek_forward(bound),
-            (Self::Memtable(cursor), Direction::Backward) => cursor.seek_backward(bound),
-            (Self::Run(cursor), direction) => cursor.seek(direction, bound)?,
-        }
-        Ok(())
-    }
-
-    fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
-        match self {
-            Self::Memtable(cursor) => cursor.entry(),
-            Self::Run(cursor) => cursor.entry(),
-        }
-    }
-
-    fn key(&self) -> Option<&[u8]> {
-        match self {
-            Self::Memtable(cursor) => cursor.entry().map(|(key, _)| key),
-            Self::Run(cursor) => cursor.key(),
-        }
-    }
-
-    /// Moves past `key`, the current key.
-    fn step(&mut self, direction: Direction, key: &[u8]) -> Result<()> {
-        match self {
-            Self::Memtable(_) => self.seek(direction, Bound::Excluded(key)),
-            Self::Run(cursor) => cursor.step(direction),
-        }
-    }
-}
-
-/// Moves over a sorted run: SSTs in key order, with a cursor in one SST at a time.
-#[derive(Debug)]
-pub(crate) struct RunCursor {
-    tables: Vec<Arc<StoredTable>>,
-    cache: Option<Arc<BlockCache>>,
-    place: usize,
-    cursor: Option<TableCursor>,
-    /// Counts the data blocks that a scan reads. `None` in a compaction.
-    counter: Option<Arc<ScanReads>>,
-    /// The reads of `cursor` that have been counted.
-    counted: BlockReads,
-    reads_ahead: bool,
-    /// The filter's answers about the scan, until the first seek takes them. Only a run of one SST
-    /// has them.
-    asked: Option<Asked>,
-}
-
-impl RunCursor {
-    /// Creates a cursor. `tables` must be in key order, without overlaps.
-    pub(crate) fn new(tables: Vec<Arc<StoredTable>>, cache: Option<Arc<BlockCache>>) -> Self {
-        Self {
-            tables,
-            cache,
-            place: 0,
-            cursor: None,
-            counter: None,
-            counted: BlockReads::default(),
-            reads_ahead: false,
-            asked: None,
-        }
-    }
-
-    /// Returns the cursor with `counter`, which counts the data blocks that the cursor reads.
-    pub(crate) fn counted_by(self, counter: &Arc<ScanReads>) -> Self {
-        Self { counter: Some(Arc::clone(counter)), ..self }
-    }
-
-    /// Returns the cursor with the filter's answers about the scan. The run must have one SST.
-    pub(crate) fn asked(self, asked: Asked) -> Self {
-        Self { asked: Some(asked), ..self }
-    }
-
-    /// Returns a cursor that reads several data blocks at once.
-    pub(crate) fn reading_ahead(self) -> Self {
-        Self { reads_ahead: true, ..self }
-    }
-
-    /// Counts the blocks that were read since the last call.
-    #[inline]
-    fn count(&mut self) {
-        let reads = self.cursor.as_ref().map_or(BlockReads::default(), TableCursor::reads);
-        if reads != self.counted {
-            if let Some(counter) = &self.counter {
-                counter.add(reads.blocks - self.counted.blocks, reads.bytes - self.counted.bytes);
-            }
-            self.counted = reads;
-        }
-    }
-
-    fn key(&self) -> Option<&[u8]> {
-        self.cursor.as_ref().filter(|cursor| cursor.valid()).map(TableCursor::key)
-    }
-
-    fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
-        self.cursor.as_ref().filter(|cursor| cursor.valid()).map(|cursor| (cursor.key(), cursor.value()))
-    }
-
-    /// Moves to the SST at `place`, and returns its cursor. Returns `None` if there is no SST at
-    /// this place.
-    fn enter(&mut self, place: usize) -> Option<&mut TableCursor> {
-        self.count();
-        self.place = place;
-        self.counted = BlockReads::default();
-        self.cursor = self.tables.get(place).map(|stored| {
-            let cursor = stored.table.cursor(self.cache.clone());
-            if self.reads_ahead { cursor.reading_ahead() } else { cursor }
-        });
-        self.cursor.as_mut()
-    }
-
-    fn seek(&mut self, direction: Direction, bound: Bound<&[u8]>) -> Result<()> {
-        let (key, excluded) = match bound {
-            Bound::Included(key) => (Some(key), false),
-            Bound::Excluded(key) => (Some(key), true),
-            Bound::Unbounded => (None, false),
-        };
-        let place = match (direction, key) {
-            (Direction::Forward, None) => 0,
-            (Direction::Backward, None) => self.tables.len().wrapping_sub(1),
-            (Direction::Forward, Some(key)) => {
-                self.tables.partition_point(|stored| stored.meta.largest.as_slice() < key)
-            }
-            (Direction::Backward, Some(key)) => {
-                self.tables.partition_point(|stored| stored.meta.smallest.as_slice() <= key).wrapping_sub(1)
-            }
-        };
-        let asked = self.asked.take();
-        asked.as_ref().map_or(Ok(()), Asked::report)?;
-        let Some(cursor) = self.enter(place) else { return Ok(()) };
-        match (direction, key) {
-            (Direction::Forward, None) => cursor.seek_to_first()?,
-            (Direction::Backward, None) => cursor.seek_to_last()?,
-            (Direction::Forward, Some(key)) => cursor.seek(key)?,
-            (Direction::Backward, Some(key)) => cursor.seek_for_prev(key)?,
-        }
-        let at_bound = asked.as_ref().and_then(|_| self.key().map(<[u8]>::to_vec));
-        let stands_on_bound = excluded && self.entry().is_some_and(|(found, _)| Some(found) == key);
-        if stands_on_bound {
-            self.step(direction)?
-        } else {
-            self.leave_if_done(direction)?
-        }
-        // A run with answers has only one SST, so the cursor is in this SST or has no position.
-        asked.iter().for_each(|asked| asked.judge(at_bound.as_deref(), self.key()));
-        Ok(())
-    }
-
-    fn step(&mut self, direction: Direction) -> Result<()> {
-        if let Some(cursor) = &mut self.cursor {
-            match direction {
-                Direction::Forward => cursor.next()?,
-                Direction::Backward => cursor.prev()?,
-            }
-        }
-        self.leave_if_done(direction)
-    }
-
-    /// Moves to the next SST in `direction` while the current one has no more entries.
-    fn leave_if_done(&mut self, direction: Direction) -> Result<()> {
-        while self.cursor.as_ref().is_some_and(|cursor| !cursor.valid()) {
-            match direction {
-                Direction::Forward => {
-                    if let Some(cursor) = self.enter(self.place + 1) {
-                        cursor.seek_to_first()?;
-                    }
-                }
-                Direction::Backward => {
-                    // Before the first SST, `place` becomes usize::MAX, where there is no SST.
-                    if let Some(cursor) = self.enter(self.place.wrapping_sub(1)) {
-                        cursor.seek_to_last()?;
-                    }
-                }
-            }
-        }
-        self.count();
-        Ok(())
-    }
-}
-
-/// A merge of sources into one sequence of entries. Each key appears once, with its newest version.
-#[derive(Debug)]
-pub(crate) struct Merge {
-    /// The sources, newest first.
-    sources: Vec<Source>,
-    direction: Direction,
-    /// The sources that have an entry, as a heap: the first holds the current entry.
-    heads: Vec<Head>,
-    key: Vec<u8>,
-}
-
-/// A source in the heap of a merge.
-#[derive(Debug, Clone, Copy)]
-struct Head {
-    /// The first eight bytes of the source's key, inverted in a backward merge. The smaller rank
-    /// comes first. If ranks are equal, the keys decide.
-    rank: u64,
-    source: usize,
-}
-
-impl Merge {
-    /// Creates a merge and moves it to the first entry within `bound` in its direction. `sources`
-    /// are newest first.
-    pub(crate) fn new(mut sources: Vec<Source>, direction: Direction, bound: Bound<&[u8]>) -> Result<Self> {
-        for source in &mut sources {
-            source.seek(direction, bound)?;
-        }
-        let heads = Vec::with_capacity(sources.len());
-        let mut merge = Self { sources, direction, heads, key: Vec::new() };
-        merge.heads = (0..merge.sources.len()).filter_map(|source| merge.head(source)).collect();
-        for place in (0..merge.heads.len() / 2).rev() {
-            merge.sink(place);
-        }
-        Ok(merge)
-    }
-
-    /// Returns the current entry, or `None` at the end. The value of a tombstone is `None`.
-    pub(crate) fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
-        self.sources.get(self.heads.first()?.source)?.entry()
-    }
-
-    /// Moves to the next key.
-    pub(crate) fn step(&mut self) -> Result<()> {
-        let Some(&Head { rank, source }) = self.heads.first() else { return Ok(()) };
-        self.key.clear();
-        self.key.extend_from_slice(self.sources.get(source).and_then(Source::key).unwrap_or_default());
-        // Older versions of the key come next in the heap.
-        while let Some(&head) = self.heads.first()
-            && head.rank == rank
-            && self.key_of(head.source) == self.key
-        {
-            if let Some(source) = self.sources.get_mut(head.source) {
-                source.step(self.direction, &self.key)?;
-            }
-            match (self.head(head.source), self.heads.first_mut()) {
-                (Some(moved), Some(first)) => *first = moved,
-                _ => drop(self.heads.swap_remove(0)),
-            }
-            self.sink(0);
-        }
-        Ok(())
-    }
-
-    fn key_of(&self, source: usize) -> &[u8] {
-        self.sources.get(source).and_then(Source::key).unwrap_or_default()
-    }
-
-    /// Returns the head of a source for the heap, or `None` if the source has no more entries.
-    fn head(&self, source: usize) -> Option<Head> {
-        let prefix = order_prefix(self.sources.get(source)?.key()?);
-        let rank = if self.direction == Direction::Forward { prefix } else { !prefix };
-        Some(Head { rank, source })
-    }
-
-    /// Returns whether `a` comes before `b`. If the keys are equal, the key from the first source
-    /// comes first, because it is the newest.
-    fn is_before(&self, a: Head, b: Head) -> bool {
-        if a.rank != b.rank {
-            return a.rank < b.rank;
-        }
-        let order = self.key_of(a.source).cmp(self.key_of(b.source));
-        let order = if self.direction == Direction::Forward { order } else { order.reverse() };
-        order.then(a.source.cmp(&b.source)).is_lt()
-    }
-
-    /// Moves the head at `place` down in the heap until no child comes before it.
-    fn sink(&mut self, mut place: usize) {
-        loop {
-            let mut first = place;
-            for child in [2 * place + 1, 2 * place + 2] {
-                if let (Some(&a), Some(&b)) = (self.heads.get(child), self.heads.get(first))
-                    && self.is_before(a, b)
-                {
-                    first = child;
-                }
-            }
-            if first == place {
-                return;
-            }
-            self.heads.swap(place, first);
-            place = first;
-        }
-    }
-}
-
-/// A function that creates the sources of a scan. Each end of the scan calls it at most once.
-type MakeSources = Box<dyn Fn() -> Vec<Source> + Send>;
+use crate::lsm::shared::Shared;
+use crate::lsm::stats::ScanTally;
+use crate::lsm::version::read_state::ReadState;
+use crate::lsm::version::{RangeProbe, Slot, Version};
+use crate::sync::atomic::Ordering;
 
 /// An iterator over the keys of a range and their values, in key order. It shows the store at the
 /// moment of the scan's creation, or of the snapshot that created the scan. The scan can be read
@@ -332,8 +28,8 @@ pub struct Scan {
     back: Option<Merge>,
     done: bool,
     /// Holds the SSTs until the merges are dropped, because it is the last field. Dropping the
-    /// merges therefore does not remove the files of replaced SSTs.
-    make_sources: MakeSources,
+    /// merges therefore does not remove the files of replaced SSTs. `None` in a scan without entries.
+    plan: Option<Box<Plan>>,
 }
 
 impl std::fmt::Debug for Scan {
@@ -346,17 +42,6 @@ impl std::fmt::Debug for Scan {
 type Pair = (Vec<u8>, Vec<u8>);
 
 impl Scan {
-    pub(crate) fn new(make_sources: MakeSources, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Self {
-        Self { from, to, front: None, back: None, done: false, make_sources }
-    }
-
-    /// Creates a scan without entries. It allocates no memory.
-    pub(crate) fn empty() -> Self {
-        let make_sources = Box::new(Vec::new);
-        let (from, to) = (Bound::Unbounded, Bound::Unbounded);
-        Self { from, to, front: None, back: None, done: true, make_sources }
-    }
-
     fn advance(&mut self, direction: Direction) -> Result<Option<Pair>> {
         let end = match direction {
             Direction::Forward => &mut self.front,
@@ -366,15 +51,16 @@ impl Scan {
             Some(merge) => merge,
             None => {
                 let bound = if direction == Direction::Forward { &self.from } else { &self.to };
-                end.insert(Merge::new((self.make_sources)(), direction, as_slice(bound))?)
+                let sources = self.plan.as_mut().map_or_else(Vec::new, |plan| plan.sources());
+                end.insert(Merge::new(sources, direction, bound.as_ref().map(Vec::as_slice))?)
             }
         };
         while let Some((key, value)) = merge.entry() {
-            let within = match direction {
-                Direction::Forward => is_before(key, as_slice(&self.to)),
-                Direction::Backward => is_after(key, as_slice(&self.from)),
+            let (from, to) = match direction {
+                Direction::Forward => (Bound::Unbounded, self.to.as_ref()),
+                Direction::Backward => (self.from.as_ref(), Bound::Unbounded),
             };
-            if !within {
+            if !is_within(key, from.map(Vec::as_slice), to.map(Vec::as_slice)) {
                 return Ok(None);
             }
             let pair = value.map(|value| (key.to_vec(), value.to_vec()));
@@ -415,59 +101,151 @@ impl DoubleEndedIterator for Scan {
     }
 }
 
-#[cfg(not(loom))]
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
+/// Neighbouring SSTs of a level, or one SST of level 0.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    /// The position of the level in [`Version::levels`].
+    level: usize,
+    first: usize,
+    len: usize,
+    /// The answers of the filter about the scan. `None` if the run has several SSTs, or if filters
+    /// are not used.
+    answers: Option<Answers>,
+}
 
-    use super::*;
-    use crate::lsm::memtable::Memtable;
-    use filterblock::{HashSeed, KeyHash};
-
-    /// The newest version of each key.
-    type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
-
-    /// Returns memtables that share keys, newest first, and the newest version of each key. Many of
-    /// the keys begin with the same eight bytes.
-    fn memtables(num_tables: u64) -> (Vec<Arc<Memtable>>, Model) {
-        let (mut tables, mut model) = (Vec::new(), Model::new());
-        for number in 0..num_tables {
-            let table = Memtable::new(number, 1 << 16);
-            for i in 0..40u64 {
-                let mixed = (number * 40 + i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-                let key = match mixed % 3 {
-                    0 => format!("{}", mixed % 50).into_bytes(),
-                    1 => format!("same-prefix-{}", mixed % 60).into_bytes(),
-                    _ => vec![0xff; (mixed % 12) as usize],
-                };
-                let value = (mixed % 5 > 0).then(|| number.to_string().into_bytes());
-                table.insert(&key, value.as_deref(), KeyHash::of(&key, HashSeed(1)), i + 1).unwrap();
-                let newest = table.get(&key, KeyHash::of(&key, HashSeed(1)), 100).unwrap();
-                // The loop creates the oldest memtable first, so the last insertion wins.
-                model.insert(key, newest.1.value().map(<[u8]>::to_vec));
-            }
-            tables.insert(0, Arc::new(table));
-        }
-        (tables, model)
+impl Run {
+    fn slots<'v>(&self, version: &'v Version) -> &'v [Slot] {
+        let level = version.levels.get(self.level);
+        level.and_then(|level| level.slots.get(self.first..self.first + self.len)).unwrap_or_default()
     }
+}
 
-    #[test]
-    fn a_merge_yields_the_newest_version_in_both_directions() {
-        for num_tables in [0, 1, 2, 3, 7, 40] {
-            let (tables, model) = memtables(num_tables);
-            for direction in [Direction::Forward, Direction::Backward] {
-                let sources = tables.iter().map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(table), 100)));
-                let mut merge = Merge::new(sources.collect(), direction, Bound::Unbounded).unwrap();
-                let mut seen = Vec::new();
-                while let Some((key, value)) = merge.entry() {
-                    seen.push((key.to_vec(), value.map(<[u8]>::to_vec)));
-                    merge.step().unwrap();
+/// The memtables and SSTs that a scan reads, and its queries to the filters.
+struct Plan {
+    shared: Arc<Shared>,
+    state: Arc<ReadState>,
+    sequence: u64,
+    runs: Vec<Run>,
+    /// `None` after one end of the scan has taken the answers: they are counted only once.
+    query: Option<Arc<OwnedQuery>>,
+}
+
+/// Returns a scan of a range of the state, as of the write with the number `sequence`, and counts
+/// the scan.
+///
+/// If all keys of the range share a prefix of the extractor, the scan first asks the filters for
+/// this prefix. It then asks the range filters for the range. With `FilterUse::Ignore`, the scan
+/// asks no filter.
+///
+/// If several SSTs of one sorted run overlap the range, the scan does not ask their filters. Each
+/// of these SSTs holds a key of the range: its last key, or for the last of these SSTs its first
+/// key.
+pub(crate) fn scan(
+    shared: &Arc<Shared>,
+    state: &Arc<ReadState>,
+    sequence: u64,
+    from: Bound<&[u8]>,
+    to: Bound<&[u8]>,
+) -> Scan {
+    shared.reading.counters.scans.fetch_add(1, Ordering::Relaxed);
+    let query = ScanQuery::new(shared, from, to);
+    let runs = runs(shared, state, &RangeProbe::new(from, to), query.as_ref());
+    if runs.is_empty() && !may_be_in_memory(state, sequence, from, to) {
+        let (from, to) = (Bound::Unbounded, Bound::Unbounded);
+        return Scan { from, to, front: None, back: None, done: true, plan: None };
+    }
+    let query = query.map(|query| Arc::new(query.to_owned(shared)));
+    let (shared, state) = (Arc::clone(shared), Arc::clone(state));
+    let plan = Some(Box::new(Plan { shared, state, sequence, runs, query }));
+    let (from, to) = (from.map(<[u8]>::to_vec), to.map(<[u8]>::to_vec));
+    Scan { from, to, front: None, back: None, done: false, plan }
+}
+
+/// Returns the runs that may hold keys of the range, newest first, without runs of one SST whose
+/// filter denies the prefix or the range. Counts these denials.
+fn runs(shared: &Shared, state: &ReadState, range: &RangeProbe<'_>, query: Option<&ScanQuery<'_>>) -> Vec<Run> {
+    let version = state.version.as_ref();
+    let mut found = Found::default();
+    for (place, level) in version.levels.iter().enumerate() {
+        let (mut denied, mut expected) = (0, 0);
+        level.runs_within(range, |first, slots| {
+            // Keep this path short: it is all that a scan of a denied prefix does with an SST.
+            match (query, slots) {
+                (Some(query), [slot]) if query.denies_prefix(version, slot) => {
+                    denied += 1;
+                    expected += u64::from(slot.expected);
                 }
-                if direction == Direction::Backward {
-                    seen.reverse();
-                }
-                assert_eq!(seen, model.clone().into_iter().collect::<Vec<_>>(), "{num_tables} sources, {direction:?}");
+                _ => found.add(query, Run { level: place, first, len: slots.len(), answers: None }, slots),
             }
+        });
+        let mut tally = std::mem::take(&mut found.tally);
+        tally.prefixes.true_negatives += denied;
+        tally.prefixes.expected += expected;
+        if tally.prefixes.true_negatives + tally.ranges.true_negatives > 0
+            && let Some(recorder) = shared.reading.counters.recorder()
+        {
+            recorder.scan(level.number, &tally);
         }
+    }
+    found.runs
+}
+
+/// The runs that a scan reads, and the counts of a level.
+#[derive(Default)]
+struct Found {
+    runs: Vec<Run>,
+    tally: ScanTally,
+}
+
+impl Found {
+    /// Adds a run, unless it has one SST whose range filter denies the range.
+    ///
+    /// Not inlined, so that the loop over denied prefixes stays short.
+    #[inline(never)]
+    fn add(&mut self, query: Option<&ScanQuery<'_>>, run: Run, slots: &[Slot]) {
+        let answers = match (query, slots) {
+            (Some(query), [slot]) => match query.ask_range(slot, &mut self.tally) {
+                Some(answers) => Some(answers),
+                None => return,
+            },
+            _ => None,
+        };
+        self.runs.push(Run { answers, ..run });
+    }
+}
+
+/// Returns whether a memtable holds a key of the range, as a value or as a tombstone.
+fn may_be_in_memory(state: &ReadState, sequence: u64, from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
+    let mut filled = std::iter::once(&state.memtable).chain(&state.immutable).filter(|table| !table.is_empty());
+    filled.any(|table| {
+        let mut cursor = MemtableCursor::new(Arc::clone(table), sequence);
+        cursor.seek_forward(from);
+        cursor.entry().is_some_and(|(key, _)| is_within(key, Bound::Unbounded, to))
+    })
+}
+
+impl Plan {
+    /// Returns the sources of one end of the scan, newest first.
+    fn sources(&mut self) -> Vec<Source> {
+        let query = self.query.take();
+        let Self { shared, state, .. } = self;
+        let memtables = std::iter::once(&state.memtable).chain(&state.immutable);
+        let mut sources: Vec<Source> =
+            memtables.map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(table), self.sequence))).collect();
+        sources.extend(self.runs.iter().map(|run| {
+            let slots = run.slots(&state.version);
+            let tables = slots.iter().map(|slot| Arc::clone(&slot.stored)).collect();
+            let cursor = RunCursor::new(tables, shared.reading.cache.clone());
+            let cursor = cursor.counted_by(&shared.reading.counters.scan_reads);
+            Source::Run(match (slots, run.answers, &query) {
+                ([slot], Some(answers), Some(query)) => {
+                    let level = state.version.levels.get(run.level).map_or(0, |level| level.number);
+                    let (query, stored) = (Arc::clone(query), Arc::clone(&slot.stored));
+                    cursor.asked(Asked { query, stored, level, answers })
+                }
+                _ => cursor,
+            })
+        }));
+        sources
     }
 }

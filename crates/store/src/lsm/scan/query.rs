@@ -1,11 +1,10 @@
 //! Asks the filter of an SST about the prefix that all keys of a scan have, and about the range of
 //! the scan. Counts whether the answers were right.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::lsm::bounds::is_within;
 use crate::lsm::options::FilterUse;
 use crate::lsm::shared::Shared;
 use crate::lsm::stats::{ProbeTally, ScanTally};
@@ -151,7 +150,9 @@ impl Asked {
             None => {}
             Some(Answer::Unfiltered) if self.stored.table.range_damage().is_some() => tally.ranges.degraded += 1,
             Some(answer) => {
-                let is_there = first.is_some_and(|key| is_within(key, &query.from, &query.to));
+                let is_there = first.is_some_and(|key| {
+                    is_within(key, query.from.as_ref().map(Vec::as_slice), query.to.as_ref().map(Vec::as_slice))
+                });
                 self.count(answer, is_there, self.stored.expected_of_ranges, &mut tally.ranges);
             }
         }
@@ -175,4 +176,8 @@ impl Asked {
             _ => tally.unfiltered += 1,
         }
     }
+}
+
+pub(super) fn is_within(key: &[u8], from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
+    RangeBounds::<[u8]>::contains(&(from, to), key)
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::batch_read::{BATCH, Batch, Probe};
 use crate::error::Result;
+use crate::lsm::options::MAX_TRIGGER;
 use crate::lsm::stats::{Tally, rate_units};
 use filterblock::{KeyHash, KeyHasher, RunMap, Runs};
 
@@ -17,8 +18,6 @@ use filterblock::{KeyHash, KeyHasher, RunMap, Runs};
 pub(crate) const MAX_RUNS: usize = 256;
 /// The number of runs that stay in a map whose numbers are used up.
 pub(crate) const KEPT_RUNS: usize = 192;
-/// The largest number of SSTs that level 0 may need for a map.
-pub(crate) const MAX_TRIGGER: usize = 128;
 /// A map is asked as soon as it is made, and stays in use.
 const _: () = assert!(MAX_TRIGGER < KEPT_RUNS);
 
