@@ -12,11 +12,12 @@ use super::scan::{self, Scan};
 use super::shared::Shared;
 use super::stats::Task;
 use super::stats::store_stats::{LevelStats, Stats};
-use super::version::batch_read::{BATCH, Batch, Probe};
+use super::version::batch_read::Pairs;
+use super::version::batch_read::{BATCH, Batch};
+use super::version::level::Probe;
 use super::version::pinnable_slice::{PinnableSlice, ReadValue};
 use super::version::read_state::ReadState;
 use super::version::run_map::MappedRuns;
-use super::version::table_reads::Pairs;
 use super::wal::batch::WriteBatch;
 use crate::sync::lock;
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::error::{Error, Field, Result};
 use crate::lsm::shared::Shared;
 use crate::lsm::version::run_map::{Growing, KEPT_RUNS, MAX_RUNS, Mapped, Mapper};
-use crate::lsm::version::{StoredTable, Version};
+use crate::lsm::version::{Version, stored_table::StoredTable};
 use crate::sync::{MutexGuard, lock};
 use filterblock::{KeyHash, RunMap, Runs};
 

@@ -18,7 +18,7 @@ use crate::lsm::picking::{Levels, Limits, Pick, Picker, RangePicks, TableFacts, 
 use crate::lsm::scan::merge::{Direction, Merge, RunCursor, Source};
 use crate::lsm::shared::{Background, Shared, Work};
 use crate::lsm::stats::Task;
-use crate::lsm::version::{StoredTable, Version};
+use crate::lsm::version::{Version, stored_table::StoredTable};
 use crate::sstable::{TableOptions, TableSummary, TableWriter};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;

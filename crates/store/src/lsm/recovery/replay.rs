@@ -12,7 +12,7 @@ use crate::lsm::memtable::Memtable;
 use crate::lsm::options::Options;
 use crate::lsm::shared::{Identity, LogState, Shared, create_log};
 use crate::lsm::stats::reports::Reports;
-use crate::lsm::version::StoredTable;
+use crate::lsm::version::stored_table::StoredTable;
 use crate::lsm::wal::log_reader::{LogRecord, LogRecovery, read_log_in};
 use crate::lsm::wal::logged_writes::{LoggedWrites, PLACE_LEN_BYTES};
 use crate::lsm::wal::{LogId, LogKind};

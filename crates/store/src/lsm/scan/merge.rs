@@ -9,7 +9,7 @@ use crate::codec::order_prefix;
 use crate::error::Result;
 use crate::lsm::memtable::MemtableCursor;
 use crate::lsm::stats::ScanReads;
-use crate::lsm::version::StoredTable;
+use crate::lsm::version::stored_table::StoredTable;
 use crate::sstable::{BlockCache, BlockReads, TableCursor};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

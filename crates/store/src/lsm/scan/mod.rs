@@ -13,7 +13,10 @@ use crate::lsm::memtable::MemtableCursor;
 use crate::lsm::shared::Shared;
 use crate::lsm::stats::ScanTally;
 use crate::lsm::version::read_state::ReadState;
-use crate::lsm::version::{RangeProbe, Slot, Version};
+use crate::lsm::version::{
+    Version,
+    level::{RangeProbe, Slot},
+};
 use crate::sync::atomic::Ordering;
 
 /// An iterator over the keys of a range and their values, in key order. It shows the store at the

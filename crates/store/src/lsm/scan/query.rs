@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::lsm::options::FilterUse;
 use crate::lsm::shared::Shared;
 use crate::lsm::stats::{ProbeTally, ScanTally};
-use crate::lsm::version::{Slot, StoredTable, Version};
+use crate::lsm::version::{Version, level::Slot, stored_table::StoredTable};
 use crate::sstable::TableFilter;
 use filterblock::{Answer, KeyHash, PrefixExtractor};
 

@@ -95,6 +95,15 @@ counters! {
     }
 }
 
+impl ProbeTally {
+    /// Counts "absent" answers. `expected` is the expected FPR of each answer.
+    #[inline]
+    pub(crate) fn count_denied(&mut self, count: u32, expected: u32) {
+        self.true_negatives += u64::from(count);
+        self.expected += u64::from(count) * u64::from(expected);
+    }
+}
+
 /// The counts of gets on one level.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {

@@ -4,329 +4,67 @@
 //! overlap, newest first. Each deeper level is one sorted run.
 
 pub(crate) mod batch_read;
-pub(crate) mod filter_budget;
+pub(crate) mod level;
 #[cfg(all(test, loom))]
 mod obsolete_loom_tests;
 pub(crate) mod pinnable_slice;
 pub(crate) mod read_state;
 pub(crate) mod run_map;
-pub(crate) mod table_reads;
+pub(crate) mod stored_table;
 
-use std::collections::HashSet;
-use std::ops::Bound;
-use std::path::PathBuf;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use self::batch_read::{Batch, Probe};
-use self::filter_budget::Earlier;
-use self::run_map::{Mapped, MappedRuns, SstOfMap};
-use crate::codec::order_prefix;
-use crate::error::{Error, Field, Result};
-use crate::lsm::files::Removals;
-use crate::lsm::manifest::edit::{NUM_LEVELS, TableMeta};
-use crate::lsm::stats::rate_units;
-use crate::lsm::stats::reports::Reports;
-use crate::sstable::{Table, TableFilter};
-use crate::storage::Storage;
-use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, lock};
-use filterblock::{FilterSet, FilterSlot, HashSeed, KeyHasher, RunMap, policy::LevelShape};
+use self::level::{Level, Probe, ReadContext, Slot};
+use self::run_map::{Mapped, MappedRuns};
+use self::stored_table::StoredTable;
+use crate::error::Result;
+use crate::lsm::manifest::edit::NUM_LEVELS;
+use crate::lsm::stats::{Recorder, Tally};
+use crate::sstable::{FoundValue, TableFilter};
+use filterblock::{FilterSet, HashSeed, KeyHasher, RunMap, policy::LevelShape};
 
-/// An SST of the store. After a compaction has replaced the SST, its file is removed when the last
-/// reference is dropped, unless the store is closed.
-#[derive(Debug)]
-pub(crate) struct StoredTable {
-    file: Arc<TableFile>,
-    pub(crate) meta: TableMeta,
-    pub(crate) table: Arc<Table>,
-    pub(crate) path: PathBuf,
-    /// The filter's expected FPR, in the units of
-    /// [`ProbeTally::expected`](crate::lsm::stats::ProbeTally).
-    pub(crate) expected: u32,
-    /// The range filter's expected FPR, in the units of [`Self::expected`].
-    pub(crate) expected_of_ranges: u32,
-    /// Whether damage of the filter has been reported.
-    is_reported: AtomicBool,
-    mapped: Mutex<Mapped>,
+/// The filters of an earlier version, with the number of queries of each.
+#[derive(Debug, Default)]
+pub(crate) struct Earlier {
+    /// The filters and their numbers of queries, by file number. Empty if the store has no budget.
+    filters: HashMap<u64, (Option<Arc<TableFilter>>, u64)>,
+    /// The mean number of queries per SST. A new SST starts with this number. With 0 queries, the
+    /// output of a compaction of hot SSTs could lose more columns than a cold SST.
+    mean_queries: u64,
 }
 
-/// The file of an SST. It may be open more than once.
-#[derive(Debug)]
-struct TableFile {
-    path: PathBuf,
-    storage: Arc<dyn Storage>,
-    /// The state of file deletion: whether the store is closed, and which files are left to remove.
-    closed: Arc<Mutex<Removals>>,
-    obsolete: AtomicBool,
-}
-
-impl StoredTable {
-    pub(crate) fn new(
-        meta: TableMeta,
-        table: Table,
-        path: PathBuf,
-        storage: Arc<dyn Storage>,
-        closed: Arc<Mutex<Removals>>,
+impl Earlier {
+    /// Collects the file numbers, filters and queries of an earlier version. If `keeps_columns` is
+    /// not set, the next version begins with all columns of each filter.
+    pub(crate) fn new<'f>(
+        found: impl Iterator<Item = (u64, Option<&'f Arc<TableFilter>>, u64)>,
+        keeps_columns: bool,
     ) -> Self {
-        // This arithmetic takes long. Do it once per SST, not once per version.
-        let (expected, expected_of_ranges) = match table.filter() {
-            TableFilter::Ready(filter) => {
-                let of_ranges = filter.expected_range_fpr().unwrap_or_default();
-                (rate_units(filter.expected_fpr()), rate_units(of_ranges))
-            }
-            TableFilter::Absent | TableFilter::Degraded(_) => (0, 0),
-        };
-        let file = TableFile { path: path.clone(), storage, closed, obsolete: AtomicBool::new(false) };
-        let (is_reported, mapped) = (AtomicBool::new(false), Mutex::default());
-        let (file, table) = (Arc::new(file), Arc::new(table));
-        Self { file, meta, table, path, expected, expected_of_ranges, is_reported, mapped }
+        let mut filters = HashMap::new();
+        let mut sum = 0u64;
+        for (number, filter, queries) in found {
+            // Older queries count less: each new version takes off up to an eighth.
+            let queries = queries - queries / 8;
+            sum = sum.saturating_add(queries);
+            // Take over only a usable filter. The SST itself may have been reopened with a usable
+            // one.
+            let filter = filter.filter(|filter| keeps_columns && filter.ready().is_some()).cloned();
+            filters.insert(number, (filter, queries));
+        }
+        let mean_queries = sum / (filters.len() as u64).max(1);
+        Self { filters, mean_queries }
     }
 
-    pub(crate) fn mapped(&self) -> Mapped {
-        lock(&self.mapped).clone()
-    }
-
-    pub(crate) fn set_mapped(&self, mapped: Mapped) {
-        *lock(&self.mapped) = mapped;
-    }
-
-    /// Returns the run of the SST in a map, or `None` if the map does not hold all its keys.
-    pub(crate) fn run_in(&self, wanted: &Arc<RunMap>) -> Option<u8> {
-        match &*lock(&self.mapped) {
-            Mapped::As(map, run) if Arc::ptr_eq(map, wanted) => Some(*run),
-            _ => None,
+    /// Returns the filter with which SST `number` starts in the next version, and its number of
+    /// queries. `own` is the filter of the SST itself, with all columns.
+    pub(crate) fn of(&self, number: u64, own: &Arc<TableFilter>) -> (Arc<TableFilter>, u64) {
+        match self.filters.get(&number) {
+            Some((Some(filter), queries)) => (Arc::clone(filter), *queries),
+            Some((None, queries)) => (Arc::clone(own), *queries),
+            None => (Arc::clone(own), self.mean_queries),
         }
     }
-
-    /// Returns this SST as the replacement of `other`, an earlier opening of the same file. Both
-    /// then share the [`TableFile`], so the file stays while one of them is in use.
-    pub(crate) fn instead_of(self, other: &Self) -> Self {
-        // The damage of this opening has not been reported yet.
-        Self { file: Arc::clone(&other.file), is_reported: AtomicBool::new(false), ..self }
-    }
-
-    /// Returns whether the filter could not be loaded when the SST was opened, although it may be
-    /// sound: memory was short, or an I/O error occurred.
-    pub(crate) fn lacks_filter(&self) -> bool {
-        let is_transient = |error: &Error| matches!(error.root(), Error::Io(_) | Error::TooLarge { .. });
-        self.table.filter().reason().and_then(|error| error.downcast_ref()).is_some_and(is_transient)
-    }
-
-    /// Reports a damaged or unusable filter, at most once.
-    ///
-    /// # Errors
-    /// If `strict` is set, returns an error instead for an unusable filter, and for damaged pages
-    /// if a new check finds the damage again.
-    pub(crate) fn report_filter(&self, reports: &Reports, strict: bool) -> Result<()> {
-        match self.table.filter() {
-            TableFilter::Absent => Ok(()),
-            TableFilter::Ready(filter) => {
-                if let Some(error) = self.table.range_damage() {
-                    self.report_once(reports, || error.to_string());
-                }
-                let damaged_pages = filter.damaged_pages();
-                if damaged_pages == 0 {
-                    return Ok(());
-                }
-                if let (true, Some(error)) = (strict, self.table.filter_damage()) {
-                    return Err(error);
-                }
-                self.report_once(reports, || match self.table.filter_damage() {
-                    Some(error) => error.to_string(),
-                    None => format!(
-                        "{}: damaged pages of the filter: {damaged_pages}; a new check found no damage, so check the \
-                         memory and the disk of this machine, and reopen the store",
-                        self.path.display()
-                    ),
-                });
-                Ok(())
-            }
-            TableFilter::Degraded(_) if strict => {
-                Err(Error::Corrupt { field: Field::FilterBlock, offset: 0 }.in_file(&self.path))
-            }
-            TableFilter::Degraded(error) => {
-                self.report_once(reports, || error.to_string());
-                Ok(())
-            }
-        }
-    }
-
-    fn report_once(&self, reports: &Reports, message: impl FnOnce() -> String) {
-        // Reads of an SST with a damaged filter come here. All reads but the first must cost only
-        // this load.
-        if !self.is_reported.load(Ordering::Relaxed) && !self.is_reported.swap(true, Ordering::Relaxed) {
-            reports.add(format!("{}; reads go on, and the unusable part of the filter answers \"maybe\"", message()));
-        }
-    }
-
-    /// Marks the file as obsolete: the file is removed when the last reference is dropped.
-    pub(crate) fn mark_obsolete(&self) {
-        self.file.obsolete.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether the file is obsolete: a compaction has replaced the SST, or the store has
-    /// given it up.
-    pub(crate) fn is_obsolete(&self) -> bool {
-        self.file.obsolete.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for TableFile {
-    fn drop(&mut self) {
-        if !self.obsolete.load(Ordering::Relaxed) {
-            return;
-        }
-        // Hold the lock until the file is removed, so that the store cannot close in between.
-        lock(&self.closed).remove(self.storage.as_ref(), std::mem::take(&mut self.path));
-    }
-}
-
-/// The facts about an SST that a read looks at first. They take at most 64 bytes, the length of a
-/// cache line. The filter itself is in [`Version::filters`].
-#[derive(Debug, Clone)]
-pub(crate) struct Slot {
-    /// [`order_prefix`] of the first key.
-    pub(crate) smallest: u64,
-    /// [`order_prefix`] of the last key.
-    pub(crate) largest: u64,
-    /// The filter's expected FPR, in the units of
-    /// [`ProbeTally::expected`](crate::lsm::stats::ProbeTally).
-    pub(crate) expected: u32,
-    /// The expected FPR of answers about whole keys: of the map of level 0 if the SST is mapped,
-    /// otherwise of the filter.
-    pub(crate) expected_of_keys: u32,
-    pub(crate) filter: FilterSlot,
-    /// Whether the map of level 0 answers for the keys of the SST.
-    pub(crate) is_mapped: bool,
-    /// Whether the filter holds the prefixes of the store's extractor beside the keys.
-    pub(crate) has_prefixes: bool,
-    pub(crate) has_ranges: bool,
-    pub(crate) table: Arc<Table>,
-    pub(crate) stored: Arc<StoredTable>,
-}
-
-const _: () = assert!(size_of::<Slot>() <= 64);
-
-impl Slot {
-    fn new(stored: Arc<StoredTable>, filters: &mut FilterSet, earlier: &Earlier) -> Self {
-        let (filter, queries) = earlier.of(stored.meta.number, stored.table.shared_filter());
-        let filter = filters.insert(filter);
-        filters.add_queries(filter, queries);
-        let (smallest, largest) = (order_prefix(&stored.meta.smallest), order_prefix(&stored.meta.largest));
-        let (has_prefixes, has_ranges) = (stored.table.has_prefixes(), stored.table.has_ranges());
-        let (expected, table) = (stored.expected, Arc::clone(&stored.table));
-        Self {
-            smallest,
-            largest,
-            expected,
-            expected_of_keys: expected,
-            filter,
-            is_mapped: false,
-            has_prefixes,
-            has_ranges,
-            table,
-            stored,
-        }
-    }
-
-    /// Adapts the expected FPR to a filter that has lost columns.
-    fn update_expected(&mut self, filters: &FilterSet) {
-        let Some(filter) = filters.filter(self.filter) else { return };
-        if !Arc::ptr_eq(filter, self.table.shared_filter())
-            && let Some(filter) = filter.ready()
-        {
-            self.expected = rate_units(filter.expected_fpr());
-            self.expected_of_keys = self.expected;
-        }
-    }
-
-    #[inline]
-    pub(crate) fn covers(&self, probe: &Probe<'_>) -> bool {
-        if self.smallest < probe.prefix && probe.prefix < self.largest {
-            return true;
-        }
-        self.smallest <= probe.prefix && probe.prefix <= self.largest && self.covers_by_bytes(probe.key)
-    }
-
-    /// Returns the bits of the keys in `of` that the SST may hold.
-    #[inline]
-    pub(crate) fn mask_of(&self, batch: &Batch<'_>, of: u32) -> u32 {
-        batch.within((self.smallest, self.largest), of, |probe| self.covers(probe))
-    }
-
-    /// Returns whether the SST's key range covers `key`. Compares whole keys, because equal
-    /// prefixes do not decide the order.
-    fn covers_by_bytes(&self, key: &[u8]) -> bool {
-        self.stored.meta.smallest.as_slice() <= key && key <= self.stored.meta.largest.as_slice()
-    }
-
-    /// Returns whether all keys of the SST sort before the wanted key.
-    #[inline]
-    fn is_below(&self, probe: &Probe<'_>) -> bool {
-        self.largest < probe.prefix || self.largest == probe.prefix && self.stored.meta.largest.as_slice() < probe.key
-    }
-}
-
-/// The bounds of a scan, with the prefixes that decide most comparisons.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RangeProbe<'a> {
-    from: (u64, Bound<&'a [u8]>),
-    to: (u64, Bound<&'a [u8]>),
-}
-
-impl<'a> RangeProbe<'a> {
-    pub(crate) fn new(from: Bound<&'a [u8]>, to: Bound<&'a [u8]>) -> Self {
-        let prefix = |bound, unbounded| match bound {
-            Bound::Included(key) | Bound::Excluded(key) => order_prefix(key),
-            Bound::Unbounded => unbounded,
-        };
-        Self { from: (prefix(from, 0), from), to: (prefix(to, u64::MAX), to) }
-    }
-
-    /// Returns whether the SST may hold keys of the range.
-    #[inline]
-    fn overlaps(&self, slot: &Slot) -> bool {
-        // Equal prefixes do not decide the order.
-        self.from.0 < slot.largest && slot.smallest < self.to.0 || !self.is_above(slot) && !self.is_below(slot)
-    }
-
-    /// Returns whether all keys of the SST sort before the range.
-    #[inline]
-    fn is_above(&self, slot: &Slot) -> bool {
-        // A key is in another cache line than the slot: read it only if the prefixes are equal.
-        let largest = || slot.stored.meta.largest.as_slice();
-        match self.from {
-            (_, Bound::Unbounded) => false,
-            (prefix, _) if slot.largest != prefix => slot.largest < prefix,
-            (_, Bound::Included(from)) => largest() < from,
-            (_, Bound::Excluded(from)) => largest() <= from,
-        }
-    }
-
-    /// Returns whether all keys of the SST sort after the range.
-    #[inline]
-    fn is_below(&self, slot: &Slot) -> bool {
-        let smallest = || slot.stored.meta.smallest.as_slice();
-        match self.to {
-            (_, Bound::Unbounded) => false,
-            (prefix, _) if slot.smallest != prefix => prefix < slot.smallest,
-            (_, Bound::Included(to)) => to < smallest(),
-            (_, Bound::Excluded(to)) => to <= smallest(),
-        }
-    }
-}
-
-/// The SSTs of one level.
-#[derive(Debug, Clone)]
-pub(crate) struct Level {
-    pub(crate) number: usize,
-    /// Level 0: newest first. Deeper levels: in the order of their keys, without overlaps.
-    pub(crate) slots: Vec<Slot>,
-    /// [`Slot::largest`] of each SST, side by side. Empty in level 0. In deeper levels, a search
-    /// over these eight bytes per SST loads fewer cache lines than a search over the slots.
-    ends: Vec<u64>,
-    /// The map of level 0, if it has one.
-    pub(crate) mapped: Option<Box<MappedRuns>>,
 }
 
 /// The SSTs of a store at one moment.
@@ -383,7 +121,12 @@ impl Version {
             } else {
                 tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
             }
-            let slots = tables.into_iter().map(|table| Slot::new(table, &mut filters, earlier));
+            let slots = tables.into_iter().map(|table| {
+                let (filter, queries) = earlier.of(table.meta.number, table.table.shared_filter());
+                let filter = filters.insert(filter);
+                filters.add_queries(filter, queries);
+                Slot::new(table, filter)
+            });
             Level::new(number, slots.collect())
         };
         let levels = levels.into_iter().enumerate().map(order).filter(|level| !level.slots.is_empty());
@@ -502,85 +245,27 @@ impl Version {
         }
         shapes
     }
-}
 
-impl Level {
-    fn new(number: usize, slots: Vec<Slot>) -> Self {
-        let ends = if number == 0 { Vec::new() } else { slots.iter().map(|slot| slot.largest).collect() };
-        Self { number, slots, ends, mapped: None }
-    }
-
-    /// Returns the view of the newest map that has an SST of level 0, and marks the mapped slots. Returns
-    /// `None` if the map has fewer than `min_mapped` of the SSTs, or is longer than `room_bytes`.
-    fn map(&mut self, min_mapped: usize, room_bytes: u64) -> Option<MappedRuns> {
-        let map_of = |slot: &Slot| match slot.stored.mapped() {
-            Mapped::As(map, _) => Some(map),
-            Mapped::NotYet | Mapped::Hashed(_) | Mapped::Never => None,
-        };
-        let map = self.slots.iter().find_map(map_of).filter(|map| map.len_bytes() <= room_bytes)?;
-        let sst = |slot: &Slot| SstOfMap {
-            run: slot.stored.run_in(&map),
-            smallest: slot.smallest,
-            largest: slot.largest,
-            num_keys: slot.stored.meta.num_entries,
-        };
-        let ssts: Vec<_> = self.slots.iter().map(sst).collect();
-        let view = MappedRuns::new(Arc::clone(&map), &ssts);
-        if view.num_mapped() < min_mapped as u64 {
-            return None;
-        }
-        for (place, slot) in self.slots.iter_mut().enumerate() {
-            if let Some(expected_of_keys) = view.expected_at(place) {
-                (slot.is_mapped, slot.expected_of_keys) = (true, expected_of_keys);
+    /// Returns the newest version of a key in the SSTs. The outer `None` means that no SST holds a
+    /// version of the key. The inner `None` means that the key is deleted.
+    #[inline]
+    pub(crate) fn get<V: FoundValue>(
+        &self,
+        probe: &Probe<'_>,
+        context: &ReadContext<'_>,
+        recorder: Option<Recorder<'_>>,
+    ) -> Result<Option<Option<V>>> {
+        for level in &self.levels {
+            let mut tally = Tally::default();
+            let found = level.get(&self.filters, probe, context, &mut tally);
+            if let Some(recorder) = recorder {
+                recorder.level(level.number, &tally);
+            }
+            let found = found?;
+            if found.is_some() {
+                return Ok(found);
             }
         }
-        Some(view)
-    }
-
-    /// Passes to `visit`, as runs, the SSTs that may hold keys of a range. An SST of level 0 is a
-    /// run by itself. The SSTs of a deeper level are neighbours, and form one run. `visit` gets
-    /// each run and the position of its first SST in the level.
-    #[inline]
-    pub(crate) fn runs_within(&self, range: &RangeProbe<'_>, mut visit: impl FnMut(usize, &[Slot])) {
-        if self.number == 0 {
-            for (place, slot) in self.slots.iter().enumerate() {
-                if range.overlaps(slot) {
-                    visit(place, std::slice::from_ref(slot));
-                }
-            }
-            return;
-        }
-        let first = self.ends.partition_point(|&end| end < range.from.0);
-        let rest = self.slots.get(first..).unwrap_or_default();
-        // Equal prefixes do not decide the order, and all keys of a store may have the same prefix.
-        let is_above = |slot: &&Slot| range.is_above(slot);
-        let above = if rest.first().is_some_and(|slot| is_above(&slot)) {
-            rest.partition_point(|slot| is_above(&slot))
-        } else {
-            0
-        };
-        let rest = rest.get(above..).unwrap_or_default();
-        // Short ranges usually end in their first SST.
-        let len = match rest.get(1) {
-            Some(second) if !range.is_below(second) => rest.partition_point(|slot| !range.is_below(slot)),
-            _ => usize::from(rest.first().is_some_and(|slot| !range.is_below(slot))),
-        };
-        if len > 0 {
-            visit(first + above, rest.get(..len).unwrap_or_default());
-        }
-    }
-
-    /// Returns the first SST of a deeper level whose last key does not sort before the key. No
-    /// other SST of the level can hold the key. Returns `None` if all SSTs end before the key.
-    #[inline]
-    pub(crate) fn candidate(&self, probe: &Probe<'_>) -> Option<&Slot> {
-        let place = self.ends.partition_point(|&end| end < probe.prefix);
-        let slot = self.slots.get(place)?;
-        if slot.largest != probe.prefix {
-            return Some(slot);
-        }
-        // Equal prefixes do not decide the order, and all keys of a store may have the same prefix.
-        let rest = self.slots.get(place..).unwrap_or_default();
-        rest.get(rest.partition_point(|slot| slot.is_below(probe)))
+        Ok(None)
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::Version;
-use super::batch_read::{Batch, Probe};
+use super::batch_read::Batch;
+use super::level::Probe;
 use super::pinnable_slice::ReadValue;
 use crate::error::Result;
 use crate::lsm::memtable::Memtable;

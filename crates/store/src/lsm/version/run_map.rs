@@ -8,7 +8,6 @@
 
 use std::sync::Arc;
 
-use super::batch_read::{BATCH, Batch, Probe};
 use crate::error::Result;
 use crate::lsm::options::MAX_TRIGGER;
 use crate::lsm::stats::{Tally, rate_units};
@@ -52,15 +51,15 @@ pub(crate) struct SstOfMap {
 pub(crate) struct MappedRuns {
     pub(crate) map: Arc<RunMap>,
     /// The mapped runs of the version.
-    known: Runs,
+    pub(super) known: Runs,
     /// The place of each run in the level.
     place_of: [u8; MAX_RUNS],
     /// The places of the SSTs that are not mapped, up to place 255. All SSTs after it are not mapped.
     always: Runs,
     /// Whether all SSTs of the level are mapped.
-    is_whole: bool,
+    pub(super) is_whole: bool,
     /// All mapped SSTs cover each key whose order prefix lies between these two.
-    inside: (u64, u64),
+    pub(super) inside: (u64, u64),
     /// The counts of the mapped SSTs before each place, and of all, for a key that they cover.
     before: Vec<Denials>,
     /// The order prefixes of the first keys of the mapped SSTs, in order.
@@ -71,7 +70,7 @@ pub(crate) struct MappedRuns {
 
 /// The number of SSTs that cover a key and deny it, and the sum of their expected FPRs.
 #[derive(Debug, Clone, Copy, Default)]
-struct Denials {
+pub(super) struct Denials {
     number: u64,
     expected: u64,
 }
@@ -82,7 +81,7 @@ impl Denials {
     }
 
     #[inline]
-    fn count(self, num_keys: u64, tally: &mut Tally) {
+    pub(super) fn count(self, num_keys: u64, tally: &mut Tally) {
         tally.points.true_negatives += num_keys * self.number;
         tally.points.expected += num_keys * self.expected;
     }
@@ -112,27 +111,6 @@ impl Edges {
             return None;
         }
         Some(self.0.get(place.wrapping_sub(1)).map_or(Denials::default(), |(_, counts)| *counts))
-    }
-}
-
-/// The answers of a map for the keys of a batch.
-pub(crate) struct BatchAnswers {
-    /// The keys that each mapped SST may hold: a bit for each key. `None` if no SST holds any.
-    masks: Option<Box<[u32; MAX_RUNS]>>,
-    /// The keys that all SSTs cover and deny.
-    denied: u32,
-}
-
-impl BatchAnswers {
-    /// Opens the denied keys again, for the deeper levels.
-    pub(crate) fn give_back(&self, batch: &mut Batch<'_>) {
-        batch.open |= self.denied;
-    }
-
-    /// Returns the bits of the keys that the mapped SST at a place may hold.
-    #[inline]
-    pub(crate) fn of(&self, place: usize) -> u32 {
-        self.masks.as_ref().map_or(0, |masks| masks.get(place).copied().unwrap_or(u32::MAX))
     }
 }
 
@@ -184,8 +162,8 @@ impl MappedRuns {
 
     /// Returns the runs of the version that may hold a key.
     #[inline]
-    pub(crate) fn ask(&self, probe: &Probe<'_>) -> Runs {
-        self.map.ask(probe.hash, &self.known)
+    pub(crate) fn ask(&self, hash: KeyHash) -> Runs {
+        self.map.ask(hash, &self.known)
     }
 
     pub(crate) fn num_mapped(&self) -> u64 {
@@ -193,28 +171,28 @@ impl MappedRuns {
     }
 
     #[inline]
-    fn all(&self) -> Denials {
+    pub(super) fn all(&self) -> Denials {
         self.before.last().copied().unwrap_or_default()
     }
 
-    /// Returns whether all mapped SSTs cover a key.
+    /// Returns whether all mapped SSTs cover a key with this order prefix.
     #[inline]
-    pub(crate) fn is_inside(&self, probe: &Probe<'_>) -> bool {
-        self.inside.0 < probe.prefix && probe.prefix < self.inside.1
+    pub(crate) fn is_inside(&self, prefix: u64) -> bool {
+        self.inside.0 < prefix && prefix < self.inside.1
     }
 
     /// Returns whether no SST of the level can hold a key, because all are mapped and `found` names
     /// none. Then counts the answers. Returns `false` if the counts are not known.
     #[inline]
-    pub(crate) fn denies(&self, probe: &Probe<'_>, found: &Runs, tally: &mut Tally) -> bool {
+    pub(crate) fn denies(&self, prefix: u64, found: &Runs, tally: &mut Tally) -> bool {
         if !self.is_whole || !found.is_empty() {
             return false;
         }
-        if self.is_inside(probe) {
+        if self.is_inside(prefix) {
             self.all().count(1, tally);
             return true;
         }
-        self.covering(probe.prefix).inspect(|denials| denials.count(1, tally)).is_some()
+        self.covering(prefix).inspect(|denials| denials.count(1, tally)).is_some()
     }
 
     /// Returns the counts of the mapped SSTs that cover a key. Returns `None` if the key's order prefix
@@ -244,37 +222,6 @@ impl MappedRuns {
         let mut places = Runs::NONE;
         found.iter().filter_map(|run| self.place_of.get(usize::from(run))).for_each(|&place| places.insert(place));
         places
-    }
-
-    /// Asks the map for the keys of a batch. Removes the bits of the keys that all SSTs cover and deny
-    /// from `batch.open`, and counts these answers. [`BatchAnswers::give_back`] adds the bits again.
-    pub(crate) fn ask_batch(&self, batch: &mut Batch<'_>, tally: &mut Tally) -> BatchAnswers {
-        let hashes = batch.open_hashes();
-        let mut found = [Runs::NONE; BATCH];
-        self.map.ask_batch(hashes, &self.known, &mut found);
-        let mut answers = BatchAnswers { masks: None, denied: 0 };
-        let mut rest = batch.open;
-        for (key, found) in found.iter().enumerate().take(hashes.len()).filter(|(_, found)| !found.is_empty()) {
-            rest &= !(1 << key);
-            let masks = answers.masks.get_or_insert_with(|| Box::new([0; MAX_RUNS]));
-            for place in self.places(found).iter() {
-                if let Some(mask) = masks.get_mut(usize::from(place)) {
-                    *mask |= 1 << key;
-                }
-            }
-        }
-        if self.is_whole {
-            answers.denied = batch.within(self.inside, rest, |_| false);
-            self.all().count(answers.denied.count_ones().into(), tally);
-            rest &= !answers.denied;
-            while let Some(probe) = batch.probe(rest.trailing_zeros()) {
-                let denies = self.denies(&probe, &Runs::NONE, tally);
-                answers.denied |= u32::from(denies) << rest.trailing_zeros();
-                rest &= rest - 1;
-            }
-        }
-        batch.open &= !answers.denied;
-        answers
     }
 }
 

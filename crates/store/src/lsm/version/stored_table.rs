@@ -1,0 +1,165 @@
+//! Defines an open SST of the store, and its file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::run_map::Mapped;
+use crate::error::{Error, Field, Result};
+use crate::lsm::files::Removals;
+use crate::lsm::manifest::edit::TableMeta;
+use crate::lsm::stats::rate_units;
+use crate::lsm::stats::reports::Reports;
+use crate::sstable::{Table, TableFilter};
+use crate::storage::Storage;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, lock};
+use filterblock::RunMap;
+
+/// An SST of the store. After a compaction has replaced the SST, its file is removed when the last
+/// reference is dropped, unless the store is closed.
+#[derive(Debug)]
+pub(crate) struct StoredTable {
+    file: Arc<TableFile>,
+    pub(crate) meta: TableMeta,
+    pub(crate) table: Arc<Table>,
+    pub(crate) path: PathBuf,
+    /// The filter's expected FPR, in the units of
+    /// [`ProbeTally::expected`](crate::lsm::stats::ProbeTally).
+    pub(crate) expected: u32,
+    /// The range filter's expected FPR, in the units of [`Self::expected`].
+    pub(crate) expected_of_ranges: u32,
+    /// Whether damage of the filter has been reported.
+    is_reported: AtomicBool,
+    mapped: Mutex<Mapped>,
+}
+
+/// The file of an SST. It may be open more than once.
+#[derive(Debug)]
+struct TableFile {
+    path: PathBuf,
+    storage: Arc<dyn Storage>,
+    /// The state of file deletion: whether the store is closed, and which files are left to remove.
+    closed: Arc<Mutex<Removals>>,
+    obsolete: AtomicBool,
+}
+
+impl StoredTable {
+    pub(crate) fn new(
+        meta: TableMeta,
+        table: Table,
+        path: PathBuf,
+        storage: Arc<dyn Storage>,
+        closed: Arc<Mutex<Removals>>,
+    ) -> Self {
+        // This arithmetic takes long. Do it once per SST, not once per version.
+        let (expected, expected_of_ranges) = match table.filter() {
+            TableFilter::Ready(filter) => {
+                let of_ranges = filter.expected_range_fpr().unwrap_or_default();
+                (rate_units(filter.expected_fpr()), rate_units(of_ranges))
+            }
+            TableFilter::Absent | TableFilter::Degraded(_) => (0, 0),
+        };
+        let file = TableFile { path: path.clone(), storage, closed, obsolete: AtomicBool::new(false) };
+        let (is_reported, mapped) = (AtomicBool::new(false), Mutex::default());
+        let (file, table) = (Arc::new(file), Arc::new(table));
+        Self { file, meta, table, path, expected, expected_of_ranges, is_reported, mapped }
+    }
+
+    pub(crate) fn mapped(&self) -> Mapped {
+        lock(&self.mapped).clone()
+    }
+
+    pub(crate) fn set_mapped(&self, mapped: Mapped) {
+        *lock(&self.mapped) = mapped;
+    }
+
+    /// Returns the run of the SST in a map, or `None` if the map does not hold all its keys.
+    pub(crate) fn run_in(&self, wanted: &Arc<RunMap>) -> Option<u8> {
+        match &*lock(&self.mapped) {
+            Mapped::As(map, run) if Arc::ptr_eq(map, wanted) => Some(*run),
+            _ => None,
+        }
+    }
+
+    /// Returns this SST as the replacement of `other`, an earlier opening of the same file. Both
+    /// then share the [`TableFile`], so the file stays while one of them is in use.
+    pub(crate) fn instead_of(self, other: &Self) -> Self {
+        // The damage of this opening has not been reported yet.
+        Self { file: Arc::clone(&other.file), is_reported: AtomicBool::new(false), ..self }
+    }
+
+    /// Returns whether the filter could not be loaded when the SST was opened, although it may be
+    /// sound: memory was short, or an I/O error occurred.
+    pub(crate) fn lacks_filter(&self) -> bool {
+        let is_transient = |error: &Error| matches!(error.root(), Error::Io(_) | Error::TooLarge { .. });
+        self.table.filter().reason().and_then(|error| error.downcast_ref()).is_some_and(is_transient)
+    }
+
+    /// Reports a damaged or unusable filter, at most once.
+    ///
+    /// # Errors
+    /// If `strict` is set, returns an error instead for an unusable filter, and for damaged pages
+    /// if a new check finds the damage again.
+    pub(crate) fn report_filter(&self, reports: &Reports, strict: bool) -> Result<()> {
+        match self.table.filter() {
+            TableFilter::Absent => Ok(()),
+            TableFilter::Ready(filter) => {
+                if let Some(error) = self.table.range_damage() {
+                    self.report_once(reports, || error.to_string());
+                }
+                let damaged_pages = filter.damaged_pages();
+                if damaged_pages == 0 {
+                    return Ok(());
+                }
+                if let (true, Some(error)) = (strict, self.table.filter_damage()) {
+                    return Err(error);
+                }
+                self.report_once(reports, || match self.table.filter_damage() {
+                    Some(error) => error.to_string(),
+                    None => format!(
+                        "{}: damaged pages of the filter: {damaged_pages}; a new check found no damage, so check the \
+                         memory and the disk of this machine, and reopen the store",
+                        self.path.display()
+                    ),
+                });
+                Ok(())
+            }
+            TableFilter::Degraded(_) if strict => {
+                Err(Error::Corrupt { field: Field::FilterBlock, offset: 0 }.in_file(&self.path))
+            }
+            TableFilter::Degraded(error) => {
+                self.report_once(reports, || error.to_string());
+                Ok(())
+            }
+        }
+    }
+
+    fn report_once(&self, reports: &Reports, message: impl FnOnce() -> String) {
+        // Reads of an SST with a damaged filter come here. All reads but the first must cost only
+        // this load.
+        if !self.is_reported.load(Ordering::Relaxed) && !self.is_reported.swap(true, Ordering::Relaxed) {
+            reports.add(format!("{}; reads go on, and the unusable part of the filter answers \"maybe\"", message()));
+        }
+    }
+
+    /// Marks the file as obsolete: the file is removed when the last reference is dropped.
+    pub(crate) fn mark_obsolete(&self) {
+        self.file.obsolete.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the file is obsolete: a compaction has replaced the SST, or the store has
+    /// given it up.
+    pub(crate) fn is_obsolete(&self) -> bool {
+        self.file.obsolete.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for TableFile {
+    fn drop(&mut self) {
+        if !self.obsolete.load(Ordering::Relaxed) {
+            return;
+        }
+        // Hold the lock until the file is removed, so that the store cannot close in between.
+        lock(&self.closed).remove(self.storage.as_ref(), std::mem::take(&mut self.path));
+    }
+}
