@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::files::{LOCK, table_name};
@@ -304,7 +304,7 @@ impl Db {
             self.shared.wait_for_flushes(|state| state.immutable.is_empty())?;
             let mut work = lock(&self.shared.background.work);
             while (work.compacting || work.mapping) && work.failure.is_none() {
-                work = self.shared.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+                work = self.shared.background.wait(work);
             }
             let failure = work.compactions.failure_since(num_failed);
             drop(work);
@@ -353,7 +353,7 @@ impl Db {
         // Lock the registry first: the version then pins every SST that the registry's state names.
         let (mut state, version) = {
             let registry = lock(&self.shared.catalogue.registry);
-            (registry.state.clone(), Arc::clone(&self.shared.reading.state.load().version))
+            (registry.state.clone(), self.shared.version())
         };
         for (_, table) in version.all_tables() {
             if !source.is_named(&table.path, table.table.file())? {

@@ -1,8 +1,8 @@
 //! Builds and parses the names of a store's files, and removes unneeded files while the store is open.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::storage::Storage;
 
 /// The name of the file `CURRENT`, which names the manifest in force.
@@ -119,21 +119,23 @@ impl Removals {
     /// Removes a file if it exists. If the removal fails, the store tries again later. After the
     /// store is closed, this function does nothing.
     pub(crate) fn remove(&mut self, storage: &dyn Storage, path: PathBuf) {
-        if self.is_closed {
-            return;
-        }
-        if let Err(error) = removed(storage.remove(&path)) {
-            log::warn!("an unneeded file could not be removed; the store tries again later: {error}");
+        if !self.is_closed && !remove(storage, &path) {
             self.left.push(path);
         }
     }
 }
 
-/// Returns the result of removing a file, and treats a missing file as removed.
-pub(crate) fn removed(result: Result<()>) -> Result<()> {
-    let is_gone =
-        |error: &Error| matches!(error.root(), Error::Io(error) if error.kind() == std::io::ErrorKind::NotFound);
-    result.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
+/// Removes an unneeded file, and logs a failure. Returns whether the file is gone.
+pub(crate) fn remove(storage: &dyn Storage, path: &Path) -> bool {
+    let error = storage.remove(path).err().filter(|error| !is_missing(error));
+    if let Some(error) = &error {
+        log::warn!("an unneeded file could not be removed; the store tries again later: {error}");
+    }
+    error.is_none()
+}
+
+pub(crate) fn is_missing(error: &Error) -> bool {
+    matches!(error.root(), Error::Io(error) if error.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// Returns whether a file could not be created because another file has its name. The store must

@@ -17,7 +17,6 @@
 //! * Readers never wait for writes, flushes or compactions. Writers wait for their turn and for the
 //!   log. If flushes or compactions fall behind, writers also wait for them.
 
-mod attempts;
 mod background;
 mod compaction;
 mod db;

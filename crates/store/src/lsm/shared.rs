@@ -4,17 +4,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::attempts::Attempts;
-use super::files::{CURRENT_TEMPORARY, log_name, manifest_name, table_name};
-use super::files::{Removals, is_taken};
+use super::background::Background;
+use super::files::{CURRENT_TEMPORARY, Removals, is_taken, log_name, manifest_name, remove, table_name};
 use super::manifest::Manifest;
 use super::manifest::edit::{StoreState, TableMeta, VersionEdit};
 use super::memtable::Memtable;
 use super::options::Options;
-use super::picking::Picker;
-use super::picking::pace::Pace;
-use super::stats::Counters;
 use super::stats::reports::Reports;
+use super::stats::{Counters, Task};
+use super::version::Version;
 use super::version::level::ReadContext;
 use super::version::read_state::{Published, ReadState};
 use super::version::run_map::Mapper;
@@ -24,9 +22,8 @@ use super::wal::{LogId, LogKind, LogWriter};
 use crate::error::{Error, Field, Result};
 use crate::sstable::{BlockCache, FilterMemory, Table, TableId, TableReadOptions};
 use crate::storage::Storage;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::lock;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, lock};
 use filterblock::{KeyHasher, PrefixExtractor, Reclaimer};
 
 /// The current log and the number of the last write.
@@ -42,25 +39,6 @@ pub(super) struct LogState {
 pub(super) struct Registry {
     pub(super) manifest: Manifest,
     pub(super) state: StoreState,
-}
-
-/// The shared state of background threads and of the callers that wait for them.
-#[derive(Debug, Default)]
-pub(super) struct Work {
-    pub(super) closing: bool,
-    /// The first failure that makes further writes unsafe.
-    pub(super) failure: Option<String>,
-    /// Whether a compaction is running, in the background or for a caller.
-    pub(super) compacting: bool,
-    /// Whether the background thread reads the keys of level 0.
-    pub(super) mapping: bool,
-    /// Number of callers that wait to compact. They go before the background thread, which may
-    /// always find more work.
-    pub(super) callers_waiting: usize,
-    /// Number of callers that wait until nothing is left to do.
-    pub(super) idle_waiters: usize,
-    pub(super) flushes: Attempts,
-    pub(super) compactions: Attempts,
 }
 
 /// The identity of the store. It never changes while the store is open, so it needs no lock.
@@ -118,67 +96,6 @@ impl Catalogue {
     }
 }
 
-/// Shared state for the background threads, and for writers and callers that wait for them.
-#[derive(Debug)]
-pub(super) struct Background {
-    pub(super) work: Mutex<Work>,
-    /// Whether `work` has a failure. Every write reads it, and a lock would cost more.
-    has_failed: AtomicBool,
-    /// Notified after each change of `work` or of [`Reading::state`] that a thread may wait for.
-    pub(super) changed: Condvar,
-    pub(super) picker: Mutex<Picker>,
-    pub(super) pace: Mutex<Pace>,
-}
-
-impl Background {
-    pub(super) fn new(picker: Picker) -> Self {
-        Self {
-            work: Mutex::new(Work::default()),
-            has_failed: AtomicBool::new(false),
-            changed: Condvar::new(),
-            picker: Mutex::new(picker),
-            pace: Mutex::new(Pace::new()),
-        }
-    }
-
-    /// Wakes all threads that wait for a change of `work` or of the state.
-    fn wake_all(&self) {
-        // Take the lock once: no thread can then be between its check and its wait.
-        drop(lock(&self.work));
-        self.changed.notify_all();
-    }
-
-    pub(super) fn alarm(&self) -> Alarm<'_> {
-        Alarm(self)
-    }
-
-    /// Logs a failure, records it if it is the first one, and wakes all waiting threads. The store
-    /// accepts no writes afterwards.
-    pub(super) fn fail(&self, error: &Error) {
-        log::error!("{error}");
-        self.fail_because(|| error.to_string());
-    }
-
-    fn fail_because(&self, reason: impl FnOnce() -> String) {
-        let mut work = lock(&self.work);
-        work.failure.get_or_insert_with(reason);
-        self.has_failed.store(true, Ordering::Release);
-        drop(work);
-        self.changed.notify_all();
-    }
-
-    /// Returns [`Error::Poisoned`] after a failure.
-    pub(super) fn check_writable(&self) -> Result<()> {
-        if !self.has_failed.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        match &lock(&self.work).failure {
-            None => Ok(()),
-            Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
-        }
-    }
-}
-
 /// Shared state for readers. Apart from the locks of the cache, a read usually takes no lock.
 #[derive(Debug)]
 pub(super) struct Reading {
@@ -233,6 +150,10 @@ impl Shared {
         }
     }
 
+    pub(super) fn version(&self) -> Arc<Version> {
+        Arc::clone(&self.reading.state.load().version)
+    }
+
     /// Opens an SST of the store: see the function [`open_table`].
     pub(super) fn open_table(&self, meta: TableMeta) -> Result<Arc<StoredTable>> {
         open_table(&self.options, &self.identity, &self.files, &self.reading.reports, meta)
@@ -240,7 +161,7 @@ impl Shared {
 
     /// Reopens SSTs whose filter could not be loaded, because the filter may be loadable now.
     pub(super) fn fetch_filters(&self) {
-        let version = Arc::clone(&self.reading.state.load().version);
+        let version = self.version();
         for (level, old) in version.all_tables().filter(|(_, table)| table.lacks_filter()) {
             // The filter's problems have been reported already.
             let (options, reports, meta) = (&self.options, Reports::default(), old.meta.clone());
@@ -378,22 +299,62 @@ impl Shared {
         self.discard([self.identity.dir.join(old)]);
         Ok(())
     }
-}
 
-/// A guard that fails the store and wakes all waiting threads if it is dropped before
-/// [`Alarm::disarm`]. A panic in a filter policy or a storage drops it, for example.
-pub(super) struct Alarm<'a>(&'a Background);
-
-impl Alarm<'_> {
-    /// Ends the guard without failing the store.
-    pub(super) fn disarm(self) {
-        std::mem::forget(self);
+    /// Records the result of an attempt at a background task. After a failure, schedules a retry,
+    /// unless the store has failed. After a success, tries again to remove files and to load
+    /// filters.
+    pub(super) fn note_attempt(&self, task: Task, result: &Result<()>) {
+        self.files.reclaimer.reclaim();
+        let Err(error) = result else {
+            lock(&self.background.work).attempts(task).succeed();
+            self.background.changed.notify_all();
+            self.remove_left();
+            self.fetch_filters();
+            return;
+        };
+        self.judge(error);
+        let mut work = lock(&self.background.work);
+        if work.failure.is_none() {
+            let name = match task {
+                Task::Flush => "flush",
+                Task::Compaction => "compaction",
+            };
+            log::warn!("a background {name} failed, and the store tries it again: {error}");
+            work.attempts(task).fail(error);
+        }
+        drop(work);
+        self.background.changed.notify_all();
     }
-}
 
-impl Drop for Alarm<'_> {
-    fn drop(&mut self) {
-        self.0.fail_because(|| "a thread panicked while it worked on the store".to_owned());
+    /// Fails the store if `error` is a failed sync of the store's directory. Names that other
+    /// threads have just created there may then be lost too, and no later sync reports the loss.
+    pub(super) fn judge(&self, error: &Error) {
+        // With ENFILE or EMFILE, the directory could not be opened. Nothing was synced then, and
+        // nothing was lost.
+        let is_tried = |source: &Error| matches!(source, Error::Io(error) if !cfg!(unix) || !matches!(error.raw_os_error(), Some(23 | 24)));
+        if matches!(error, Error::InFile { path, source } if *path == self.identity.dir && is_tried(source)) {
+            self.background.fail(error);
+        }
+    }
+
+    /// Removes unneeded files. A missing file is not an error. The store tries again later to
+    /// remove a file that cannot be removed now.
+    ///
+    /// The caller must keep the store open: after a close, the files may belong to another store.
+    /// The lock of `Files::closed` is not held while a file is deleted: the deletion may take long,
+    /// and a thread that drops a replaced SST needs the lock.
+    pub(super) fn discard(&self, paths: impl IntoIterator<Item = PathBuf>) {
+        let storage = self.options.storage.as_ref();
+        let left: Vec<PathBuf> = paths.into_iter().filter(|path| !remove(storage, path)).collect();
+        if !left.is_empty() {
+            lock(&self.files.closed).left.extend(left);
+        }
+    }
+
+    /// Tries again to remove files that could not be removed. The caller must keep the store open.
+    pub(super) fn remove_left(&self) {
+        let left = std::mem::take(&mut lock(&self.files.closed).left);
+        self.discard(left);
     }
 }
 

@@ -1,10 +1,9 @@
 //! Verifies a whole store: reads all needed files again and checks that they agree.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use super::Db;
-use super::files::{CURRENT, FileName, log_name, manifest_name, parse, table_name};
+use super::files::{CURRENT, FileName, is_missing, log_name, manifest_name, parse, table_name};
 use super::manifest::Manifest;
 use super::manifest::edit::{NUM_LEVELS, first_overlap};
 use super::wal::batch::BatchOps;
@@ -80,10 +79,6 @@ impl VerifyReport {
     }
 }
 
-fn is_missing(error: &Error) -> bool {
-    matches!(error.root(), Error::Io(reason) if reason.kind() == std::io::ErrorKind::NotFound)
-}
-
 impl Db {
     /// Reads every file that the store needs, and checks it. For each SST, it checks all checksums,
     /// the order of the keys, and every key against the filter of its SST. It checks that `CURRENT`
@@ -106,7 +101,7 @@ impl Db {
     /// # Errors
     /// Returns the errors of [`Self::verify`].
     pub fn verify_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport> {
-        let version = Arc::clone(&self.shared.reading.state.load().version);
+        let version = self.shared.version();
         let mut report = VerifyReport { tails: self.shared.reading.reports.tails(), ..VerifyReport::default() };
         let total_bytes = version.all_tables().map(|(_, stored)| stored.meta.len_bytes).sum();
         let mut before = 0;

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -51,7 +51,7 @@ fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
         if work.closing {
             return None;
         }
-        work = shared.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+        work = shared.background.wait(work);
     }
 }
 
@@ -107,7 +107,7 @@ impl Shared {
             if let Some(error) = work.flushes.failure_since(num_failed) {
                 return Err(error);
             }
-            work = self.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+            work = self.background.wait(work);
         }
         drop(work);
         self.background.check_writable()

@@ -87,7 +87,7 @@ impl Shared {
         if let (Some(mut hashes), Some(min_mapped), true) = (hashes, self.options.min_mapped(), is_mappable(stored)) {
             // There may be fewer keys than writes.
             hashes.shrink_to_fit();
-            let version = Arc::clone(&self.reading.state.load().version);
+            let version = self.version();
             stored.set_mapped(Mapped::Hashed(Arc::new(hashes)));
             self.map_hashed(&mut mapper, &version, stored, min_mapped);
         }
@@ -160,14 +160,14 @@ impl Shared {
     }
 
     pub(crate) fn needs_map(&self) -> bool {
-        let version = Arc::clone(&self.reading.state.load().version);
+        let version = self.version();
         self.missing_map(&version).is_some()
     }
 
     /// Makes a new map of level 0 from the keys in the files. Does nothing if no map is missing. The
     /// function gives up if the store closes or fails, or if a compaction becomes due.
     pub(crate) fn map_level_0(&self) {
-        let mut version = Arc::clone(&self.reading.state.load().version);
+        let mut version = self.version();
         let Some((tables, capacity)) = self.missing_map(&version) else { return };
         let never = |table: &StoredTable| {
             if !matches!(table.mapped(), Mapped::As(..)) {
@@ -203,7 +203,7 @@ impl Shared {
                     return;
                 }
             }
-            version = Arc::clone(&self.reading.state.load().version);
+            version = self.version();
         }
         self.replace_map(next, &read);
     }
@@ -307,7 +307,7 @@ impl Shared {
     /// the memory budget beside the filters.
     pub(crate) fn release_map(&self) {
         let mut mapper = lock(&self.mapper);
-        let version = Arc::clone(&self.reading.state.load().version);
+        let version = self.version();
         if version.map_memory_bytes() > version.room_bytes() {
             let has_keys = |table: &&Arc<StoredTable>| matches!(table.mapped(), Mapped::As(..) | Mapped::Hashed(_));
             version.tables(0).filter(has_keys).for_each(|table| table.set_mapped(Mapped::NotYet));

@@ -6,17 +6,18 @@ mod map_level_0;
 
 use std::collections::HashMap;
 use std::ops::Bound;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::flush::table_meta;
 use crate::error::{Error, Result};
+use crate::lsm::background::{Background, Work};
 use crate::lsm::files::table_name;
 use crate::lsm::manifest::edit::{NUM_LEVELS, VersionEdit};
 use crate::lsm::options::Options;
 use crate::lsm::picking::{Levels, Limits, Pick, Picker, RangePicks, TableFacts, pick_range};
 use crate::lsm::scan::merge::{Direction, Merge, RunCursor, Source};
-use crate::lsm::shared::{Background, Shared, Work};
+use crate::lsm::shared::Shared;
 use crate::lsm::stats::Task;
 use crate::lsm::version::{Version, stored_table::StoredTable};
 use crate::sstable::{TableOptions, TableSummary, TableWriter};
@@ -189,7 +190,7 @@ fn next_job(shared: &Shared) -> Option<Job> {
                 continue;
             }
         }
-        work = shared.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+        work = shared.background.wait(work);
     }
 }
 
@@ -207,7 +208,7 @@ impl Shared {
         if !self.options.auto_compaction {
             return None;
         }
-        let version = Arc::clone(&self.reading.state.load().version);
+        let version = self.version();
         let bytes = lock(&self.background.picker).waits_for(&levels_of(&version), spare_bytes)?;
         Some(lock(&self.background.pace).delay(bytes))
     }
@@ -244,7 +245,7 @@ impl Shared {
         if !self.options.auto_compaction {
             return None;
         }
-        let version = Arc::clone(&self.reading.state.load().version);
+        let version = self.version();
         let pick = lock(&self.background.picker).pick(&levels_of(&version), spare_bytes)?;
         Compaction::of(&version, &pick)
     }
@@ -254,7 +255,7 @@ impl Shared {
         let mut work = lock(&self.background.work);
         work.callers_waiting += 1;
         while work.compacting && work.failure.is_none() {
-            work = self.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+            work = self.background.wait(work);
         }
         work.callers_waiting -= 1;
         if let Some(reason) = &work.failure {
@@ -271,7 +272,7 @@ impl Shared {
     pub(crate) fn compact_range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<()> {
         for level in 0..NUM_LEVELS {
             let turn = self.begin_compaction()?;
-            let version = Arc::clone(&self.reading.state.load().version);
+            let version = self.version();
             let RangePicks { picks, goes_on } = pick_range(&levels_of(&version), level, from, to);
             let mut compactions: Vec<_> = picks.iter().filter_map(|pick| Compaction::of(&version, pick)).collect();
             // A merge into the next level is always needed. A rewrite in place is needed only to

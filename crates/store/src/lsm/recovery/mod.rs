@@ -14,6 +14,7 @@ use self::prefixes::PrefixDoubt;
 use self::replay::{Site, bring_in, check_file_numbers, read_logs, remove_leftovers, replay, sweep, undo};
 use crate::codec::{u64_bytes, u64_from};
 use crate::error::{Error, Field, Result};
+use crate::lsm::background::Background;
 use crate::lsm::compaction::picker;
 use crate::lsm::files::{CURRENT, FileName, LOCK, manifest_name, number_in, parse, table_name};
 use crate::lsm::manifest::Manifest;
@@ -21,7 +22,7 @@ use crate::lsm::manifest::edit::{MAX_NUMBER, StoreState, TableMeta, first_overla
 use crate::lsm::memtable::Memtable;
 use crate::lsm::options::Options;
 use crate::lsm::shared::{
-    Background, Catalogue, Files, Identity, LogState, MAX_WAITING_BYTES, Reading, Registry, Shared, Writing, open_table,
+    Catalogue, Files, Identity, LogState, MAX_WAITING_BYTES, Reading, Registry, Shared, Writing, open_table,
 };
 use crate::lsm::stats::Counters;
 use crate::lsm::stats::reports::Reports;

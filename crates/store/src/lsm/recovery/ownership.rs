@@ -13,7 +13,7 @@ use crc32c::crc32c;
 use crate::checksum::Crc32;
 use crate::codec::{u32_at, u64_from};
 use crate::error::{Error, Result};
-use crate::lsm::files::{CURRENT, CURRENT_TEMPORARY, FileName, parse};
+use crate::lsm::files::{CURRENT, CURRENT_TEMPORARY, FileName, is_missing, parse};
 use crate::lsm::manifest::edit::VersionEdit;
 use crate::lsm::manifest::{log_id, read_current};
 use crate::lsm::wal::log_reader::{LogRecovery, read_log};
@@ -136,10 +136,6 @@ impl Ownership {
         let first = self.others.first().or(self.unknown.as_ref());
         first.map_or(Ok(()), |(name, what)| Err(foreign(dir, name, what)))
     }
-}
-
-fn is_missing(error: &Error) -> bool {
-    matches!(error.root(), Error::Io(error) if error.kind() == std::io::ErrorKind::NotFound)
 }
 
 fn foreign(dir: &Path, name: &str, what: &'static str) -> Error {

@@ -498,7 +498,7 @@ pub(crate) fn sweep(site: &Site<'_>) {
 pub(crate) fn remove_leftovers(shared: &Shared) {
     let current_log = shared.reading.state.load().memtable.log_number;
     let manifest = lock(&shared.catalogue.registry).manifest.number();
-    let version = Arc::clone(&shared.reading.state.load().version);
+    let version = shared.version();
     remove_files(shared, |file| match file {
         FileName::Table(number) => version.all_tables().all(|(_, table)| table.meta.number != number),
         FileName::Temporary => true,

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use crate::checksum::Crc32;
 use crate::codec::{put_u32, put_u64};
 use crate::error::{Error, Result};
+use crate::lsm::files::is_taken;
 use crate::storage::{Storage, WriteFile};
 
 /// The length of the header of a file.
@@ -270,8 +271,7 @@ impl WriteFile for NoFile {
 /// Removes a file whose creation failed, because the file may exist nevertheless. Keeps the file if
 /// the error says that it existed before.
 fn remove_unless_found(storage: &dyn Storage, path: &Path, error: &Error) {
-    let is_found = matches!(error.root(), Error::Io(reason) if reason.kind() == std::io::ErrorKind::AlreadyExists);
-    if !is_found {
+    if !is_taken(error) {
         // Usually there is no file to remove.
         let _ = storage.remove(path);
     }

@@ -11,9 +11,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::error::{Error, Field, Result};
+use crate::lsm::background::Work;
 use crate::lsm::manifest::edit::MAX_WRITTEN_NUMBER;
 use crate::lsm::options::Durability;
-use crate::lsm::shared::{LogState, Shared, Work};
+use crate::lsm::shared::{LogState, Shared};
 use crate::lsm::wal::batch::WriteBatch;
 use crate::lsm::wal::write_queue::Ticket;
 use crate::sync::atomic::Ordering;
@@ -194,7 +195,7 @@ impl Shared {
                 refused = Err(error);
                 break;
             }
-            work = self.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+            work = self.background.wait(work);
         }
         drop(work);
         drop(counted);
