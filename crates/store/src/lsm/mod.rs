@@ -22,21 +22,20 @@ mod compaction;
 mod db;
 #[cfg(test)]
 mod document_tests;
-mod files;
-mod manifest;
+pub(crate) mod files;
+pub(crate) mod manifest;
 mod memtable;
 #[cfg(test)]
 mod number_tests;
 mod options;
-pub(crate) mod parts;
 mod picking;
-mod recovery;
+pub(crate) mod recovery;
 mod scan;
 mod shared;
 mod stats;
 mod verify;
 mod version;
-mod wal;
+pub(crate) mod wal;
 mod write;
 
 pub use db::{Db, Snapshot};

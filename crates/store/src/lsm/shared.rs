@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::background::Background;
 use super::files::{CURRENT_TEMPORARY, Removals, is_taken, log_name, manifest_name, remove, table_name};
 use super::manifest::Manifest;
-use super::manifest::edit::{StoreState, TableMeta, VersionEdit};
+use super::manifest::edit::{StoreState, TableMeta, VersionEdit, table_id};
 use super::memtable::Memtable;
 use super::options::Options;
 use super::stats::reports::Reports;
@@ -53,8 +53,6 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Returns the identity that an SST file and its filter must have: the first half of the
-    /// store's id, and the file's number.
     pub(super) fn table_id(&self, number: u64) -> TableId {
         table_id(&self.store_id, number)
     }
@@ -356,14 +354,6 @@ impl Shared {
         let left = std::mem::take(&mut lock(&self.files.closed).left);
         self.discard(left);
     }
-}
-
-pub(crate) fn table_id(store_id: &[u8; 16], number: u64) -> TableId {
-    let mut id = [0; 16];
-    let (store, file) = id.split_at_mut(8);
-    store.copy_from_slice(store_id.first_chunk::<8>().unwrap_or(&[0; 8]));
-    file.copy_from_slice(&crate::codec::u64_bytes(number));
-    id
 }
 
 /// Creates a log whose header and name are durable on return. Before this function returns, no

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::lsm::LogRecovery;
-use crate::lsm::parts::{
-    CURRENT, FileName, MAX_NUMBER, Manifest, Ownership, StoreState, TableMeta, VersionEdit, in_order, log_id,
-    manifest_name, number_in, parse, read_current, read_log, table_name,
-};
+use crate::lsm::files::{CURRENT, FileName, manifest_name, number_in, parse, table_name};
+use crate::lsm::manifest::edit::{MAX_NUMBER, StoreState, TableMeta, VersionEdit};
+use crate::lsm::manifest::{Manifest, log_id, read_current};
+use crate::lsm::recovery::in_order;
+use crate::lsm::recovery::ownership::Ownership;
+use crate::lsm::wal::log_reader::read_log;
 use crate::sstable::{Loss, Peek, TableOrigin};
 use crate::storage::Storage;
 

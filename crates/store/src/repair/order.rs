@@ -51,7 +51,7 @@
 
 use std::cmp::Reverse;
 
-use crate::lsm::parts::TableMeta;
+use crate::lsm::manifest::edit::TableMeta;
 
 /// The level of an SST, and the range of its sequence numbers.
 #[derive(Debug, Clone, Copy)]

@@ -10,10 +10,11 @@ use super::logs::{LogSpan, earliest, unbroken};
 use super::order::{Candidate, Place, doubtful, newest_first};
 use super::{LOST, RepairMode, RepairReport};
 use crate::error::{Error, Field, Result};
-use crate::lsm::parts::{StoreState, TableMeta, origin, table_id, table_meta, table_name};
+use crate::lsm::files::table_name;
+use crate::lsm::manifest::edit::{StoreState, TableMeta, table_id};
 use crate::lsm::{Options, Progress};
 use crate::sstable::{
-    KeyRange, Known, Loss, Table, TableOptions, TableReadOptions, TableSummary, TableWriter, salvage,
+    KeyRange, Known, Loss, Table, TableOptions, TableOrigin, TableReadOptions, TableSummary, TableWriter, salvage,
 };
 use filterblock::{KeyHasher, PrefixExtractor, policy::TableShape};
 
@@ -259,7 +260,7 @@ impl Tables<'_> {
                     largest: table.largest().to_vec(),
                     filter_error: None,
                 };
-                let own = table_meta(found.number, summary, meta.map_or((0, 0), TableMeta::sequences));
+                let own = TableMeta::of(found.number, summary, meta.map_or((0, 0), TableMeta::sequences));
                 let is_empty = own.num_entries == 0;
                 if check.is_sound() && !is_empty && meta.is_none_or(|meta| *meta == own) {
                     self.report.tables_kept += 1;
@@ -314,7 +315,7 @@ impl Tables<'_> {
             table_id: table_id(&store_id, number),
             // The new SST keeps the origin of the old one, because the next repair may have to
             // order the new SST without a manifest.
-            origin: found.origin().or_else(|| sequences.and_then(|sequences| origin(level, sequences))),
+            origin: found.origin().or_else(|| sequences.and_then(|sequences| TableOrigin::of(level, sequences))),
             copied_from: Some(found.first_number()),
             ..TableOptions::default()
         };
@@ -354,7 +355,7 @@ impl Tables<'_> {
                     .push(format!("{}: written without a filter: {error}; no key is affected", path.display()));
             }
         }
-        Ok(Some(table_meta(number, summary, sequences.unwrap_or((0, 0)))))
+        Ok(Some(TableMeta::of(number, summary, sequences.unwrap_or((0, 0)))))
     }
 
     fn note(

@@ -42,6 +42,13 @@ pub struct TableOrigin {
     pub largest_sequence: u64,
 }
 
+impl TableOrigin {
+    /// Returns `None` for a level above 255.
+    pub(crate) fn of(level: usize, (smallest_sequence, largest_sequence): (u64, u64)) -> Option<Self> {
+        Some(Self { level: u8::try_from(level).ok()?, smallest_sequence, largest_sequence })
+    }
+}
+
 /// The properties of an SST file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]

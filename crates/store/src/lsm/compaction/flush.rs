@@ -127,7 +127,7 @@ impl Shared {
     pub(crate) fn table_options(&self, number: u64, shape: &TableShape, sequences: (u64, u64)) -> Result<TableOptions> {
         let filters = self.options.choose_filters(shape)?;
         Ok(TableOptions {
-            origin: origin(shape.level, sequences),
+            origin: TableOrigin::of(shape.level, sequences),
             block_size_bytes: self.options.block_size_bytes,
             compression: self.options.compression,
             filter: filters.points,
@@ -185,7 +185,7 @@ impl Shared {
             let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;
             writer.reserve(usize::try_from(num_keys).unwrap_or_default());
             add_all(&mut writer)?;
-            self.open_table(table_meta(number, self.finish_table(writer, &path)?, sequences))
+            self.open_table(TableMeta::of(number, self.finish_table(writer, &path)?, sequences))
         })
     }
 
@@ -247,23 +247,5 @@ impl Shared {
         self.release_map();
         self.discard([self.identity.dir.join(log_name(memtable.log_number))]);
         Ok(())
-    }
-}
-
-/// Returns the origin that an SST file stores in its properties, or `None` for a level above 255.
-pub(crate) fn origin(level: usize, (smallest_sequence, largest_sequence): (u64, u64)) -> Option<TableOrigin> {
-    Some(TableOrigin { level: u8::try_from(level).ok()?, smallest_sequence, largest_sequence })
-}
-
-pub(crate) fn table_meta(number: u64, summary: TableSummary, (smallest, largest): (u64, u64)) -> TableMeta {
-    TableMeta {
-        number,
-        len_bytes: summary.len_bytes,
-        num_entries: summary.num_entries,
-        num_tombstones: summary.num_tombstones,
-        smallest: summary.smallest,
-        largest: summary.largest,
-        smallest_sequence: smallest,
-        largest_sequence: largest,
     }
 }

@@ -9,11 +9,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::flush::table_meta;
 use crate::error::{Error, Result};
 use crate::lsm::background::{Background, Work};
 use crate::lsm::files::table_name;
-use crate::lsm::manifest::edit::{NUM_LEVELS, VersionEdit};
+use crate::lsm::manifest::edit::{NUM_LEVELS, TableMeta, VersionEdit};
 use crate::lsm::options::Options;
 use crate::lsm::picking::{Levels, Limits, Pick, Picker, RangePicks, TableFacts, pick_range};
 use crate::lsm::scan::merge::{Direction, Merge, RunCursor, Source};
@@ -401,7 +400,7 @@ impl Shared {
             let check = |len: u64| allowance.check(len_bytes + len);
             let table = self.make_table(number, || {
                 let summary = self.write_one_table(&mut merge, compaction.bottommost, number, options, check)?;
-                summary.map(|summary| self.open_table(table_meta(number, summary, sequences))).transpose()
+                summary.map(|summary| self.open_table(TableMeta::of(number, summary, sequences))).transpose()
             })?;
             len_bytes += table.as_ref().map_or(0, |table| table.meta.len_bytes);
             written.extend(table);

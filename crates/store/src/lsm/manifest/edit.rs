@@ -1,7 +1,8 @@
 //! Defines version edits, which change the set of SSTs in a store, and the state that they produce.
 
-use crate::codec::{Cursor, put_bytes, put_u64, put_varint};
+use crate::codec::{Cursor, put_bytes, put_u64, put_varint, u64_bytes};
 use crate::error::{Error, Field, Result};
+use crate::sstable::{TableId, TableSummary};
 use filterblock::layout::MAX_EXTRACTOR_LEN_BYTES;
 use filterblock::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHasher};
 
@@ -52,10 +53,34 @@ pub struct TableMeta {
 }
 
 impl TableMeta {
+    /// Returns the facts about SST `number`, which was just written.
+    pub(crate) fn of(number: u64, summary: TableSummary, (smallest, largest): (u64, u64)) -> Self {
+        Self {
+            number,
+            len_bytes: summary.len_bytes,
+            num_entries: summary.num_entries,
+            num_tombstones: summary.num_tombstones,
+            smallest: summary.smallest,
+            largest: summary.largest,
+            smallest_sequence: smallest,
+            largest_sequence: largest,
+        }
+    }
+
     /// Returns the smallest and the largest sequence number.
     pub(crate) fn sequences(&self) -> (u64, u64) {
         (self.smallest_sequence, self.largest_sequence)
     }
+}
+
+/// Returns the identity that an SST file and its filter must have: the first half of the store's id,
+/// and the file's number.
+pub(crate) fn table_id(store_id: &[u8; 16], number: u64) -> TableId {
+    let mut id = [0; 16];
+    let (store, file) = id.split_at_mut(8);
+    store.copy_from_slice(store_id.first_chunk::<8>().unwrap_or(&[0; 8]));
+    file.copy_from_slice(&u64_bytes(number));
+    id
 }
 
 /// Returns the first SST of a level, in key order, whose key range overlaps that of the SST before

@@ -1,16 +1,17 @@
 //! Opens or creates a store: takes its lock, and reads its manifest, SSTs and write-ahead logs.
+//!
+//! By default, an open reads and verifies the filter of each SST, about one byte per key. One thread
+//! would need a long time for a large store, so several threads open its SSTs.
 
-pub(crate) mod open_tables;
 pub(crate) mod ownership;
-pub(crate) mod prefixes;
 pub(crate) mod replay;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
-use self::open_tables::open_tables;
 use self::ownership::Ownership;
-use self::prefixes::PrefixDoubt;
 use self::replay::{Site, bring_in, check_file_numbers, read_logs, remove_leftovers, replay, sweep, undo};
 use crate::codec::{u64_bytes, u64_from};
 use crate::error::{Error, Field, Result};
@@ -20,7 +21,7 @@ use crate::lsm::files::{CURRENT, FileName, LOCK, manifest_name, number_in, parse
 use crate::lsm::manifest::Manifest;
 use crate::lsm::manifest::edit::{MAX_NUMBER, StoreState, TableMeta, first_overlap};
 use crate::lsm::memtable::Memtable;
-use crate::lsm::options::Options;
+use crate::lsm::options::{Options, PrefixChoice};
 use crate::lsm::shared::{
     Catalogue, Files, Identity, LogState, MAX_WAITING_BYTES, Reading, Registry, Shared, Writing, open_table,
 };
@@ -30,7 +31,7 @@ use crate::lsm::version::Version;
 use crate::lsm::version::read_state::{Published, ReadState};
 use crate::lsm::wal::LogWriter;
 use crate::lsm::wal::write_queue::WriteQueue;
-use crate::sstable::BlockCache;
+use crate::sstable::{BlockCache, TableReadOptions};
 use crate::storage::Storage;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicU64;
@@ -38,7 +39,7 @@ use filterblock::{HashKind, HashSeed, KeyHasher, PrefixExtractor, Reclaimer};
 
 /// Opens or creates the store in `dir`. Returns the store and a guard. Dropping the guard releases
 /// the store's lock.
-pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn Send + Sync>)> {
+pub(in crate::lsm) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn Send + Sync>)> {
     options.check()?;
     if !check_dir(options.storage.as_ref(), dir, options.create_if_missing)? {
         // Report an unusable secret or hash kind before the directory is created.
@@ -51,6 +52,33 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn
     check_dir(storage.as_ref(), dir, options.create_if_missing)?;
     let lock = storage.lock(&dir.join(LOCK))?;
     Ok((open_locked(dir, options, outside)?, lock))
+}
+
+/// A store that was opened only to recover its logs. It answers reads and runs no threads.
+#[derive(Debug)]
+pub(crate) struct Recovered(Arc<Shared>);
+
+impl Recovered {
+    /// Opens the store. The caller has the store's lock and passes the results of [`hold`].
+    pub(crate) fn open(dir: &Path, options: Options, outside: Arc<dyn Storage>) -> Result<Self> {
+        super::recovery::open_locked(dir, options, outside).map(Self)
+    }
+
+    /// Returns the newest value of a key.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let (state, sequence) = self.0.reading.state.moment();
+        self.0.get(&state, key, sequence)
+    }
+
+    /// Returns the options for reading a file that claims to be SST `number` of this store.
+    pub(crate) fn table_read_options(&self, number: u64) -> TableReadOptions {
+        TableReadOptions {
+            hasher: Some(self.0.identity.hasher.clone()),
+            table_id: Some(self.0.identity.table_id(number)),
+            prefix_extractor: self.0.identity.extractor.clone(),
+            ..TableReadOptions::default()
+        }
+    }
 }
 
 /// Returns the directory that a path stands for. The empty path stands for the working directory.
@@ -85,7 +113,7 @@ pub(crate) fn hold(dir: &Path, options: Options) -> Result<(Options, Arc<dyn Sto
 /// In an existing store, this function creates no file before it has read and checked the manifest,
 /// the SSTs and the logs. After a later failure it tries to remove the new files again, unless the
 /// new manifest may be in force.
-pub(crate) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage>) -> Result<Arc<Shared>> {
+fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage>) -> Result<Arc<Shared>> {
     let reports = Reports::default();
     let found = if options.storage.exists(&dir.join(CURRENT))? {
         recover_registry(&options, dir, &reports)?
@@ -220,7 +248,7 @@ fn create_registry(options: &Options, dir: &Path) -> Result<Found> {
         half.copy_from_slice(&u64_bytes(random_u64()?));
     }
     let hasher = new_hasher(options)?;
-    let (extractor, _) = prefixes::choose(&options.prefix_extractor, None);
+    let (extractor, _) = choose_extractor(&options.prefix_extractor, None);
     let state = StoreState {
         store_id,
         hash: hasher.identity(),
@@ -264,7 +292,7 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     // slower, or less safe against chosen keys, than the caller expects. Both are errors.
     let hasher = its_hasher(options, &state).map_err(|error| error.in_file(&path))?;
     in_order(&state, &path)?;
-    let (extractor, doubt) = prefixes::choose(&options.prefix_extractor, state.prefix_extractor.as_deref());
+    let (extractor, doubt) = choose_extractor(&options.prefix_extractor, state.prefix_extractor.as_deref());
     // Keep the name of an extractor that this program does not have. The program that has it may
     // open the store again.
     if !matches!(doubt, Some(PrefixDoubt::Unknown { .. })) {
@@ -321,4 +349,159 @@ fn build(
         reading: Reading { state, cache, counters: Counters::new(), reports },
         options,
     })
+}
+
+/// The reason why scans may be unable to skip SSTs by their prefixes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PrefixDoubt {
+    /// The manifest names an extractor that is not built in, and the options do not set it.
+    Unknown { stored: String },
+    /// The store was written with another extractor, or with none.
+    Changed { stored: Option<String>, now: String },
+}
+
+/// Returns the extractor to use, and a doubt to report if there is one. `stored` is the extractor's
+/// name in the manifest.
+pub(crate) fn choose_extractor(
+    choice: &PrefixChoice,
+    stored: Option<&str>,
+) -> (Option<PrefixExtractor>, Option<PrefixDoubt>) {
+    match (choice, stored) {
+        (PrefixChoice::None, _) | (PrefixChoice::Keep, None) => (None, None),
+        (PrefixChoice::Keep, Some(name)) => match name.parse() {
+            Ok(extractor) => (Some(extractor), None),
+            Err(_) => (None, Some(PrefixDoubt::Unknown { stored: name.to_owned() })),
+        },
+        (PrefixChoice::By(extractor), _) => {
+            let (stored, now) = (stored.map(str::to_owned), extractor.name().to_owned());
+            let is_same = stored.as_ref() == Some(&now);
+            (Some(extractor.clone()), (!is_same).then_some(PrefixDoubt::Changed { stored, now }))
+        }
+    }
+}
+
+impl PrefixDoubt {
+    /// Reports the doubt. A changed extractor is reported only if an SST lacks its prefixes.
+    fn report(&self, dir: &Path, version: &Version, reports: &Reports) {
+        let dir = dir.display();
+        let num_tables = version.levels.iter().map(|level| level.slots.len()).sum::<usize>();
+        match self {
+            Self::Unknown { stored } => reports.add(format!(
+                "{dir}: the store has the prefix extractor {stored:?}, which is not built in and was not given; scans \
+                 skip no SST by its prefixes, and new filters get no prefixes; open the store with a program that \
+                 gives this extractor"
+            )),
+            Self::Changed { stored, now } => {
+                let lacking = version.num_tables_without_prefixes();
+                if lacking == 0 {
+                    return;
+                }
+                let before =
+                    stored.as_ref().map_or_else(|| "no prefix extractor".to_owned(), |name| format!("{name:?}"));
+                reports.add(format!(
+                    "{dir}: the prefix extractor is now {now:?}, and the store was written with {before}; scans cannot \
+                     skip {lacking} of {num_tables} SSTs by prefix until a compaction writes new filters for them"
+                ));
+            }
+        }
+    }
+}
+
+/// The minimum total length of the SSTs for more than one thread. In a smaller store, more threads
+/// save little time.
+const MIN_BYTES: u64 = 256 << 20;
+
+/// The maximum number of threads. Even more threads would save little time.
+const MAX_THREADS: usize = 8;
+
+/// Calls `open` for each SST in `metas`, on several threads if the store is large. Returns the
+/// results in the order of `metas`.
+///
+/// # Errors
+/// Returns the error of the first SST in that order whose `open` fails.
+fn open_tables<T: Send>(metas: &[&TableMeta], open: impl Fn(&TableMeta) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let num_bytes = metas.iter().fold(0u64, |sum, meta| sum.saturating_add(meta.len_bytes));
+    let num_threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS).min(metas.len());
+    if num_bytes < MIN_BYTES || num_threads < 2 {
+        return metas.iter().map(|meta| open(meta)).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut opened = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(meta) = metas.get(place) else { return opened };
+            opened.push((place, open(meta)));
+        }
+    };
+    let mut all = thread::scope(|scope| {
+        // If no thread can be started, the calling thread opens all SSTs.
+        let start = |_| thread::Builder::new().name("filterblock-open".into()).spawn_scoped(scope, work).ok();
+        let others: Vec<_> = (1..num_threads).filter_map(start).collect();
+        let mut all = work();
+        for other in others {
+            match other.join() {
+                Ok(opened) => all.extend(opened),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, opened)| opened).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_choice_and_the_manifest_decide_the_extractor() {
+        let named = PrefixExtractor::named("tenant", |_| None).unwrap();
+        let fixed: PrefixExtractor = "fixed:8".parse().unwrap();
+        let unknown = |stored: &str| Some(PrefixDoubt::Unknown { stored: stored.to_owned() });
+        let changed = |stored: Option<&str>, now: &str| {
+            Some(PrefixDoubt::Changed { stored: stored.map(str::to_owned), now: now.to_owned() })
+        };
+        let by = |extractor: &PrefixExtractor| PrefixChoice::By(extractor.clone());
+        for (choice, stored, extractor, doubt) in [
+            (PrefixChoice::Keep, None, None, None),
+            (PrefixChoice::Keep, Some("fixed:8"), Some(&fixed), None),
+            (PrefixChoice::Keep, Some("tenant"), None, unknown("tenant")),
+            (PrefixChoice::None, Some("fixed:8"), None, None),
+            (by(&fixed), Some("fixed:8"), Some(&fixed), None),
+            (by(&fixed), Some("fixed:4"), Some(&fixed), changed(Some("fixed:4"), "fixed:8")),
+            (by(&named), None, Some(&named), changed(None, "tenant")),
+        ] {
+            assert_eq!(choose_extractor(&choice, stored), (extractor.cloned(), doubt), "{choice} {stored:?}");
+        }
+    }
+
+    fn metas(len_bytes: u64) -> Vec<TableMeta> {
+        (0..100).map(|number| TableMeta { number, len_bytes, ..TableMeta::default() }).collect()
+    }
+
+    #[test]
+    fn ssts_come_in_order_on_one_or_several_threads() {
+        for len_bytes in [1, MIN_BYTES] {
+            let metas = metas(len_bytes);
+            let metas: Vec<&TableMeta> = metas.iter().collect();
+            let opened = open_tables(&metas, |meta| Ok(meta.number)).unwrap();
+            assert_eq!(opened, (0..100).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn the_error_of_the_first_failing_sst_is_returned() {
+        for len_bytes in [1, MIN_BYTES] {
+            let metas = metas(len_bytes);
+            let metas: Vec<&TableMeta> = metas.iter().collect();
+            let fails = |meta: &TableMeta| match meta.number {
+                37.. => Err::<(), _>(Error::InvalidArgument { what: "number", reason: meta.number.to_string() }),
+                _ => Ok(()),
+            };
+            let error = open_tables(&metas, fails).unwrap_err();
+            assert!(error.to_string().contains("37"), "{error}");
+        }
+    }
 }

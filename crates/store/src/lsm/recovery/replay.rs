@@ -29,15 +29,15 @@ const MAX_STALE_MANIFESTS: usize = 8;
 
 /// The parts of the store that log recovery needs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Site<'a> {
-    pub(crate) options: &'a Options,
-    pub(crate) dir: &'a Path,
-    pub(crate) store_id: [u8; 16],
-    pub(crate) reports: &'a Reports,
+pub(super) struct Site<'a> {
+    pub(super) options: &'a Options,
+    pub(super) dir: &'a Path,
+    pub(super) store_id: [u8; 16],
+    pub(super) reports: &'a Reports,
 }
 
 /// The writes in the logs that are in no SST yet.
-pub(crate) struct Replayed<'a> {
+pub(super) struct Replayed<'a> {
     /// Each group of writes becomes one SST.
     groups: Vec<LoggedWrites<'a>>,
     /// The sequence number of the last write that the store holds or has given up.
@@ -52,7 +52,7 @@ pub(crate) struct Replayed<'a> {
 }
 
 /// The write-ahead logs of a store.
-pub(crate) struct Logs {
+pub(super) struct Logs {
     /// The number and the bytes of each log, oldest first.
     contents: Vec<(u64, Vec<u8>)>,
     /// Whether the oldest needed log is missing, or another program's file has the name of a log.
@@ -60,7 +60,7 @@ pub(crate) struct Logs {
 }
 
 /// Reads the store's logs from the number `oldest_needed` on.
-pub(crate) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Logs> {
+pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Logs> {
     let storage = site.options.storage.as_ref();
     let mut numbers: Vec<u64> = storage
         .list(site.dir)?
@@ -102,7 +102,7 @@ pub(crate) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Logs> {
 }
 
 /// Returns the writes in `logs` whose sequence numbers are above `last_sequence`.
-pub(crate) fn replay<'a>(
+pub(super) fn replay<'a>(
     site: &Site<'_>,
     logs: &'a Logs,
     oldest_needed: u64,
@@ -137,7 +137,7 @@ pub(crate) fn check_file_numbers(storage: &dyn Storage, dir: &Path, next: u64) -
 /// Writes the replayed writes to SSTs in level 0, puts a new manifest in force that names these
 /// SSTs, and starts a new log. A store that was just created has its manifest already, so it only
 /// gets the log.
-pub(crate) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -> Result<()> {
+pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -> Result<()> {
     let is_new = lock(&shared.catalogue.registry).manifest.may_be_in_force();
     if !is_new {
         // Write all SSTs before the manifest names any of them. As soon as the manifest names an
@@ -447,7 +447,7 @@ fn holds_only(storage: &dyn Storage, path: &Path, id: TableId, known: u64) -> bo
 
 /// Removes the numbered files that a failed open created. Keeps them if the new manifest may be in
 /// force, because that manifest may name any of them.
-pub(crate) fn undo(shared: &Shared) {
+pub(super) fn undo(shared: &Shared) {
     let registry = lock(&shared.catalogue.registry);
     if registry.manifest.may_be_in_force() {
         return;
@@ -469,7 +469,7 @@ pub(crate) fn undo(shared: &Shared) {
 /// of `CURRENT.tmp` to `CURRENT` may not be durable, so a power failure could put an older manifest
 /// back in force. The sync of the directory here does not prove that the rename is durable, because
 /// an earlier sync may have failed.
-pub(crate) fn sweep(site: &Site<'_>) {
+pub(super) fn sweep(site: &Site<'_>) {
     let (storage, dir) = (site.options.storage.as_ref(), site.dir);
     let (Ok(names), Ok(in_force)) = (storage.list(dir), read_current(storage, dir)) else { return };
     let is_stale = |name: &&String| matches!(parse(name), Some(FileName::Manifest(number)) if number != in_force);
@@ -495,7 +495,7 @@ pub(crate) fn sweep(site: &Site<'_>) {
 
 /// Removes files of the store that nothing refers to. A file that cannot be removed stays until the
 /// next open.
-pub(crate) fn remove_leftovers(shared: &Shared) {
+pub(super) fn remove_leftovers(shared: &Shared) {
     let current_log = shared.reading.state.load().memtable.log_number;
     let manifest = lock(&shared.catalogue.registry).manifest.number();
     let version = shared.version();
