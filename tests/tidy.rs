@@ -12,7 +12,7 @@ const WITHOUT_FLOORS: [&str; 3] = ["crates/cli/src", "python/src", "web/src"];
 
 /// The floor of each module. A module may import modules of lower floors, and no module of a higher
 /// floor. A folder is one module.
-const FLOORS: [(&str, u8); 43] = [
+const FLOORS: [(&str, u8); 42] = [
     ("error", 0),
     ("hash", 0),
     ("hash_kind", 0),
@@ -20,7 +20,6 @@ const FLOORS: [(&str, u8); 43] = [
     ("checksum", 0),
     ("codec", 0),
     ("bits", 0),
-    ("zeros", 0),
     ("storage", 0),
     ("sync", 0),
     ("simd", 0),

@@ -44,6 +44,6 @@ pub use scan::Scan;
 pub use stats::Task;
 pub use stats::store_stats::{LevelStats, ProbeStats, Retry, Stats};
 pub use verify::{Progress, VerifyReport};
-pub use version::pinnable_slice::PinnableSlice;
+pub use version::read_state::PinnableSlice;
 pub use wal::batch::{BatchOp, BatchOps, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
 pub use wal::log_reader::{LogRecovery, LogTail};

@@ -10,7 +10,7 @@ use super::manifest::Manifest;
 use super::manifest::edit::{StoreState, TableMeta, VersionEdit, table_id};
 use super::memtable::Memtable;
 use super::options::Options;
-use super::stats::reports::Reports;
+use super::stats::store_stats::Reports;
 use super::stats::{Counters, Task};
 use super::version::Version;
 use super::version::level::ReadContext;

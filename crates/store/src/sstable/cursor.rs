@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::block_cache::BlockCache;
-use super::block_content::BlockContent;
+use super::block_cache::BlockContent;
 use super::data_block::{Block, EntryCursor};
 use super::reader::{BlockReads, ReadAhead, Table};
 use crate::error::{Error, Field, Result};

@@ -12,7 +12,6 @@
 use crate::checksum::{Crc32, crc32};
 use crate::codec::{Cursor, put_u32, put_u64, u32_at};
 use crate::error::{Error, Field, Result};
-use crate::zeros::zeros;
 
 /// The identity of an SST file. The checksum of each data block covers it, and the footer and the
 /// filter block store it.
@@ -130,7 +129,12 @@ impl Handle {
     /// Returns a zeroed buffer of the part's length. Returns an error if it does not fit in memory,
     /// because a sparse file may be larger than the memory.
     pub(super) fn room(self) -> Result<Vec<u8>> {
-        zeros(self.len_bytes, "a block")
+        let too_large = || Error::TooLarge { what: "a block" };
+        let len = usize::try_from(self.len_bytes).map_err(|_| too_large())?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| too_large())?;
+        bytes.resize(len, 0);
+        Ok(bytes)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::block_cache::BlockCache;
-use super::block_content::{BlockContent, CachedBlock, FoundValue};
+use super::block_cache::{BlockContent, CachedBlock, FoundValue};
 use super::block_trailer;
 use super::data_block::Block;
 use super::filter::{self, FilterMemory, FilterUse, TableFilter};

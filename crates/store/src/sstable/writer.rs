@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::block_trailer;
 use super::data_block::{BlockBuilder, BlockTooLong};
-use super::filter_specs::FilterSpecs;
+use super::filter::FilterSpecs;
 use super::index_block::{IndexBuilder, separator};
 use super::layout::{
     Compression, FILTER_ALIGNMENT_BYTES, FOOTER_LEN_BYTES, Footer, Handle, MAX_ITEM_LEN_BYTES, TableId,

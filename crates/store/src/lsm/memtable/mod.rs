@@ -1,15 +1,13 @@
 //! The memtable holds the newest writes in memory. It is a skip list in key order, newest version
 //! first. For most misses, a small filter in front of the list makes the search unnecessary.
 
-pub(crate) mod entry;
 pub(crate) mod skiplist;
 
 use std::hint::black_box;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use self::entry::{Entry, Place};
-use self::skiplist::{Node, SkipList};
+use self::skiplist::{Entry, Node, Place, SkipList};
 use crate::error::Result;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use filterblock::KeyHash;

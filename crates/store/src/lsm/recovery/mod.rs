@@ -26,7 +26,7 @@ use crate::lsm::shared::{
     Catalogue, Files, Identity, LogState, MAX_WAITING_BYTES, Reading, Registry, Shared, Writing, open_table,
 };
 use crate::lsm::stats::Counters;
-use crate::lsm::stats::reports::Reports;
+use crate::lsm::stats::store_stats::Reports;
 use crate::lsm::version::Version;
 use crate::lsm::version::read_state::{Published, ReadState};
 use crate::lsm::wal::LogWriter;

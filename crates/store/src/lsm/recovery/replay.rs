@@ -11,7 +11,7 @@ use crate::lsm::manifest::read_current;
 use crate::lsm::memtable::Memtable;
 use crate::lsm::options::Options;
 use crate::lsm::shared::{Identity, LogState, Shared, create_log};
-use crate::lsm::stats::reports::Reports;
+use crate::lsm::stats::store_stats::Reports;
 use crate::lsm::version::stored_table::StoredTable;
 use crate::lsm::wal::log_reader::{LogRecord, LogRecovery, read_log_in};
 use crate::lsm::wal::logged_writes::{LoggedWrites, PLACE_LEN_BYTES};

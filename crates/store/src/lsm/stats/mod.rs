@@ -5,7 +5,6 @@
 //! their own share the last shard and add atomically. A shared counter would cost a miss much more
 //! time: see docs/DESIGN.md.
 
-pub(crate) mod reports;
 pub(crate) mod store_stats;
 
 use std::cell::Cell;

@@ -8,7 +8,7 @@ use super::stored_table::StoredTable;
 use crate::codec::order_prefix;
 use crate::error::Result;
 use crate::lsm::options::FilterUse;
-use crate::lsm::stats::reports::Reports;
+use crate::lsm::stats::store_stats::Reports;
 use crate::lsm::stats::{Tally, rate_units};
 use crate::sstable::{BlockCache, BlockReads, FoundValue, KnownBlock, Table, TableFilter};
 use filterblock::{Answer, FilterSet, FilterSlot, KeyHash, KeyHasher, PrefixExtractor, Runs};

@@ -1,15 +1,19 @@
-//! Publishes the state of the store that reads use, and the last write that reads may see.
+//! Publishes the state of the store that reads use, and the last write that reads may see. Defines
+//! the forms in which a read returns a value.
 
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::Version;
 use super::batch_read::Batch;
 use super::level::Probe;
-use super::pinnable_slice::ReadValue;
 use crate::error::Result;
 use crate::lsm::memtable::Memtable;
+use crate::lsm::memtable::skiplist::{Entry, Node};
 use crate::lsm::stats::Recorder;
 use crate::lsm::wal::batch::WriteBatch;
+use crate::sstable::{BlockValue, FoundValue};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::lock;
 use crate::sync::{ArcSwap, Mutex};
@@ -46,7 +50,7 @@ impl Published {
     }
 
     #[inline]
-    pub(crate) fn load(&self) -> impl std::ops::Deref<Target = Arc<ReadState>> {
+    pub(crate) fn load(&self) -> impl Deref<Target = Arc<ReadState>> {
         self.state.load()
     }
 
@@ -57,7 +61,7 @@ impl Published {
     /// Returns the state, and the sequence number of the last write that a reader of the state may
     /// see.
     #[inline]
-    pub(crate) fn moment(&self) -> (impl std::ops::Deref<Target = Arc<ReadState>>, u64) {
+    pub(crate) fn moment(&self) -> (impl Deref<Target = Arc<ReadState>>, u64) {
         let state = self.state.load();
         // Load the sequence number after the state. SSTs do not store the sequence numbers of their
         // writes, so the number must cover every write in the SSTs of the state.
@@ -164,6 +168,84 @@ impl ReadState {
                 recorder.memory_hit();
             }
         }
+    }
+}
+
+/// The form in which a read of the store returns a value: a copy, or a [`PinnableSlice`].
+pub(crate) trait ReadValue: FoundValue {
+    /// Creates the result from a node of a memtable. `value` is the value of that node.
+    fn of_memtable(memtable: &Arc<Memtable>, node: Node, value: &[u8]) -> Self;
+}
+
+impl ReadValue for Vec<u8> {
+    #[inline]
+    fn of_memtable(_: &Arc<Memtable>, _: Node, value: &[u8]) -> Self {
+        value.to_vec()
+    }
+}
+
+/// A value that [`crate::Db::get_pinned`] returns. It dereferences to the bytes of the value, and
+/// keeps the memory that holds them:
+///
+/// * One block of an SST, if the value comes from an SST and there is a block cache
+///   ([`crate::Options::block_cache_bytes`]). Its size is about
+///   [`crate::Options::block_size_bytes`], or more if a single entry is longer.
+/// * The memtable with all its entries ([`crate::Options::write_buffer_bytes`]), if the read found
+///   the value in a memtable.
+/// * A copy of the value, if it comes from an SST and there is no block cache.
+///
+/// Flushes, compactions and the block cache do not change this memory, and it outlives the store.
+/// The thread that drops the last reference frees it.
+pub struct PinnableSlice(Pinned);
+
+enum Pinned {
+    Copied(Vec<u8>),
+    Block(BlockValue),
+    Memtable(Arc<Memtable>, Node),
+}
+
+impl Deref for PinnableSlice {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Pinned::Copied(value) => value,
+            Pinned::Block(value) => value,
+            // A memtable keeps all its nodes, and the node of a pinned value is no tombstone.
+            Pinned::Memtable(memtable, node) => memtable.version(*node).and_then(Entry::value).unwrap_or_default(),
+        }
+    }
+}
+
+impl AsRef<[u8]> for PinnableSlice {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for PinnableSlice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PinnableSlice").field(&&**self).finish()
+    }
+}
+
+impl FoundValue for PinnableSlice {
+    #[inline]
+    fn copied(value: &[u8]) -> Self {
+        Self(Pinned::Copied(value.to_vec()))
+    }
+
+    #[inline]
+    fn of_block(value: BlockValue) -> Self {
+        Self(Pinned::Block(value))
+    }
+}
+
+impl ReadValue for PinnableSlice {
+    #[inline]
+    fn of_memtable(memtable: &Arc<Memtable>, node: Node, _: &[u8]) -> Self {
+        Self(Pinned::Memtable(Arc::clone(memtable), node))
     }
 }
 

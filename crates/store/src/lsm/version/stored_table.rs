@@ -8,7 +8,7 @@ use crate::error::{Error, Field, Result};
 use crate::lsm::files::Removals;
 use crate::lsm::manifest::edit::TableMeta;
 use crate::lsm::stats::rate_units;
-use crate::lsm::stats::reports::Reports;
+use crate::lsm::stats::store_stats::Reports;
 use crate::sstable::{Table, TableFilter};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, Ordering};
