@@ -17,13 +17,13 @@ use super::version::level::ReadContext;
 use super::version::read_state::{Published, ReadState};
 use super::version::run_map::Mapper;
 use super::version::stored_table::StoredTable;
-use super::wal::write_queue::WriteQueue;
+use super::wal::batch::WriteBatch;
 use super::wal::{LogId, LogKind, LogWriter};
 use crate::error::{Error, Field, Result};
 use crate::sstable::{BlockCache, FilterMemory, Table, TableId, TableReadOptions};
 use crate::storage::Storage;
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Mutex, lock};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex, lock};
 use filterblock::{KeyHasher, PrefixExtractor, Reclaimer};
 
 /// The current log and the number of the last write.
@@ -79,6 +79,93 @@ pub(super) struct Files {
 pub(super) struct Writing {
     pub(super) queue: WriteQueue,
     pub(super) log: Mutex<LogState>,
+}
+
+/// The maximum length in bytes of a group of batches in one log record, unless a single batch is
+/// longer.
+const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
+
+/// The maximum number of bytes that are written before the free space is checked again, because
+/// other programs may write, too.
+pub(super) const MAX_UNSEEN_BYTES: u64 = 1 << 20;
+
+/// The minimum number of bytes that are written before the free space is checked again. With this
+/// minimum, deletions on a full disk do not check at each write. Only puts check at each write
+/// while space is short.
+const MIN_UNSEEN_BYTES: u64 = 4 << 10;
+
+/// Writers that wait for the leader, the bytes of the current step, and the result of the last
+/// check of the free space.
+#[derive(Debug, Default)]
+pub(super) struct WriteQueue {
+    pub(super) inner: Mutex<Queue>,
+    pub(super) changed: Condvar,
+    pub(super) space: Space,
+    /// Bytes written since the last step.
+    in_step: AtomicU64,
+}
+
+/// The minimum number of bytes in a step. The leader slows down at most once per step.
+const STEP_LEN_BYTES: u64 = 64 << 10;
+
+impl WriteQueue {
+    /// Counts bytes that the leader will write. Returns whether they complete a step.
+    pub(super) fn is_step_done(&self, len_bytes: u64) -> bool {
+        // Only the leader changes the counter.
+        let in_step = self.in_step.load(Ordering::Relaxed).saturating_add(len_bytes);
+        let is_done = in_step >= STEP_LEN_BYTES;
+        self.in_step.store(if is_done { 0 } else { in_step }, Ordering::Relaxed);
+        is_done
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pub(super) has_leader: bool,
+    pub(super) waiting: Vec<Arc<Ticket>>,
+    /// The number of sleeping threads. Without sleepers, the wake-up system call is skipped.
+    pub(super) sleepers: usize,
+}
+
+impl Queue {
+    /// Takes the oldest waiting batches. Their total size is bounded, so that the first writer does
+    /// not wait long and the log record does not overflow.
+    pub(super) fn take_group(&mut self) -> Vec<Arc<Ticket>> {
+        let mut len_bytes = 0usize;
+        let fitting = self.waiting.iter().take_while(|ticket| {
+            len_bytes = len_bytes.saturating_add(ticket.batch.len_bytes());
+            len_bytes <= MAX_GROUP_LEN_BYTES
+        });
+        let len = fitting.count().max(1).min(self.waiting.len());
+        self.waiting.drain(..len).collect()
+    }
+}
+
+/// The batch of a waiting writer. The leader stores the result of the write here.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub(super) batch: WriteBatch,
+    pub(super) sync: bool,
+    pub(super) result: Mutex<Option<Result<()>>>,
+}
+
+/// The result of the last check of the free space.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    /// Bytes of batches, each with a record header, that writers have announced since the check.
+    pub(super) written: AtomicU64,
+    /// Bytes that may be written before the next check.
+    pub(super) allowance: AtomicU64,
+    /// Whether the free space was too small for puts.
+    pub(super) is_short: AtomicBool,
+}
+
+impl Space {
+    pub(super) fn allow(&self, bytes: u64, is_short: bool) {
+        self.written.store(0, Ordering::Relaxed);
+        self.allowance.store(bytes.clamp(MIN_UNSEEN_BYTES, MAX_UNSEEN_BYTES), Ordering::Relaxed);
+        self.is_short.store(is_short, Ordering::Relaxed);
+    }
 }
 
 /// Shared state for changes of the set of SSTs.

@@ -29,7 +29,6 @@
 //! ```
 
 mod block_cache;
-mod block_trailer;
 mod check;
 mod cursor;
 mod data_block;
@@ -43,13 +42,13 @@ mod writer;
 
 pub use block_cache::BlockCache;
 pub(crate) use block_cache::{BlockValue, FoundValue};
-pub use block_trailer::BLOCK_TRAILER_LEN_BYTES;
 pub use check::TableCheck;
 pub use cursor::{TableCursor, TableIter};
 pub use filter::{FilterMemory, TableFilter};
 pub(crate) use filter::{FilterSpecs, check_ranges};
 pub use layout::{
-    Compression, FILTER_ALIGNMENT_BYTES, FOOTER_FIELDS, FOOTER_LEN_BYTES, MAGIC, MAX_ITEM_LEN_BYTES, TableId, VERSION,
+    BLOCK_TRAILER_LEN_BYTES, Compression, FILTER_ALIGNMENT_BYTES, FOOTER_FIELDS, FOOTER_LEN_BYTES, MAGIC,
+    MAX_ITEM_LEN_BYTES, TableId, VERSION,
 };
 pub(crate) use layout::{Handle, is_footer};
 pub use properties::{PROPERTY_TAGS, Properties, TableOrigin};

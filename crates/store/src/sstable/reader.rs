@@ -9,11 +9,10 @@ use std::sync::{Arc, OnceLock};
 
 use super::block_cache::BlockCache;
 use super::block_cache::{BlockContent, CachedBlock, FoundValue};
-use super::block_trailer;
 use super::data_block::Block;
 use super::filter::{self, FilterMemory, FilterUse, TableFilter};
 use super::index_block::IndexBlock;
-use super::layout::{FOOTER_LEN_BYTES, Footer, Handle, TableId};
+use super::layout::{FOOTER_LEN_BYTES, Footer, Handle, TableId, unseal, unseal_owned};
 use super::properties::Properties;
 use crate::checksum::crc32;
 use crate::error::{Error, Field, Result};
@@ -401,7 +400,7 @@ impl Table {
         self.file.read_exact_at(sealed, handle.offset)?;
         reads.blocks += 1;
         reads.bytes += handle.len_bytes;
-        let content = block_trailer::unseal(sealed, &self.footer.table_id, handle.offset, &mut scratch.content)?;
+        let content = unseal(sealed, &self.footer.table_id, handle.offset, &mut scratch.content)?;
         let found = Block::parse(content, handle.offset)?.find(key)?;
         Ok(found.map(|value| value.map(V::copied)))
     }
@@ -433,7 +432,7 @@ impl Table {
         self.file.read_exact_at(&mut sealed, handle.offset)?;
         reads.blocks += 1;
         reads.bytes += handle.len_bytes;
-        block_trailer::unseal_owned(sealed, &self.footer.table_id, handle.offset)
+        unseal_owned(sealed, &self.footer.table_id, handle.offset)
     }
 
     /// Returns the verified content of a data block. If `ahead` does not hold the block, the
@@ -461,7 +460,7 @@ impl Table {
         let Some(sealed) = ahead.block(handle) else { return self.data_block(handle, None, reads) };
         reads.blocks += 1;
         reads.bytes += handle.len_bytes;
-        Ok(BlockContent::Owned(block_trailer::unseal_owned(sealed.to_vec(), &self.footer.table_id, handle.offset)?))
+        Ok(BlockContent::Owned(unseal_owned(sealed.to_vec(), &self.footer.table_id, handle.offset)?))
     }
 
     pub(super) fn index(&self) -> Result<&IndexBlock> {

@@ -11,10 +11,9 @@
 use std::fmt;
 use std::ops::Bound;
 
-use super::block_trailer::{BLOCK_TRAILER_LEN_BYTES, block_checksum, unseal};
 use super::data_block::{Block, EntryCursor};
 use super::index_block::IndexBlock;
-use super::layout::{FOOTER_LEN_BYTES, Footer, Handle, TableId};
+use super::layout::{BLOCK_TRAILER_LEN_BYTES, FOOTER_LEN_BYTES, Footer, Handle, TableId, block_checksum, unseal};
 use super::properties::Properties;
 use crate::checksum::crc32;
 use crate::codec::{Cursor, u32_at};

@@ -5,12 +5,11 @@ use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use super::block_trailer;
 use super::data_block::{BlockBuilder, BlockTooLong};
 use super::filter::FilterSpecs;
 use super::index_block::{IndexBuilder, separator};
 use super::layout::{
-    Compression, FILTER_ALIGNMENT_BYTES, FOOTER_LEN_BYTES, Footer, Handle, MAX_ITEM_LEN_BYTES, TableId,
+    Compression, FILTER_ALIGNMENT_BYTES, FOOTER_LEN_BYTES, Footer, Handle, MAX_ITEM_LEN_BYTES, TableId, seal,
 };
 use super::properties::{Properties, TableOrigin};
 use crate::checksum::crc32;
@@ -346,7 +345,7 @@ impl<'s> TableWriter<'s> {
         let (start, options) = (self.chunk.len(), &self.options);
         let last_key = self.block.last_key().to_vec();
         let content = self.block.finish();
-        block_trailer::seal(&mut self.chunk, content, options.compression, &options.table_id, offset);
+        seal(&mut self.chunk, content, options.compression, &options.table_id, offset);
         let len_bytes = (self.chunk.len() - start) as u64;
         self.len_bytes += len_bytes;
         self.pending = Some((last_key, Handle { offset, len_bytes }));

@@ -22,6 +22,7 @@ use crate::lsm::manifest::Manifest;
 use crate::lsm::manifest::edit::{MAX_NUMBER, StoreState, TableMeta, first_overlap};
 use crate::lsm::memtable::Memtable;
 use crate::lsm::options::{Options, PrefixChoice};
+use crate::lsm::shared::WriteQueue;
 use crate::lsm::shared::{
     Catalogue, Files, Identity, LogState, MAX_WAITING_BYTES, Reading, Registry, Shared, Writing, open_table,
 };
@@ -30,7 +31,6 @@ use crate::lsm::stats::store_stats::Reports;
 use crate::lsm::version::Version;
 use crate::lsm::version::read_state::{Published, ReadState};
 use crate::lsm::wal::LogWriter;
-use crate::lsm::wal::write_queue::WriteQueue;
 use crate::sstable::{BlockCache, TableReadOptions};
 use crate::storage::Storage;
 use crate::sync::Mutex;

@@ -5,8 +5,6 @@
 
 pub(crate) mod batch_read;
 pub(crate) mod level;
-#[cfg(all(test, loom))]
-mod obsolete_loom_tests;
 pub(crate) mod read_state;
 pub(crate) mod run_map;
 pub(crate) mod stored_table;

@@ -14,7 +14,6 @@
 pub(crate) mod batch;
 pub(crate) mod log_reader;
 pub(crate) mod logged_writes;
-pub(crate) mod write_queue;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};

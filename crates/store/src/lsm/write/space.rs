@@ -8,11 +8,11 @@
 
 use crate::error::{Error, Result};
 use crate::lsm::manifest::edit::NUM_LEVELS;
+use crate::lsm::shared::MAX_UNSEEN_BYTES;
 use crate::lsm::shared::Shared;
 use crate::lsm::version::Version;
 use crate::lsm::wal::RECORD_HEADER_LEN_BYTES;
 use crate::lsm::wal::batch::WriteBatch;
-use crate::lsm::wal::write_queue::MAX_UNSEEN_BYTES;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 
