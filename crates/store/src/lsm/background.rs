@@ -15,7 +15,6 @@ use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 
-/// The shared state of background threads and of the callers that wait for them.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) closing: bool,
@@ -43,7 +42,6 @@ impl Work {
     }
 }
 
-/// Shared state for the background threads, and for writers and callers that wait for them.
 #[derive(Debug)]
 pub(super) struct Background {
     pub(super) work: Mutex<Work>,
@@ -66,7 +64,6 @@ impl Background {
         }
     }
 
-    /// Wakes all threads that wait for a change of `work` or of the state.
     pub(super) fn wake_all(&self) {
         // Take the lock once: no thread can then be between its check and its wait.
         drop(lock(&self.work));
@@ -92,7 +89,6 @@ impl Background {
         self.changed.notify_all();
     }
 
-    /// Returns [`Error::Poisoned`] after a failure.
     pub(super) fn check_writable(&self) -> Result<()> {
         if !self.has_failed.load(Ordering::Acquire) {
             return Ok(());
@@ -119,12 +115,10 @@ impl Background {
         num_failed
     }
 
-    /// Waits for a change of the shared state.
     pub(super) fn wait<'w>(&self, work: MutexGuard<'w, Work>) -> MutexGuard<'w, Work> {
         self.changed.wait(work).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a change of the shared state, at most for `timeout`.
     pub(super) fn wait_at_most<'w>(&self, work: MutexGuard<'w, Work>, timeout: Duration) -> MutexGuard<'w, Work> {
         self.changed.wait_timeout(work, timeout).unwrap_or_else(PoisonError::into_inner).0
     }
@@ -144,7 +138,6 @@ impl Background {
 pub(super) struct Alarm<'a>(&'a Background);
 
 impl Alarm<'_> {
-    /// Ends the guard without failing the store.
     pub(super) fn disarm(self) {
         std::mem::forget(self);
     }
@@ -156,7 +149,6 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// The guard that [`Background::wait_for_idleness`] returns.
 pub(super) struct IdleWaiter<'a>(&'a Background);
 
 impl Drop for IdleWaiter<'_> {
@@ -168,10 +160,8 @@ impl Drop for IdleWaiter<'_> {
 /// The delay between the first failure and the second attempt.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 
-/// The maximum delay between two attempts.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// The attempts at one background task.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     /// The number of failed attempts since the store was opened.
@@ -212,7 +202,6 @@ impl Attempts {
         self.num_failed
     }
 
-    /// Returns whether a failed attempt is to be retried.
     pub(super) fn is_failing(&self) -> bool {
         self.trouble.is_some()
     }
@@ -224,8 +213,7 @@ impl Attempts {
         Some(Error::BackgroundFails { reason: trouble.reason.clone() })
     }
 
-    /// Returns the time until the next attempt. Returns zero if the attempt is due, or if no failed
-    /// attempt is to be retried.
+    /// Zero if the attempt is due, or if no failed attempt is to be retried.
     pub(super) fn delay(&self) -> Duration {
         self.trouble.as_ref().map_or(Duration::ZERO, |trouble| trouble.due.saturating_duration_since(Instant::now()))
     }

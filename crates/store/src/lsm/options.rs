@@ -249,12 +249,10 @@ impl Options {
         trigger.map(|trigger| trigger.clamp(2, MAX_TRIGGER))
     }
 
-    /// Returns the size ratio between a level and the level above it.
     pub(super) fn size_ratio(&self) -> u64 {
         self.level_size_ratio.max(2)
     }
 
-    /// Returns the number of SSTs in level 0 from which writers wait.
     pub(super) fn l0_stall(&self) -> usize {
         self.l0_stall_trigger.max(self.l0_compaction_trigger).max(1)
     }

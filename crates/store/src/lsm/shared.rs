@@ -26,7 +26,6 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, lock};
 use filterblock::{KeyHasher, PrefixExtractor, Reclaimer};
 
-/// The current log and the number of the last write.
 #[derive(Debug)]
 pub(super) struct LogState {
     pub(super) log: LogWriter,
@@ -34,7 +33,6 @@ pub(super) struct LogState {
     pub(super) last_sequence: u64,
 }
 
-/// The manifest and the state that it holds.
 #[derive(Debug)]
 pub(super) struct Registry {
     pub(super) manifest: Manifest,
@@ -62,19 +60,16 @@ impl Identity {
 /// free them. The thread whose drop exceeds this limit frees them all.
 pub(super) const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// Shared state for creating and removing files.
 #[derive(Debug)]
 pub(super) struct Files {
     /// The original storage, for paths in other directories. [`Options::storage`] may hold the
     /// store's directory open.
     pub(super) outside: Arc<dyn Storage>,
-    /// The state of file deletion: whether the store is closed, and which files are left to remove.
     pub(super) closed: Arc<Mutex<Removals>>,
     /// Keeps the memory of unneeded filters until it is freed: see [`MAX_WAITING_BYTES`].
     pub(super) reclaimer: Reclaimer,
 }
 
-/// Shared state for writers.
 #[derive(Debug)]
 pub(super) struct Writing {
     pub(super) queue: WriteQueue,
@@ -168,7 +163,6 @@ impl Space {
     }
 }
 
-/// Shared state for changes of the set of SSTs.
 #[derive(Debug)]
 pub(super) struct Catalogue {
     pub(super) registry: Mutex<Registry>,
@@ -239,7 +233,6 @@ impl Shared {
         Arc::clone(&self.reading.state.load().version)
     }
 
-    /// Opens an SST of the store: see the function [`open_table`].
     pub(super) fn open_table(&self, meta: TableMeta) -> Result<Arc<StoredTable>> {
         open_table(&self.options, &self.identity, &self.files, &self.reading.reports, meta)
     }
@@ -267,7 +260,6 @@ impl Shared {
         }
     }
 
-    /// Divides the memory budget of the filters anew, if there is a budget.
     pub(super) fn rebalance_filters(&self) {
         if self.options.filter_memory_budget.is_none() {
             return;
@@ -307,7 +299,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Replaces the state that reads see, and wakes the threads that wait for a change.
     pub(super) fn change_state(&self, change: impl FnOnce(&mut ReadState)) {
         self.reading.state.change(change);
         self.background.wake_all();

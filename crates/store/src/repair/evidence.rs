@@ -15,7 +15,6 @@ use crate::lsm::wal::log_reader::read_log;
 use crate::sstable::{Loss, Peek, TableOrigin};
 use crate::storage::Storage;
 
-/// The files of a directory that a store may have written.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) tables: BTreeSet<u64>,
@@ -68,7 +67,6 @@ impl Listing {
     }
 }
 
-/// The facts that the manifests give.
 #[derive(Debug, Default)]
 pub(super) struct ManifestEvidence {
     /// The last state that could be read. Its store id is zero if no readable part of a manifest
@@ -84,9 +82,7 @@ pub(super) struct ManifestEvidence {
     pub(super) is_in_force: bool,
     /// The numbers of the SSTs that the readable edits removed and did not add again.
     pub(super) removed: BTreeSet<u64>,
-    /// The parts that could not be read.
     pub(super) losses: Vec<Loss>,
-    /// The damaged files.
     pub(super) damaged: Vec<PathBuf>,
 }
 
@@ -263,7 +259,6 @@ pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -
     found.extract_if(.., is_double).map(|table| table.number).collect()
 }
 
-/// Reads the SST files with these numbers, and returns the facts that their bytes prove.
 pub(super) fn look_at_tables(storage: &dyn Storage, dir: &Path, numbers: &BTreeSet<u64>) -> Result<Vec<FoundTable>> {
     let look = |&number: &u64| {
         let bytes = storage.read(&dir.join(table_name(number)))?;

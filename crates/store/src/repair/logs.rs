@@ -15,10 +15,8 @@ use crate::lsm::{BatchOps, LogRecovery};
 use crate::sstable::{KeyRange, Loss};
 use crate::storage::Storage;
 
-/// The result of reading the WALs.
 #[derive(Debug, Default)]
 pub(super) struct LogEvidence {
-    /// The missing and unreadable parts of the WALs.
     pub(super) losses: Vec<Loss>,
     /// The damaged WALs that an open with [`LogRecovery::Salvage`] accepts.
     pub(super) damaged: Vec<PathBuf>,
@@ -28,8 +26,7 @@ pub(super) struct LogEvidence {
     pub(super) log_number: u64,
 }
 
-/// Returns the store id in the header of a WAL, or `None` if the header is too short or its
-/// checksum does not match.
+/// `None` if the header is too short or its checksum does not match.
 pub(super) fn store_id_in(storage: &dyn Storage, dir: &Path, number: u64) -> Result<Option<[u8; 16]>> {
     let bytes = storage.read(&dir.join(log_name(number)))?;
     let Some(header) = bytes.first_chunk::<HEADER_LEN_BYTES>() else { return Ok(None) };
@@ -38,8 +35,7 @@ pub(super) fn store_id_in(storage: &dyn Storage, dir: &Path, number: u64) -> Res
     Ok(header.get(20..36).and_then(<[u8]>::first_chunk).copied().filter(|_| is_sound))
 }
 
-/// Returns the first sequence number in the header of the oldest WAL whose header is sound. Returns
-/// `None` if no WAL has a sound header.
+/// Reads the header of the oldest WAL whose header is sound.
 pub(super) fn first_sequence(storage: &dyn Storage, dir: &Path, logs: &BTreeSet<u64>) -> Result<Option<u64>> {
     for &number in logs {
         let bytes = storage.read(&dir.join(log_name(number)))?;
@@ -134,7 +130,6 @@ pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>>
     Some(oldest.first..end)
 }
 
-/// Returns the lowest [`LogSpan::earliest`], or `None` if `spans` is empty.
 pub(super) fn earliest(spans: &[LogSpan]) -> Option<u64> {
     spans.iter().map(|span| span.earliest).min()
 }
@@ -217,7 +212,6 @@ impl LogEvidence {
     }
 }
 
-/// Returns the part of a WAL that begins at `offset`.
 fn part_at(offset: u64) -> Field {
     if offset == 0 { Field::LogHeader } else { Field::LogRecord }
 }

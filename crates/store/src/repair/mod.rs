@@ -189,7 +189,6 @@ fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnM
     Ok(report)
 }
 
-/// Lists the files of the store in a directory. Also returns which files other programs wrote.
 fn list_store(storage: &dyn Storage, dir: &Path) -> Result<(Listing, Ownership)> {
     if storage.list(dir)?.is_empty() {
         let reason = "the directory is empty, so there is no store to repair; check the path";

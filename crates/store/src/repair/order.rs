@@ -53,7 +53,6 @@ use std::cmp::Reverse;
 
 use crate::lsm::manifest::edit::TableMeta;
 
-/// The level of an SST, and the range of its sequence numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) level: u8,
@@ -82,7 +81,6 @@ impl Place {
     }
 }
 
-/// An SST that needs a position in the order.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) meta: TableMeta,
@@ -134,7 +132,6 @@ impl Candidate {
     }
 }
 
-/// Returns the candidates in order, the newest first.
 pub(super) fn newest_first(candidates: Vec<Candidate>) -> Vec<Candidate> {
     let (mut known, mut unknown): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|one| one.place.is_some());
     known.sort_by_key(|one| {

@@ -31,7 +31,6 @@ pub(super) struct Tables<'a> {
     /// The files to copy to [`LOST`]. `true` means that the file must be removed before the store
     /// is opened.
     pub(super) aside: Vec<(PathBuf, bool)>,
-    /// The progress so far, which the callback `progress` receives.
     pub(super) done: Progress,
     pub(super) progress: &'a mut dyn FnMut(Progress),
 }
@@ -216,7 +215,6 @@ impl Tables<'_> {
         self.report.tables_lost += 1;
     }
 
-    /// Runs [`Self::look_at`] and reports the progress.
     fn examine(
         &mut self,
         store_id: [u8; 16],
@@ -384,8 +382,7 @@ impl Tables<'_> {
     }
 }
 
-/// Returns the place of an SST from the manifest or, if the manifest does not name the SST, from
-/// the SST's properties. Returns `None` if neither gives it.
+/// The place comes from the manifest or, if the manifest does not name the SST, from its properties.
 fn place(table: &FoundTable, named: &BTreeMap<u64, (u8, TableMeta)>, is_whole: bool) -> Option<Place> {
     let from_manifest = named.get(&table.number).map(|(level, meta)| Place {
         level: *level,

@@ -37,7 +37,6 @@ const LOADED_LINES: usize = 8;
 /// The value of an entry, or `None` for a tombstone.
 type Value<'a> = Option<&'a [u8]>;
 
-/// The verified and decompressed content of a data block.
 #[derive(Debug)]
 pub(crate) enum BlockContent {
     /// Content that belongs to one reader.
@@ -92,7 +91,6 @@ impl FoundValue for Vec<u8> {
 /// A value in a cached block. It keeps the block in memory even if the cache drops the block.
 pub(crate) struct BlockValue {
     bytes: Arc<[u8]>,
-    /// The range of the value in `bytes`.
     range: Range<usize>,
 }
 
@@ -188,7 +186,6 @@ impl CachedBlock {
     }
 }
 
-/// The parts of the index of a cached block.
 struct Index<'a> {
     common: &'a [u8],
     prefixes: &'a [[u8; 8]],
@@ -206,7 +203,6 @@ impl<'a> Index<'a> {
         Some(Self { common, prefixes: prefixes.as_chunks().0, offsets: offsets.as_chunks().0 })
     }
 
-    /// Returns the number of order prefixes below `prefix`.
     #[inline]
     fn num_below(&self, prefix: u64) -> usize {
         let is_below = |other: &&[u8; 8]| u64_from(other) < prefix;

@@ -158,8 +158,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Loads the data block `number` and moves within it by `go`. Returns `false` if there is no
-    /// such block or `go` returns `false`.
+    /// Returns `false` if there is no such block or `go` returns `false`.
     fn enter(&mut self, number: usize, go: impl FnOnce(&mut EntryCursor, &Block<'_>) -> Result<bool>) -> Result<bool> {
         if self.block.as_ref().is_none_or(|block| block.1 != number) {
             let index = self.table.index()?;
@@ -183,8 +182,6 @@ impl TableCursor {
         go(&mut self.entry, &Block::parse(content.content(), *offset)?)
     }
 
-    /// Returns the error for a key that is out of order, or for a first or last key that differs
-    /// from the properties.
     fn disordered<T>(&self) -> Result<T> {
         let offset = self.block.as_ref().map_or(0, |block| block.2);
         Err(Error::Corrupt { field: Field::Key, offset })

@@ -28,7 +28,6 @@ pub enum FilterMemory {
 /// The filter of an open SST. Its errors name the file.
 pub type TableFilter = filterblock::TableFilter<SharedBytes>;
 
-/// The options for opening a filter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FilterUse<'h> {
     pub(super) verify: Verify,
@@ -111,7 +110,6 @@ fn open_present(
     Ok(locked.bind(&expected)?)
 }
 
-/// The filters of an SST.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FilterSpecs {
     /// The filter of the keys, or the range filter if the SST gets only a range filter. `None`
@@ -138,12 +136,10 @@ impl FilterSpecs {
         })
     }
 
-    /// Returns whether the filter can hold prefixes beside the keys.
     pub(crate) fn holds_prefixes(&self) -> bool {
         self.points.is_some_and(|points| !is_for_ranges(points))
     }
 
-    /// Returns whether the SST gets a range filter and no other filter.
     pub(crate) fn is_for_ranges_alone(&self) -> bool {
         self.points.is_some_and(is_for_ranges)
     }
@@ -153,7 +149,6 @@ fn is_for_ranges(spec: FilterSpec) -> bool {
     spec.kind() == FilterKind::Grafite
 }
 
-/// Checks that a filter is a range filter.
 pub(crate) fn check_ranges(spec: FilterSpec) -> Result<()> {
     if is_for_ranges(spec) {
         return Ok(());

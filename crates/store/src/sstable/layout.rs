@@ -92,7 +92,6 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Decodes the compression tag of the data block or property at `offset` of the file.
     pub(super) fn from_tag(tag: u8, offset: u64) -> Result<Self> {
         match tag {
             0 => Err(Error::Corrupt { field: Field::Compression, offset }),
@@ -123,7 +122,6 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Returns the offset from the start of the file.
     pub(crate) fn offset(self) -> u64 {
         self.offset
     }
@@ -133,7 +131,6 @@ impl Handle {
         self.offset.checked_add(self.len_bytes)
     }
 
-    /// Returns the length as a `usize`.
     pub(super) fn len_in_memory(self) -> Result<usize> {
         usize::try_from(self.len_bytes).map_err(|_| Error::Corrupt { field: Field::Handle, offset: self.offset })
     }
@@ -150,7 +147,6 @@ impl Handle {
     }
 }
 
-/// The fields of a footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) table_id: TableId,
@@ -335,7 +331,6 @@ fn put_compressed(out: &mut Vec<u8>, content: &[u8]) -> bool {
     }
 }
 
-/// Verifies the checksum of a block, and returns the compression and the stored bytes.
 fn check<'a>(sealed: &'a [u8], table_id: &TableId, offset: u64) -> Result<(Compression, &'a [u8])> {
     let corrupt = || Error::Corrupt { field: Field::DataBlock, offset };
     let (covered, checksum_bytes) = sealed.split_last_chunk::<4>().ok_or_else(corrupt)?;

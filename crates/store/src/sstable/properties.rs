@@ -91,8 +91,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Returns the name of the extractor whose prefixes the filter holds, or `None` if it holds
-    /// none.
+    /// `None` if the filter holds no prefixes.
     pub(crate) fn prefix_extractor_name(&self) -> Option<&str> {
         Some(self.prefix_extractor.as_str()).filter(|name| !name.is_empty())
     }

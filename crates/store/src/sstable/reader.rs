@@ -194,7 +194,6 @@ impl Table {
         &self.filter
     }
 
-    /// Returns the file's filter as a shared reference, for a [`filterblock::FilterSet`].
     pub(crate) fn shared_filter(&self) -> &Arc<TableFilter> {
         &self.filter
     }
@@ -345,7 +344,6 @@ impl Table {
         Some(block)
     }
 
-    /// Returns the content of the data block at a place that [`Self::announce`] returned.
     pub(crate) fn known_block(
         &self,
         place: Handle,
@@ -355,8 +353,7 @@ impl Table {
         self.data_block(place, cache, reads).map_err(|error| error.in_file(&self.path))
     }
 
-    /// Returns the place of the data block that may hold the key, or `None` if the index has no
-    /// separator at or above the key.
+    /// `None` if the index has no separator at or above the key.
     fn locate(&self, key: &[u8]) -> Result<Option<Handle>> {
         let index = self.index()?;
         let position = index.seek(key)?;
@@ -405,7 +402,6 @@ impl Table {
         Ok(found.map(|value| value.map(V::copied)))
     }
 
-    /// Returns the verified content of a data block, from the cache if the cache holds it.
     pub(super) fn data_block(
         &self,
         handle: Handle,

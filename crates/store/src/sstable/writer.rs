@@ -113,7 +113,6 @@ pub struct TableWriter<'s> {
     pending: Option<(Vec<u8>, Handle)>,
     index: IndexBuilder,
     filter: Option<FilterBuilder>,
-    /// Why the filter was given up.
     filter_error: Option<String>,
     properties: Properties,
 }
@@ -304,7 +303,6 @@ impl<'s> TableWriter<'s> {
         None
     }
 
-    /// Ends the last data block, and writes the filter, the index, the properties and the footer.
     fn write_rest(&mut self) -> Result<()> {
         if !self.block.is_empty() {
             self.properties.largest = self.block.last_key().to_vec();

@@ -251,7 +251,6 @@ impl State {
         Some(self.capacity?.saturating_sub(self.drive.used_bytes()))
     }
 
-    /// Returns how many of `len` appended bytes of a file fit on the disk.
     fn room_for(&self, inode: usize, len: usize) -> usize {
         let Some(free) = self.free_bytes() else { return len };
         let old_len = self.bytes(inode).len();

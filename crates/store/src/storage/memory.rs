@@ -35,7 +35,6 @@ impl State {
         path.parent().is_none() || matches!(path.to_str(), Some("" | ".")) || self.directories.contains(path)
     }
 
-    /// Checks that a new name can be created at `path`.
     fn check_free(&self, path: &Path) -> Result<()> {
         if self.files.contains_key(path) || self.has_directory(path) {
             return Err(refused(ErrorKind::AlreadyExists, path));

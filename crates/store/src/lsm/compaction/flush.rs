@@ -23,7 +23,6 @@ use filterblock::{KeyHash, policy::TableShape};
 /// The interval at which a background thread passes the log's buffer to the operating system.
 const LOG_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Writes immutable memtables to SST files until the store closes or fails.
 pub(crate) fn run_flushes(shared: &Shared) {
     while let Some(memtable) = next_full_memtable(shared) {
         let flushed = shared.flush_memtable(&memtable);
@@ -77,7 +76,6 @@ pub(crate) fn run_log_flushes(shared: &Shared) {
 }
 
 impl Shared {
-    /// Writes the memtables to SST files and waits for the result.
     pub(crate) fn flush(&self) -> Result<()> {
         self.background.check_writable()?;
         let max_immutable = self.options.max_immutable_memtables.max(1);
@@ -189,7 +187,6 @@ impl Shared {
         })
     }
 
-    /// Finishes an SST, and reports if its filter could not be built.
     pub(crate) fn finish_table(&self, writer: TableWriter<'_>, path: &Path) -> Result<TableSummary> {
         let summary = writer.finish()?;
         if let Some(error) = &summary.filter_error {

@@ -208,7 +208,6 @@ impl Shared {
         self.replace_map(next, &read);
     }
 
-    /// Lets reads use a new map that holds these SSTs.
     fn replace_map(&self, next: Growing, read: &[(Arc<StoredTable>, u8)]) {
         // No flush adds an SST to the old map meanwhile.
         let mut mapper = lock(&self.mapper);

@@ -38,7 +38,6 @@ pub(crate) struct Compaction {
     bottommost: bool,
 }
 
-/// Returns for each level the facts about its SSTs that picking uses.
 fn levels_of(version: &Version) -> Levels<'_> {
     let facts = |level| version.tables(level).map(|table| TableFacts::from(&table.meta)).collect();
     Levels((0..NUM_LEVELS).map(facts).collect())
@@ -83,8 +82,7 @@ impl Compaction {
         self.level > 0 && self.to != self.level && self.lower.is_empty() && self.upper.len() == 1 && is_free
     }
 
-    /// Returns the inputs of the merge, newest first: each SST of level 0 by itself, a deeper level
-    /// as one run.
+    /// Newest first: each SST of level 0 by itself, a deeper level as one run.
     fn sources(&self) -> Vec<Source> {
         let run = |tables: Vec<Arc<StoredTable>>| Source::Run(RunCursor::new(tables, None).reading_ahead());
         let mut sources: Vec<Source> = match self.level {
@@ -118,14 +116,12 @@ impl Drop for Written {
     }
 }
 
-/// Work of the thread that compacts.
 enum Job {
     Compact(Compaction),
     /// Read the keys of level 0 for its map.
     MapLevel0,
 }
 
-/// Compacts, and maps level 0, in the background until the store closes or fails.
 pub(crate) fn run_compactions(shared: &Shared) {
     while let Some(job) = next_job(shared) {
         let Job::Compact(compaction) = job else {
@@ -239,7 +235,6 @@ impl Shared {
         picker.leaves_nothing_out() || picker.pick_level_0(&levels_of(version)).is_some()
     }
 
-    /// Returns the compaction of [`Picker::pick`], if there is one and automatic compaction is on.
     pub(crate) fn pick_compaction(&self, spare_bytes: u64) -> Option<Compaction> {
         if !self.options.auto_compaction {
             return None;
@@ -249,7 +244,6 @@ impl Shared {
         Compaction::of(&version, &pick)
     }
 
-    /// Waits until no compaction is running, and gives the caller the right to compact.
     fn begin_compaction(&self) -> Result<Turn<'_>> {
         let mut work = lock(&self.background.work);
         work.callers_waiting += 1;
@@ -295,8 +289,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Runs a compaction, installs its result and counts it. Returns the number of bytes written,
-    /// which is 0 for a trivial move.
+    /// Returns the number of bytes written, which is 0 for a trivial move.
     fn compact(&self, compaction: &Compaction) -> Result<u64> {
         let to = compaction.to;
         let level_tag = |level: usize| u8::try_from(level).unwrap_or(u8::MAX);

@@ -53,7 +53,6 @@ pub struct TableMeta {
 }
 
 impl TableMeta {
-    /// Returns the facts about SST `number`, which was just written.
     pub(crate) fn of(number: u64, summary: TableSummary, (smallest, largest): (u64, u64)) -> Self {
         Self {
             number,
@@ -67,7 +66,6 @@ impl TableMeta {
         }
     }
 
-    /// Returns the smallest and the largest sequence number.
     pub(crate) fn sequences(&self) -> (u64, u64) {
         (self.smallest_sequence, self.largest_sequence)
     }
@@ -228,11 +226,8 @@ impl VersionEdit {
     }
 }
 
-/// A change of the set of SSTs.
 pub(crate) enum Step<'a> {
-    /// Adds an SST to a level.
     Added(u8, TableRef<'a>),
-    /// Removes the SST with this level and number.
     Removed(u8, u64),
 }
 
@@ -283,7 +278,6 @@ impl<'a> TableRef<'a> {
         TableMeta { smallest: self.smallest.to_vec(), largest: self.largest.to_vec(), ..self.keyless.clone() }
     }
 
-    /// Checks the metadata of an SST. `offset` is the position of the edit in its file.
     pub(crate) fn check(&self, level: u8, offset: u64) -> Result<()> {
         let corrupt = |field| Err(Error::Corrupt { field, offset });
         if self.smallest > self.largest {

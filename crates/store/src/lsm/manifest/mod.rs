@@ -68,7 +68,6 @@ impl Manifest {
         Self { log: None, number, next_sequence: 0, first_len_bytes: 0, may_be_in_force: false }
     }
 
-    /// Creates the file of a planned manifest and puts it in force, as [`Self::create`] does.
     pub(crate) fn begin(&mut self, storage: &dyn Storage, dir: &Path, snapshot: &VersionEdit) -> Result<()> {
         self.prepare(storage, dir, snapshot)?;
         self.put_in_force(storage, dir)
@@ -109,13 +108,11 @@ impl Manifest {
         storage.sync_dir(dir)
     }
 
-    /// Removes the files of a prepared manifest that will not be put in force.
     pub(crate) fn abandon(&self, storage: &dyn Storage, dir: &Path) {
         clean(storage, dir, &dir.join(manifest_name(self.number)));
     }
 
-    /// Returns whether `CURRENT` may name this manifest. If so, no file that the manifest names may
-    /// be removed.
+    /// If `true`, no file that the manifest names may be removed.
     pub(crate) fn may_be_in_force(&self) -> bool {
         self.may_be_in_force
     }
@@ -131,7 +128,6 @@ impl Manifest {
         Self::read(storage, dir, read_current(storage, dir)?, files)
     }
 
-    /// Reads the manifest with this number, as [`Self::recover`] does.
     pub(crate) fn read(
         storage: &dyn Storage,
         dir: &Path,
@@ -185,7 +181,6 @@ impl Manifest {
     }
 }
 
-/// The state of a manifest during replay.
 struct Replay<'f> {
     state: StoreState,
     files: Option<&'f BTreeSet<u64>>,
@@ -262,8 +257,7 @@ fn clean(storage: &dyn Storage, dir: &Path, path: &Path) {
     let _ = storage.remove(path);
 }
 
-/// Writes the temporary file that is later renamed to `CURRENT`, and syncs the file and the
-/// directory.
+/// Syncs the file and the directory.
 fn write_temporary_current(storage: &dyn Storage, dir: &Path, manifest: &str) -> Result<()> {
     let temporary = dir.join(CURRENT_TEMPORARY);
     if storage.exists(&temporary)? {
@@ -284,7 +278,6 @@ fn current_content(manifest: &str) -> String {
     format!("{line}{:08x}\n", crc32(line.as_bytes()))
 }
 
-/// Returns the number of the manifest in force.
 pub(crate) fn read_current(storage: &dyn Storage, dir: &Path) -> Result<u64> {
     let path = dir.join(CURRENT);
     let content = storage.read(&path)?;

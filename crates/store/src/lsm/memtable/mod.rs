@@ -69,7 +69,6 @@ impl GrowingFilter {
     }
 }
 
-/// Holds writes in memory until a flush writes them to an SST.
 pub(crate) struct Memtable {
     list: SkipList,
     filter: GrowingFilter,
@@ -126,8 +125,7 @@ impl Memtable {
         self.list.is_full()
     }
 
-    /// Returns the newest version of `key` up to `sequence`, and its node. Returns `None` if there
-    /// is no such version.
+    /// Returns the newest version of `key` up to `sequence`, and its node.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], hash: KeyHash, sequence: u64) -> Option<(Node, &Entry)> {
         // An empty memtable, as after a flush, must not cost a cache miss in its filter.
@@ -140,7 +138,6 @@ impl Memtable {
         (version.key() == key).then_some((node, version))
     }
 
-    /// Returns the version of a node that [`Memtable::get`] has returned.
     pub(crate) fn version(&self, node: Node) -> Option<&Entry> {
         self.list.version(node)
     }
@@ -150,7 +147,6 @@ impl Memtable {
         self.len_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of versions of all keys.
     pub(crate) fn num_entries(&self) -> u64 {
         self.num_entries.load(Ordering::Acquire)
     }
@@ -159,8 +155,7 @@ impl Memtable {
         self.num_entries() == 0
     }
 
-    /// Returns the smallest and the largest sequence number. They have no meaning if the memtable
-    /// is empty.
+    /// They have no meaning if the memtable is empty.
     pub(crate) fn sequences(&self) -> (u64, u64) {
         (self.smallest_sequence.load(Ordering::Relaxed), self.largest_sequence.load(Ordering::Relaxed))
     }
@@ -192,12 +187,10 @@ impl Memtable {
     }
 }
 
-/// Moves over the keys of a memtable as seen at one sequence number.
 #[derive(Debug)]
 pub(crate) struct MemtableCursor {
     table: Arc<Memtable>,
     sequence: u64,
-    /// The current key and its visible version.
     current: Option<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
@@ -210,7 +203,6 @@ impl MemtableCursor {
         self.current.as_ref().map(|(key, value)| (key.as_slice(), value.as_deref()))
     }
 
-    /// Moves to the first visible key within the lower bound `bound`.
     pub(crate) fn seek_forward(&mut self, bound: Bound<&[u8]>) {
         let list = &self.table.list;
         // The newest version of a key comes first. Sequence number 0 sorts after all versions of a
@@ -223,7 +215,6 @@ impl MemtableCursor {
         self.current = self.visible_from(node, |key| list.first_from(&Place::new(key, 0)));
     }
 
-    /// Moves to the last visible key within the upper bound `bound`.
     pub(crate) fn seek_backward(&mut self, bound: Bound<&[u8]>) {
         let list = &self.table.list;
         let node = match bound {

@@ -62,8 +62,7 @@ impl<T: Default> Chunks<T> {
         ((top - FIRST_CHUNK_BITS) as usize, offset)
     }
 
-    /// Returns the elements from `index` to the end of its chunk, or an empty slice if the chunk
-    /// does not exist.
+    /// The slice ends with the chunk of `index`. It is empty if the chunk does not exist.
     #[inline]
     fn from(&self, index: u32) -> &[T] {
         let (chunk, offset) = Self::locate(index);
@@ -102,7 +101,6 @@ impl SkipList {
         list
     }
 
-    /// Returns whether the list should be replaced before the next batch.
     pub(crate) fn is_full(&self) -> bool {
         self.num_words.load(Ordering::Relaxed) >= FULL_WORDS
     }
@@ -178,7 +176,6 @@ impl SkipList {
         words.get(NEXT as usize + level).map_or(HEAD, |word| word.load(Ordering::Acquire))
     }
 
-    /// Returns whether the node that begins with `words` sorts before `place`.
     #[inline]
     fn is_before(&self, words: &[AtomicU32], place: &Place<'_>) -> bool {
         let word = |i: u32| words.get(i as usize).map_or(0, |word| word.load(Ordering::Relaxed));
@@ -226,7 +223,6 @@ impl SkipList {
         self.version_in(self.words.from(node))
     }
 
-    /// Returns the version of the node that begins with `words`.
     #[inline]
     fn version_in(&self, words: &[AtomicU32]) -> Option<&Entry> {
         let number = words.get(VERSION as usize)?.load(Ordering::Relaxed);
@@ -245,12 +241,10 @@ impl SkipList {
         before.first().and_then(|&node| Self::found(node))
     }
 
-    /// Returns the first node of the list, or `None` if the list is empty.
     pub(crate) fn first(&self) -> Option<Node> {
         Self::found(self.next(HEAD, 0))
     }
 
-    /// Returns the last node of the list, or `None` if the list is empty.
     pub(crate) fn last(&self) -> Option<Node> {
         let mut node = HEAD;
         for level in (0..MAX_HEIGHT as usize).rev() {
@@ -265,7 +259,6 @@ impl SkipList {
         Self::found(node)
     }
 
-    /// Returns the node after the given one, or `None` after the last node.
     pub(crate) fn after(&self, Node(node): Node) -> Option<Node> {
         Self::found(self.next(node, 0))
     }
@@ -291,7 +284,6 @@ const TOUCHED_LINES: usize = 4;
 pub(crate) struct Entry(Box<[u8]>);
 
 impl Entry {
-    /// Creates an entry. `value` is `None` for a tombstone.
     pub(crate) fn new(key: &[u8], value: Option<&[u8]>, sequence: u64) -> Self {
         let mut bytes = Vec::with_capacity(HEADER_LEN_BYTES + key.len() + value.map_or(0, <[u8]>::len));
         put_u64(&mut bytes, sequence);

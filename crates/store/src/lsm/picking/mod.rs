@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use crate::lsm::manifest::edit::{NUM_LEVELS, TableMeta};
 
-/// The facts about an SST that picking uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TableFacts<'a> {
     pub(crate) number: u64,
@@ -53,8 +52,6 @@ struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// Returns the range from the smallest key of the SSTs to the largest, or `None` if there are
-    /// no SSTs.
     fn of(tables: impl Iterator<Item = TableFacts<'a>> + Clone) -> Option<Self> {
         let smallest = tables.clone().map(|table| table.smallest).min()?;
         let largest = tables.map(|table| table.largest).max()?;
@@ -83,7 +80,6 @@ impl<'a> Levels<'a> {
         tables.get(start..).unwrap_or_default().iter().copied().take_while(move |table| table.overlaps(keys))
     }
 
-    /// Returns whether no level deeper than `level` has an SST that overlaps the range.
     fn is_bottommost(&self, level: usize, keys: Keys<'a>) -> bool {
         (level + 1..NUM_LEVELS).all(|below| self.overlapping(below, keys).next().is_none())
     }
@@ -110,8 +106,6 @@ pub(crate) struct Pick {
 }
 
 impl Pick {
-    /// Returns the pick that merges the SSTs `upper` of `level` into the next level. Returns `None`
-    /// if `upper` is empty.
     fn down(levels: &Levels<'_>, level: usize, upper: &[TableFacts<'_>]) -> Option<Self> {
         let to = level + 1;
         let lower = levels.overlapping(to, Keys::of(upper.iter().copied())?);
@@ -131,13 +125,11 @@ impl Pick {
         levels.is_bottommost(level, keys).then_some(pick)
     }
 
-    /// Returns the numbers of all SSTs that the merge reads and replaces.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = u64> {
         self.upper.iter().chain(&self.lower).copied()
     }
 }
 
-/// The picks of a manual range compaction on one level.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RangePicks {
     pub(crate) picks: Vec<Pick>,
@@ -186,7 +178,6 @@ fn merge_bytes(levels: &Levels<'_>) -> u64 {
     levels.bytes(0).saturating_add(levels.bytes(1))
 }
 
-/// The limits that decide whether a level needs a compaction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// The number of SSTs in level 0 that starts a compaction if a further condition holds: see
@@ -196,11 +187,9 @@ pub(crate) struct Limits {
     pub(crate) l0_limit: usize,
     /// The maximum size of level 1.
     pub(crate) base_bytes: u64,
-    /// The size ratio between a level and the level above it.
     pub(crate) size_ratio: u64,
 }
 
-/// Picks the next background compaction.
 #[derive(Debug)]
 pub(crate) struct Picker {
     limits: Limits,
@@ -337,18 +326,15 @@ impl Picker {
         pick.inputs().all(|number| !self.left_out.contains(&number))
     }
 
-    /// Returns whether no SST is left out.
     pub(crate) fn leaves_nothing_out(&self) -> bool {
         self.left_out.is_empty()
     }
 
-    /// Leaves SSTs out of every later pick.
     pub(crate) fn leave_out(&mut self, numbers: impl IntoIterator<Item = u64>) {
         self.left_out.extend(numbers);
     }
 
-    /// Records that a compaction of a level begins. The next compaction of this level continues
-    /// after the key `largest`.
+    /// The next compaction of this level continues after the key `largest`.
     pub(crate) fn note_begin(&mut self, level: usize, largest: &[u8]) {
         if let Some(cursor) = self.cursors.get_mut(level) {
             cursor.clear();
@@ -356,7 +342,6 @@ impl Picker {
         }
     }
 
-    /// Records the result of the compaction of a level.
     pub(crate) fn note_end(&mut self, level: usize, has_failed: bool) {
         self.failed_level = has_failed.then_some(level);
     }
@@ -382,7 +367,6 @@ const LEAST_BYTES_PER_SECOND: f64 = 5e6;
 /// the speed.
 const MEASURED_BYTES: u64 = 1 << 20;
 
-/// The pace of the compactions of a store.
 #[derive(Debug)]
 pub(crate) struct Pace {
     bytes_per_second: f64,
@@ -396,7 +380,6 @@ impl Pace {
         Self { bytes_per_second: FIRST_BYTES_PER_SECOND, level_0_merged: Instant::now() }
     }
 
-    /// Records the end of a compaction of `level` that wrote `bytes`.
     pub(crate) fn note_end(&mut self, level: usize, bytes: u64, start: Instant) {
         let seconds = start.elapsed().as_secs_f64();
         if bytes >= MEASURED_BYTES && seconds > 0.0 {

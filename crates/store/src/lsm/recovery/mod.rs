@@ -64,7 +64,6 @@ impl Recovered {
         super::recovery::open_locked(dir, options, outside).map(Self)
     }
 
-    /// Returns the newest value of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (state, sequence) = self.0.reading.state.moment();
         self.0.get(&state, key, sequence)
@@ -197,21 +196,18 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
     if create_if_missing { Ok(()) } else { Err(missing()) }
 }
 
-/// Draws 64 bits of entropy from the operating system.
 pub(crate) fn random_u64() -> Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(std::io::Error::from)?;
     Ok(u64_from(&bytes))
 }
 
-/// Returns the hasher for the keys of a new store.
 pub(crate) fn new_hasher(options: &Options) -> Result<KeyHasher> {
     let by_secret = if options.secret.is_some() { HashKind::SipHash13 } else { HashKind::Xxh3 };
     let seed = options.hash_seed.map_or_else(random_u64, Ok)?;
     Ok(KeyHasher::new(options.hash.unwrap_or(by_secret), HashSeed(seed), options.secret.as_ref())?)
 }
 
-/// Returns the hasher for the keys of an existing store.
 pub(crate) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHasher> {
     match options.hash {
         Some(wanted) if wanted != state.hash.kind => {
@@ -222,14 +218,12 @@ pub(crate) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHas
     }
 }
 
-/// The manifest of a store that is being opened, and the choices that depend on it.
 struct Found {
     /// The new manifest and the state. For an existing store, the manifest is only planned: its
     /// file does not exist yet.
     registry: Registry,
     hasher: KeyHasher,
     extractor: Option<PrefixExtractor>,
-    /// The reason why SSTs may lack the prefixes that reads ask for.
     doubt: Option<PrefixDoubt>,
     /// Whether the last edits of the manifest may be lost.
     is_torn: bool,
@@ -264,7 +258,6 @@ fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
     if number <= MAX_NUMBER { Ok(()) } else { Err(Error::Corrupt { field, offset: 0 }.in_file(path)) }
 }
 
-/// Checks the state that results from all edits of the manifest at `path`.
 pub(crate) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
     in_range(state.next_file_number, Field::FileNumber, path)?;
     in_range(state.last_sequence, Field::LogSequence, path)?;
@@ -278,7 +271,6 @@ pub(crate) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads and checks the manifest in force, and chooses the number of the next manifest.
 fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<Found> {
     let storage = options.storage.as_ref();
     let names = storage.list(dir)?;

@@ -50,7 +50,6 @@ const UNKNOWN: &str = "a damaged file of filterblock, or a file of an unknown pr
 pub(crate) const OTHER_STORE: &str = "a log or manifest of another store or of a newer version";
 const BLANK: &str = "a file that is empty, all zeros or cut short, so its content does not show who wrote it";
 
-/// The program that wrote a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     /// A filterblock store: the file has the store's magic, or a checksum that proves its origin.
@@ -217,7 +216,6 @@ pub(crate) fn is_of_another_store(
     Ok(found.is_some_and(|found| found != *store_id))
 }
 
-/// Returns whether another program certainly wrote a file.
 pub(crate) fn is_of_others(storage: &dyn Storage, path: &Path, file: FileName) -> Result<bool> {
     Ok(matches!(owner_of(storage, path, file)?, Owner::Other(_)))
 }
@@ -327,7 +325,6 @@ fn begins_with_engine_record(file: &dyn ReadAt) -> Result<bool> {
     Ok(holds(1 + payload_len) || holds(1 + 4 + payload_len))
 }
 
-/// The kind of content of a file without a known magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     /// All zeros, or empty.

@@ -27,7 +27,6 @@ const MIN_SORTED_LEN_BYTES: usize = 64 << 10;
 /// The number of stale manifests above which [`sweep`] removes them.
 const MAX_STALE_MANIFESTS: usize = 8;
 
-/// The parts of the store that log recovery needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Site<'a> {
     pub(super) options: &'a Options,
@@ -36,7 +35,6 @@ pub(super) struct Site<'a> {
     pub(super) reports: &'a Reports,
 }
 
-/// The writes in the logs that are in no SST yet.
 pub(super) struct Replayed<'a> {
     /// Each group of writes becomes one SST.
     groups: Vec<LoggedWrites<'a>>,
@@ -51,7 +49,6 @@ pub(super) struct Replayed<'a> {
     empty_logs: Vec<u64>,
 }
 
-/// The write-ahead logs of a store.
 pub(super) struct Logs {
     /// The number and the bytes of each log, oldest first.
     contents: Vec<(u64, Vec<u8>)>,
@@ -59,7 +56,6 @@ pub(super) struct Logs {
     are_missing: bool,
 }
 
-/// Reads the store's logs from the number `oldest_needed` on.
 pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Logs> {
     let storage = site.options.storage.as_ref();
     let mut numbers: Vec<u64> = storage
@@ -101,7 +97,6 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Logs> {
     Ok(logs)
 }
 
-/// Returns the writes in `logs` whose sequence numbers are above `last_sequence`.
 pub(super) fn replay<'a>(
     site: &Site<'_>,
     logs: &'a Logs,

@@ -18,7 +18,6 @@ pub(crate) enum Direction {
     Backward,
 }
 
-/// One input of a merge.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a merge has few inputs, and most of them are runs")]
 pub(crate) enum Source {
@@ -91,7 +90,6 @@ impl RunCursor {
         }
     }
 
-    /// Returns the cursor with `counter`, which counts the data blocks that the cursor reads.
     pub(crate) fn counted_by(self, counter: &Arc<ScanReads>) -> Self {
         Self { counter: Some(Arc::clone(counter)), ..self }
     }
@@ -101,12 +99,10 @@ impl RunCursor {
         Self { asked: Some(asked), ..self }
     }
 
-    /// Returns a cursor that reads several data blocks at once.
     pub(crate) fn reading_ahead(self) -> Self {
         Self { reads_ahead: true, ..self }
     }
 
-    /// Counts the blocks that were read since the last call.
     #[inline]
     fn count(&mut self) {
         let reads = self.cursor.as_ref().map_or(BlockReads::default(), TableCursor::reads);
@@ -126,8 +122,6 @@ impl RunCursor {
         self.cursor.as_ref().filter(|cursor| cursor.valid()).map(|cursor| (cursor.key(), cursor.value()))
     }
 
-    /// Moves to the SST at `place`, and returns its cursor. Returns `None` if there is no SST at
-    /// this place.
     fn enter(&mut self, place: usize) -> Option<&mut TableCursor> {
         self.count();
         self.place = place;
@@ -219,7 +213,6 @@ pub(crate) struct Merge {
     key: Vec<u8>,
 }
 
-/// A source in the heap of a merge.
 #[derive(Debug, Clone, Copy)]
 struct Head {
     /// The first eight bytes of the source's key, inverted in a backward merge. The smaller rank
@@ -244,12 +237,10 @@ impl Merge {
         Ok(merge)
     }
 
-    /// Returns the current entry, or `None` at the end. The value of a tombstone is `None`.
     pub(crate) fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
         self.sources.get(self.heads.first()?.source)?.entry()
     }
 
-    /// Moves to the next key.
     pub(crate) fn step(&mut self) -> Result<()> {
         let Some(&Head { rank, source }) = self.heads.first() else { return Ok(()) };
         self.key.clear();
@@ -275,7 +266,6 @@ impl Merge {
         self.sources.get(source).and_then(Source::key).unwrap_or_default()
     }
 
-    /// Returns the head of a source for the heap, or `None` if the source has no more entries.
     fn head(&self, source: usize) -> Option<Head> {
         let prefix = order_prefix(self.sources.get(source)?.key()?);
         let rank = if self.direction == Direction::Forward { prefix } else { !prefix };
@@ -293,7 +283,6 @@ impl Merge {
         order.then(a.source.cmp(&b.source)).is_lt()
     }
 
-    /// Moves the head at `place` down in the heap until no child comes before it.
     fn sink(&mut self, mut place: usize) {
         loop {
             let mut first = place;

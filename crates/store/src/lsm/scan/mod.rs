@@ -41,7 +41,6 @@ impl std::fmt::Debug for Scan {
     }
 }
 
-/// A key and its value.
 type Pair = (Vec<u8>, Vec<u8>);
 
 impl Scan {
@@ -123,7 +122,6 @@ impl Run {
     }
 }
 
-/// The memtables and SSTs that a scan reads, and its queries to the filters.
 struct Plan {
     shared: Arc<Shared>,
     state: Arc<ReadState>,
@@ -193,7 +191,6 @@ fn runs(shared: &Shared, state: &ReadState, range: &RangeProbe<'_>, query: Optio
     found.runs
 }
 
-/// The runs that a scan reads, and the counts of a level.
 #[derive(Default)]
 struct Found {
     runs: Vec<Run>,
@@ -217,7 +214,6 @@ impl Found {
     }
 }
 
-/// Returns whether a memtable holds a key of the range, as a value or as a tombstone.
 fn may_be_in_memory(state: &ReadState, sequence: u64, from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
     let mut filled = std::iter::once(&state.memtable).chain(&state.immutable).filter(|table| !table.is_empty());
     filled.any(|table| {

@@ -33,7 +33,6 @@ pub(crate) struct Answers {
 }
 
 impl<'a> ScanQuery<'a> {
-    /// Returns the queries of a scan of a range, or `None` if filters are not used.
     pub(crate) fn new(shared: &Shared, from: Bound<&'a [u8]>, to: Bound<&'a [u8]>) -> Option<Self> {
         if shared.options.filter_use != FilterUse::Consult {
             return None;
@@ -44,7 +43,6 @@ impl<'a> ScanQuery<'a> {
         Some(Self { from, to, prefix, counts_ranges: shared.options.range_filter.is_some() })
     }
 
-    /// Returns whether the filter of an SST of `version` denies the prefix.
     #[inline]
     pub(crate) fn denies_prefix(&self, version: &Version, slot: &Slot) -> bool {
         // If `has_prefixes` is set, the filter also holds the hashes of the extractor's prefixes.
@@ -89,7 +87,6 @@ impl<'a> ScanQuery<'a> {
         self.from == Bound::Included(prefix) && self.to == end.as_ref().map(Vec::as_slice)
     }
 
-    /// Returns a copy of the query that lives as long as the scan.
     pub(crate) fn to_owned(self, shared: &Arc<Shared>) -> OwnedQuery {
         let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
         let prefix = self.prefix.map(|(prefix, _)| prefix.to_vec());
@@ -124,7 +121,6 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Reports damage of the filter, if there is any: see [`StoredTable::report_filter`].
     pub(crate) fn report(&self) -> Result<()> {
         let shared = &self.query.shared;
         self.stored.report_filter(&shared.reading.reports, shared.options.strict_filters)

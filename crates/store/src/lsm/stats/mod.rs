@@ -103,7 +103,6 @@ impl ProbeTally {
     }
 }
 
-/// The counts of gets on one level.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub(crate) points: ProbeTally,
@@ -117,7 +116,6 @@ impl Tally {
     }
 }
 
-/// The counts of scans on one level.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ScanTally {
     pub(crate) prefixes: ProbeTally,
@@ -188,7 +186,6 @@ pub(crate) struct Counters {
     pub(crate) compacted_bytes: AtomicU64,
 }
 
-/// The data blocks that scans have read from files.
 #[derive(Debug)]
 pub(crate) struct ScanReads {
     blocks: AtomicU64,
@@ -205,7 +202,6 @@ impl ScanReads {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the number of blocks and their bytes.
     pub(crate) fn get(&self) -> (u64, u64) {
         (self.blocks.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
@@ -240,7 +236,6 @@ fn nanos_since(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The shard of the calling thread.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recorder<'a> {
     shard: &'a Shard,
@@ -328,7 +323,6 @@ impl Counters {
         }
     }
 
-    /// Counts a write or a flush that begins to wait. Returns the guard that counts the time.
     pub(crate) fn begin_stall(&self) -> Stall<'_> {
         self.write_stalls.fetch_add(1, Ordering::Relaxed);
         let mut stalls = lock(&self.stalls);
@@ -337,7 +331,6 @@ impl Counters {
         Stall(self, id)
     }
 
-    /// Counts a write that is slowed down. Returns the guard that counts the time.
     pub(crate) fn begin_delay(&self) -> Delay<'_> {
         self.write_delays.fetch_add(1, Ordering::Relaxed);
         Delay(self, Instant::now())
@@ -360,8 +353,7 @@ impl Counters {
         self.shards.get(slot).map(|shard| Recorder { shard, shared: slot == NUM_SHARDS - 1 })
     }
 
-    /// Returns the number of keys read by gets, the number of these keys that were found in a
-    /// memtable, and the counts of each level.
+    /// Returns the keys read by gets, those of them found in a memtable, and the counts of each level.
     pub(crate) fn sum(&self) -> (u64, u64, [LevelTally; NUM_LEVELS]) {
         let (mut gets, mut hits, mut tallies) = (0, 0, [LevelTally::default(); NUM_LEVELS]);
         for shard in &self.shards {

@@ -138,7 +138,6 @@ impl LevelStats {
         }
     }
 
-    /// Returns whether the level has no SST and no counts.
     pub(crate) fn is_blank(&self) -> bool {
         *self == Self { level: self.level, ..Self::default() }
     }
@@ -277,7 +276,6 @@ impl Reports {
         lock(&self.messages).clone()
     }
 
-    /// Reports a torn tail, if there is one.
     pub(crate) fn add_tail(&self, tail: Option<LogTail>) {
         let Some(tail) = tail else { return };
         self.add(tail.to_string());

@@ -66,7 +66,6 @@ impl Group<'_> {
 }
 
 impl<'a> Batch<'a> {
-    /// Creates a batch of the first [`BATCH`] of `keys`.
     pub(crate) fn new<K: AsRef<[u8]>>(keys: &'a [K], hasher: &KeyHasher) -> Self {
         let mut batch = Self {
             keys: [&[]; BATCH],
@@ -125,7 +124,6 @@ impl<'a> Batch<'a> {
         inside & of
     }
 
-    /// Returns the keys of the batch whose bit in `mask` is set.
     #[inline]
     pub(crate) fn gather(&self, mask: u32) -> Group<'_> {
         if mask & mask.wrapping_add(1) == 0 {
@@ -147,7 +145,6 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The answers of a map for the keys of a batch.
 pub(crate) struct BatchAnswers {
     /// The keys that each mapped SST may hold: a bit for each key. `None` if no SST holds any.
     masks: Option<Box<[u32; MAX_RUNS]>>,
@@ -245,7 +242,6 @@ impl Version {
 }
 
 impl<'v> Pairs<'v> {
-    /// Finds the SSTs of the deeper levels that may hold the open keys of a batch.
     fn collect(&mut self, levels: &'v [Level], batch: &Batch<'_>) {
         self.pairs.clear();
         self.queries.clear();
@@ -367,7 +363,6 @@ fn search_wanted(
 }
 
 impl Level {
-    /// Reads the open keys of a batch from each SST of the level that may hold them.
     fn get_batch<'v>(
         &'v self,
         filters: &FilterSet,

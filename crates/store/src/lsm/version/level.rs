@@ -13,7 +13,6 @@ use crate::lsm::stats::{Tally, rate_units};
 use crate::sstable::{BlockCache, BlockReads, FoundValue, KnownBlock, Table, TableFilter};
 use filterblock::{Answer, FilterSet, FilterSlot, KeyHash, KeyHasher, PrefixExtractor, Runs};
 
-/// A key to read, with its order prefix and its hash.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Probe<'a> {
     pub(crate) key: &'a [u8],
@@ -28,7 +27,6 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// The settings of a read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadContext<'a> {
     pub(crate) filter_use: FilterUse,
@@ -118,7 +116,6 @@ impl Slot {
         self.stored.meta.smallest.as_slice() <= key && key <= self.stored.meta.largest.as_slice()
     }
 
-    /// Returns whether all keys of the SST sort before the wanted key.
     #[inline]
     fn is_below(&self, probe: &Probe<'_>) -> bool {
         self.largest < probe.prefix || self.largest == probe.prefix && self.stored.meta.largest.as_slice() < probe.key
@@ -140,7 +137,6 @@ impl Slot {
         self.search(filters, probe, context, (answer, KnownBlock::Unknown), tally)
     }
 
-    /// Returns whether the filter denies a prefix of the key.
     fn denies_prefix(&self, filters: &FilterSet, extractor: &PrefixExtractor, key: &[u8]) -> bool {
         // The filter was already asked for the key itself.
         let mut prefixes = extractor.prefixes(key).filter(|prefix| prefix.len() < key.len());
@@ -217,7 +213,6 @@ impl<'a> RangeProbe<'a> {
         Self { from: (prefix(from, 0), from), to: (prefix(to, u64::MAX), to) }
     }
 
-    /// Returns whether the SST may hold keys of the range.
     #[inline]
     fn overlaps(&self, slot: &Slot) -> bool {
         // Equal prefixes do not decide the order.
@@ -250,7 +245,6 @@ impl<'a> RangeProbe<'a> {
     }
 }
 
-/// The SSTs of one level.
 #[derive(Debug, Clone)]
 pub(crate) struct Level {
     pub(crate) number: usize,
@@ -259,7 +253,6 @@ pub(crate) struct Level {
     /// [`Slot::largest`] of each SST, side by side. Empty in level 0. In deeper levels, a search
     /// over these eight bytes per SST loads fewer cache lines than a search over the slots.
     ends: Vec<u64>,
-    /// The map of level 0, if it has one.
     pub(crate) mapped: Option<Box<MappedRuns>>,
 }
 

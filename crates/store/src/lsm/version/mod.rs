@@ -64,13 +64,11 @@ impl Earlier {
     }
 }
 
-/// The SSTs of a store at one moment.
 #[derive(Debug)]
 pub(crate) struct Version {
     /// The levels that hold SSTs, in the order of their numbers.
     pub(crate) levels: Vec<Level>,
     hasher: KeyHasher,
-    /// The filters of all SSTs.
     pub(crate) filters: FilterSet,
     /// The total length in bytes to which the filters shrink, as far as possible. `None` sets no
     /// limit.
@@ -79,7 +77,6 @@ pub(crate) struct Version {
     min_mapped: Option<usize>,
 }
 
-/// Creates a version without SSTs.
 impl Default for Version {
     fn default() -> Self {
         Self::new(Vec::new(), &HashSeed::default().into(), (None, None))
@@ -101,7 +98,6 @@ impl Version {
         Self::after(&Earlier::default(), levels, hasher, limits)
     }
 
-    /// Creates the version that follows the one from which `earlier` was taken.
     fn after(
         earlier: &Earlier,
         levels: Vec<Vec<Arc<StoredTable>>>,
@@ -142,7 +138,6 @@ impl Version {
         version
     }
 
-    /// Returns the map of level 0, if reads ask one.
     pub(crate) fn run_map(&self) -> Option<&MappedRuns> {
         self.levels.first()?.mapped.as_deref()
     }
@@ -170,7 +165,6 @@ impl Version {
         (0..NUM_LEVELS).fold(budget, |room, level| room.saturating_sub(self.filter_memory_bytes(level)))
     }
 
-    /// Returns the data that the next version takes from this version: see [`Earlier::new`].
     fn earlier(&self, keeps_columns: bool) -> Earlier {
         if self.filter_budget.is_none() {
             return Earlier::default();
@@ -229,8 +223,7 @@ impl Version {
         self.levels.iter().flat_map(|level| &level.slots).filter(|slot| !slot.has_prefixes).count()
     }
 
-    /// Returns the shapes of the levels for a filter policy, without the SSTs whose numbers are in
-    /// `without`.
+    /// Leaves out the SSTs whose numbers are in `without`.
     pub(crate) fn level_shapes(&self, without: &HashSet<u64>) -> Vec<LevelShape> {
         let mut shapes = vec![LevelShape::default(); NUM_LEVELS];
         for (level, table) in self.all_tables().filter(|(_, table)| !without.contains(&table.meta.number)) {

@@ -29,7 +29,6 @@ pub(crate) struct ReadState {
     pub(crate) version: Arc<Version>,
 }
 
-/// The current state, and the last visible write.
 #[derive(Debug)]
 pub(crate) struct Published {
     state: ArcSwap<ReadState>,

@@ -13,7 +13,6 @@ use crate::lsm::options::MAX_TRIGGER;
 use crate::lsm::stats::{Tally, rate_units};
 use filterblock::{KeyHash, KeyHasher, RunMap, Runs};
 
-/// The maximum number of runs of a map.
 pub(crate) const MAX_RUNS: usize = 256;
 /// The number of runs that stay in a map whose numbers are used up.
 pub(crate) const KEPT_RUNS: usize = 192;
@@ -34,7 +33,6 @@ pub(crate) enum Mapped {
     Never,
 }
 
-/// An SST of level 0.
 #[derive(Debug)]
 pub(crate) struct SstOfMap {
     /// The run of the SST, or `None` if the map does not hold all its keys.
@@ -103,8 +101,7 @@ impl Edges {
         Self(edges.into_iter().map(up_to).collect())
     }
 
-    /// Returns the counts of the SSTs whose edge lies before a prefix. Returns `None` if the prefix does
-    /// not decide, because an edge has it.
+    /// `None` if the prefix does not decide, because an edge has it.
     fn before(&self, prefix: u64) -> Option<Denials> {
         let place = self.0.partition_point(|(edge, _)| *edge < prefix);
         if self.0.get(place).is_some_and(|(edge, _)| *edge == prefix) {
@@ -153,14 +150,12 @@ impl MappedRuns {
         view
     }
 
-    /// Returns the expected FPR of the map's answers for the SST at a place, or `None` if the SST is not
-    /// mapped.
+    /// `None` if the SST at this place is not mapped.
     pub(crate) fn expected_at(&self, place: usize) -> Option<u32> {
         let own = self.before.get(place + 1)?.minus(*self.before.get(place)?);
         u32::try_from(own.expected).ok().filter(|_| own.number == 1)
     }
 
-    /// Returns the runs of the version that may hold a key.
     #[inline]
     pub(crate) fn ask(&self, hash: KeyHash) -> Runs {
         self.map.ask(hash, &self.known)
@@ -175,7 +170,6 @@ impl MappedRuns {
         self.before.last().copied().unwrap_or_default()
     }
 
-    /// Returns whether all mapped SSTs cover a key with this order prefix.
     #[inline]
     pub(crate) fn is_inside(&self, prefix: u64) -> bool {
         self.inside.0 < prefix && prefix < self.inside.1
@@ -195,8 +189,7 @@ impl MappedRuns {
         self.covering(prefix).inspect(|denials| denials.count(1, tally)).is_some()
     }
 
-    /// Returns the counts of the mapped SSTs that cover a key. Returns `None` if the key's order prefix
-    /// does not decide.
+    /// `None` if the key's order prefix does not decide.
     #[cold]
     fn covering(&self, prefix: u64) -> Option<Denials> {
         let (started, ended) = (self.starts.before(prefix)?, self.ends.before(prefix)?);
@@ -217,7 +210,6 @@ impl MappedRuns {
         before(to).minus(before(from)).count(1, tally);
     }
 
-    /// Returns the places of the SSTs with these runs.
     pub(crate) fn places(&self, found: &Runs) -> Runs {
         let mut places = Runs::NONE;
         found.iter().filter_map(|run| self.place_of.get(usize::from(run))).for_each(|&place| places.insert(place));
@@ -234,7 +226,6 @@ pub(crate) struct Mapper {
     pub(crate) peak_keys: u64,
 }
 
-/// A map and the room in it.
 #[derive(Debug)]
 pub(crate) struct Growing {
     pub(crate) map: Arc<RunMap>,

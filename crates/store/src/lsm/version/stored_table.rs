@@ -28,7 +28,6 @@ pub(crate) struct StoredTable {
     pub(crate) expected: u32,
     /// The range filter's expected FPR, in the units of [`Self::expected`].
     pub(crate) expected_of_ranges: u32,
-    /// Whether damage of the filter has been reported.
     is_reported: AtomicBool,
     mapped: Mutex<Mapped>,
 }
@@ -38,7 +37,6 @@ pub(crate) struct StoredTable {
 struct TableFile {
     path: PathBuf,
     storage: Arc<dyn Storage>,
-    /// The state of file deletion: whether the store is closed, and which files are left to remove.
     closed: Arc<Mutex<Removals>>,
     obsolete: AtomicBool,
 }

@@ -94,8 +94,6 @@ impl LogEnd {
         self.torn_tail_bytes == 0 && self.skipped.is_empty() && self.next_sequence.is_some()
     }
 
-    /// Returns a description of the torn tail of the file at `path`, or `None` if there is no torn
-    /// tail.
     pub(crate) fn tail(&self, path: &Path) -> Option<LogTail> {
         let (offset, len_bytes) = (self.valid_len_bytes, self.torn_tail_bytes);
         (len_bytes > 0).then(|| LogTail { path: path.to_path_buf(), offset, len_bytes, is_cut: self.is_tail_cut })
@@ -223,7 +221,6 @@ impl<'a> Reader<'a> {
         Ok(end)
     }
 
-    /// Checks the header and returns the first sequence number.
     fn header(&self) -> Result<u64> {
         let mut cursor = Cursor::new(self.bytes, 0);
         let covered = self.bytes.get(..HEADER_LEN_BYTES - 4).unwrap_or_default();
@@ -271,7 +268,6 @@ impl<'a> Reader<'a> {
         Ok(record)
     }
 
-    /// Returns the record at `offset` if it is sound.
     fn record_at(&self, offset: usize) -> Result<LogRecord<'a>> {
         let unsound = Error::Corrupt { field: Field::LogRecord, offset: offset as u64 };
         let Some(record) = self.plausible_record_at(offset) else { return Err(unsound) };

@@ -36,7 +36,6 @@ struct Place {
 pub(crate) const PLACE_LEN_BYTES: usize = size_of::<Place>();
 
 impl<'a> LoggedWrites<'a> {
-    /// Creates an empty set of writes of `log`.
     pub(crate) fn of(log: &'a [u8]) -> Self {
         Self { log, ranges: Vec::new(), first: 0, len_bytes: 0, num_writes: 0, sequences: None }
     }
@@ -86,8 +85,7 @@ impl<'a> LoggedWrites<'a> {
         self.num_writes == 0
     }
 
-    /// Returns the sequence numbers of the first and of the last write, or `(0, 0)` if there are no
-    /// writes.
+    /// `(0, 0)` if there are no writes.
     pub(crate) fn sequences(&self) -> (u64, u64) {
         self.sequences.unwrap_or_default()
     }

@@ -52,7 +52,6 @@ impl Drop for Leader<'_> {
 }
 
 impl Shared {
-    /// Writes a batch atomically. An empty batch has no effect.
     pub(crate) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
@@ -112,7 +111,6 @@ impl Shared {
         drop(leader);
     }
 
-    /// Lets the next writer lead, and wakes all sleeping writers.
     fn hand_over(&self) {
         let mut queue = lock(&self.writing.queue.inner);
         queue.has_leader = false;
@@ -163,7 +161,6 @@ impl Shared {
         self.rotate(&mut log)
     }
 
-    /// Waits until another memtable may be started.
     fn wait_for_room(&self) -> Result<()> {
         let work = lock(&self.background.work);
         let failed = |work: &Work| work.flushes.failure_since(0);

@@ -25,7 +25,6 @@ const SMALL_FILES_BYTES: u64 = 64 << 10;
 /// writes.
 const LOG_ROOM_BYTES: u64 = 4 << 20;
 
-/// The free space and its planned uses.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     free: u64,
@@ -95,8 +94,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns the free space and its planned uses, or `None` if the storage does not report its
-    /// free space.
+    /// `None` if the storage does not report its free space.
     fn room(&self) -> Option<Room> {
         // If the storage cannot tell the free space, the caller accepts the write. If there is no
         // space, the write itself fails.
@@ -153,7 +151,6 @@ pub(crate) struct TableAllowance<'a> {
 }
 
 impl TableAllowance<'_> {
-    /// Returns [`Error::NoSpace`] if the total length of the new SST files exceeds the allowance.
     pub(crate) fn check(&self, len_bytes: u64) -> Result<()> {
         if len_bytes <= self.allowed {
             return Ok(());
