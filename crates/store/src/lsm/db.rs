@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::files::{LOCK, table_name};
+use super::files::{LOCK, not_found, table_name};
 use super::manifest::Manifest;
 use super::options::{Durability, Options};
 use super::scan::{self, Scan};
@@ -204,8 +204,8 @@ impl Db {
     /// snapshot keeps its files and memory until it is dropped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let (state, sequence) = self.shared.reading.state.lasting_moment();
-        Snapshot { shared: Arc::clone(&self.shared), state, sequence }
+        let (state, sequence) = self.shared.reading.state.moment();
+        Snapshot { shared: Arc::clone(&self.shared), state: Arc::clone(&state), sequence }
     }
 
     /// Returns an iterator over the current entries of a range in key order. [`Iterator::rev`]
@@ -359,8 +359,7 @@ impl Db {
             if !source.is_named(&table.path, table.table.file())? {
                 let reason = "another program removed or replaced this file of an open store; restore the file, \
                               reopen the store, and try again";
-                let error = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
-                return Err(Error::Io(error).in_file(&table.path));
+                return Err(not_found(reason).in_file(&table.path));
             }
             storage.link_or_copy(&table.path, &dir.join(table_name(table.meta.number)))?;
         }

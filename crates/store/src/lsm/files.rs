@@ -134,6 +134,10 @@ pub(crate) fn remove(storage: &dyn Storage, path: &Path) -> bool {
     error.is_none()
 }
 
+pub(crate) fn not_found(reason: &'static str) -> Error {
+    Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason))
+}
+
 pub(crate) fn is_missing(error: &Error) -> bool {
     matches!(error.root(), Error::Io(error) if error.kind() == std::io::ErrorKind::NotFound)
 }

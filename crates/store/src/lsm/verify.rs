@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use super::Db;
-use super::files::{CURRENT, FileName, is_missing, log_name, manifest_name, parse, table_name};
+use super::files::{CURRENT, FileName, is_missing, log_name, manifest_name, not_found, parse, table_name};
 use super::manifest::Manifest;
 use super::manifest::edit::{NUM_LEVELS, first_overlap};
-use super::wal::batch::BatchOps;
 use super::wal::log_reader::{LogRecovery, LogTail, read_log};
 use super::wal::{LogId, LogKind};
 use crate::error::{Error, Field, Result};
@@ -112,8 +111,7 @@ impl Db {
             let is_there = storage.exists(&stored.path)? || stored.is_obsolete();
             if !is_there {
                 let reason = "another program removed this file of an open store; restore from a backup";
-                let error = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
-                report.damage.push(Error::Io(error).in_file(&stored.path));
+                report.damage.push(not_found(reason).in_file(&stored.path));
             } else if !storage.is_named(&stored.path, stored.table.file())? && !stored.is_obsolete() {
                 // Another file has this name now, and the next open would read that file.
                 let other = report.note(self.shared.open_table(stored.meta.clone()))?;
@@ -170,14 +168,7 @@ impl Db {
         for number in older.into_iter().chain([current]) {
             let path: PathBuf = shared.identity.dir.join(log_name(number));
             let id = LogId { kind: LogKind::WriteAhead, store_id: shared.identity.store_id, number };
-            let outcome = read_log(storage, &path, id, LogRecovery::Strict, &mut |record| {
-                let mut next = record.sequence;
-                for op in BatchOps::new(record.payload, record.payload_offset) {
-                    op?;
-                    next = next.saturating_add(1);
-                }
-                Ok(next)
-            });
+            let outcome = read_log(storage, &path, id, LogRecovery::Strict, &mut |record| record.next_sequence());
             // A flush that has just finished removes its log.
             if number != current && !storage.exists(&path)? {
                 continue;

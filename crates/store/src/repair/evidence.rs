@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::lsm::LogRecovery;
-use crate::lsm::files::{CURRENT, FileName, manifest_name, number_in, parse, table_name};
+use crate::lsm::files::{CURRENT, FileName, manifest_name, not_found, number_in, parse, table_name};
 use crate::lsm::manifest::edit::{MAX_NUMBER, StoreState, TableMeta, VersionEdit};
 use crate::lsm::manifest::{Manifest, log_id, read_current};
 use crate::lsm::recovery::in_order;
@@ -220,8 +220,7 @@ fn follow(state: &mut StoreState, removed: &mut BTreeSet<u64>, edit: VersionEdit
 }
 
 pub(super) fn missing(path: &Path) -> Error {
-    let reason = "no such file or directory; check the path";
-    Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)).in_file(path)
+    not_found("no such file or directory; check the path").in_file(path)
 }
 
 /// An SST file, with the facts that its own bytes prove.

@@ -28,7 +28,9 @@ use std::sync::Arc;
 
 use crate::codec::u64_bytes;
 use crate::error::{Error, Result};
-use crate::lsm::files::{CURRENT, FileName, LOCK, log_name, manifest_name, parse, set_aside_name, table_name};
+use crate::lsm::files::{
+    CURRENT, FileName, LOCK, log_name, manifest_name, not_found, parse, set_aside_name, table_name,
+};
 use crate::lsm::manifest::Manifest;
 use crate::lsm::manifest::edit::StoreState;
 use crate::lsm::recovery::ownership::{OTHER_STORE, Ownership, is_of_another_store, reason_to_keep};
@@ -192,7 +194,7 @@ fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnM
 fn list_store(storage: &dyn Storage, dir: &Path) -> Result<(Listing, Ownership)> {
     if storage.list(dir)?.is_empty() {
         let reason = "the directory is empty, so there is no store to repair; check the path";
-        return Err(Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)));
+        return Err(not_found(reason));
     }
     let judged = Ownership::judge(storage, dir)?;
     judged.require_store(dir)?;
@@ -430,7 +432,7 @@ fn identify(
     let half = most_frequent(halves);
     let mut id = None;
     for &number in &listing.logs {
-        let in_log = logs::store_id_in(storage, dir, number)?;
+        let in_log = logs::header_of(storage, dir, number)?.map(|header| header.store_id);
         id = id.or(in_log.filter(|id| half.is_none_or(|half| id.starts_with(&half))));
     }
     // Only WALs and manifests hold the second half of a store id. Without them, any second half is

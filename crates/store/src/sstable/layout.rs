@@ -116,16 +116,12 @@ impl std::fmt::Display for Compression {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Handle {
     /// The offset from the start of the file.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// The length of the part in bytes. For a data block it includes the trailer.
     pub(super) len_bytes: u64,
 }
 
 impl Handle {
-    pub(crate) fn offset(self) -> u64 {
-        self.offset
-    }
-
     /// Returns the offset of the first byte after the part, or `None` if it exceeds 64 bits.
     pub(super) fn end(self) -> Option<u64> {
         self.offset.checked_add(self.len_bytes)

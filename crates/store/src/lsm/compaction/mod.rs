@@ -18,7 +18,10 @@ use crate::lsm::picking::{Levels, Limits, Pick, Picker, RangePicks, TableFacts, 
 use crate::lsm::scan::merge::{Direction, Merge, RunCursor, Source};
 use crate::lsm::shared::Shared;
 use crate::lsm::stats::Task;
-use crate::lsm::version::{Version, stored_table::StoredTable};
+use crate::lsm::version::{
+    Version,
+    stored_table::{StoredTable, Written},
+};
 use crate::sstable::{TableOptions, TableSummary, TableWriter};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
@@ -102,17 +105,6 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         lock(&self.0.work).compacting = false;
         self.0.changed.notify_all();
-    }
-}
-
-/// The SSTs that a merge has written so far. Dropping this guard gives them up. A panic of a filter
-/// policy in the caller's thread does not fail the store, so no reopening would remove the SSTs.
-#[derive(Default)]
-struct Written(Vec<Arc<StoredTable>>);
-
-impl Drop for Written {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|table| table.mark_obsolete());
     }
 }
 

@@ -17,7 +17,7 @@ use crate::codec::{u64_bytes, u64_from};
 use crate::error::{Error, Field, Result};
 use crate::lsm::background::Background;
 use crate::lsm::compaction::picker;
-use crate::lsm::files::{CURRENT, FileName, LOCK, manifest_name, number_in, parse, table_name};
+use crate::lsm::files::{CURRENT, FileName, LOCK, manifest_name, not_found, number_in, parse, table_name};
 use crate::lsm::manifest::Manifest;
 use crate::lsm::manifest::edit::{MAX_NUMBER, StoreState, TableMeta, first_overlap};
 use crate::lsm::memtable::Memtable;
@@ -178,7 +178,7 @@ fn is_refused(error: &Error) -> bool {
 fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Result<()> {
     let missing = || {
         let reason = "there is no store here; check the path, or set create_if_missing to create one";
-        Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)).in_file(dir)
+        not_found(reason).in_file(dir)
     };
     if !storage.exists(dir)? {
         return if create_if_missing { Ok(()) } else { Err(missing()) };
@@ -300,8 +300,7 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     if let Some(number) = recovered.missing {
         let reason = "the manifest names this SST, but the file is missing; restore from a backup, or run \
                       \"filterblock db repair\"";
-        let missing = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
-        return Err(Error::Io(missing).in_file(&dir.join(table_name(number))));
+        return Err(not_found(reason).in_file(&dir.join(table_name(number))));
     }
     check_file_numbers(storage, dir, state.next_file_number)?;
     let is_torn = !recovered.end.is_clean();

@@ -17,7 +17,7 @@ use crate::lsm::files::{CURRENT, CURRENT_TEMPORARY, FileName, is_missing, parse}
 use crate::lsm::manifest::edit::VersionEdit;
 use crate::lsm::manifest::{log_id, read_current};
 use crate::lsm::wal::log_reader::{LogRecovery, read_log};
-use crate::lsm::wal::{HEADER_LEN_BYTES, LogKind};
+use crate::lsm::wal::{HEADER_LEN_BYTES, LogHeader, LogKind};
 use crate::sstable::{FOOTER_LEN_BYTES, is_footer};
 use crate::storage::{IoMode, ReadAt, Storage};
 
@@ -191,10 +191,7 @@ pub(crate) fn is_of_another_store(
     match file {
         FileName::Log(_) => {
             let head = head(storage.open(path, IoMode::Buffered)?.as_ref(), HEADER_LEN_BYTES)?;
-            let (covered, stored) = head.split_at_checked(HEADER_LEN_BYTES - 4).unwrap_or_default();
-            if u32_at(stored, 0) == Some(Crc32::new().with(covered).finish()) {
-                found = covered.get(20..36).and_then(<[u8]>::first_chunk).copied();
-            }
+            found = LogHeader::decode(&head).ok().map(|header| header.store_id);
         }
         FileName::Manifest(number) => {
             let end = read_log(storage, path, log_id(number), LogRecovery::Salvage, &mut |record| {

@@ -12,7 +12,7 @@ use crate::lsm::memtable::Memtable;
 use crate::lsm::options::Options;
 use crate::lsm::shared::{Identity, LogState, Shared, create_log};
 use crate::lsm::stats::store_stats::Reports;
-use crate::lsm::version::stored_table::StoredTable;
+use crate::lsm::version::stored_table::{StoredTable, Written};
 use crate::lsm::wal::log_reader::{LogRecord, LogRecovery, read_log_in};
 use crate::lsm::wal::logged_writes::{LoggedWrites, PLACE_LEN_BYTES};
 use crate::lsm::wal::{LogId, LogKind};
@@ -205,6 +205,10 @@ fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, store_id: &[u8
             Ok(())
         }
     });
+    warn_if_left(removed);
+}
+
+fn warn_if_left(removed: Result<()>) {
     if let Err(error) = removed {
         log::warn!("an unneeded file could not be removed; the next open tries again: {error}");
     }
@@ -252,23 +256,12 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
 
 /// Writes each group of writes to an SST. After an error, removes all of these SSTs.
 fn write_tables(shared: &Shared, groups: &[LoggedWrites<'_>]) -> Result<Vec<Arc<StoredTable>>> {
-    let mut tables: Vec<Arc<StoredTable>> = Vec::new();
+    let mut written = Written::default();
     for group in groups {
-        match write_table(shared, group, &tables) {
-            Ok(stored) => tables.push(stored),
-            Err(error) => {
-                give_up(&tables);
-                return Err(error);
-            }
-        }
+        let stored = write_table(shared, group, &written.0)?;
+        written.0.push(stored);
     }
-    Ok(tables)
-}
-
-/// Gives up SSTs that no manifest names. The file of each is removed when the last reference to
-/// the SST is dropped.
-fn give_up(tables: &[Arc<StoredTable>]) {
-    tables.iter().for_each(|stored| stored.mark_obsolete());
+    Ok(std::mem::take(&mut written.0))
 }
 
 fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTable>]) -> Result<Arc<StoredTable>> {
@@ -482,9 +475,7 @@ pub(super) fn sweep(site: &Site<'_>) {
         return;
     }
     for name in stale {
-        if let Err(error) = storage.remove(&dir.join(name)) {
-            log::warn!("an unneeded file could not be removed; the next open tries again: {error}");
-        }
+        warn_if_left(storage.remove(&dir.join(name)));
     }
 }
 

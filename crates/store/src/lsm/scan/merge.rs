@@ -59,7 +59,7 @@ impl Source {
 }
 
 /// Moves over a sorted run: SSTs in key order, with a cursor in one SST at a time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RunCursor {
     tables: Vec<Arc<StoredTable>>,
     cache: Option<Arc<BlockCache>>,
@@ -78,16 +78,7 @@ pub(crate) struct RunCursor {
 impl RunCursor {
     /// Creates a cursor. `tables` must be in key order, without overlaps.
     pub(crate) fn new(tables: Vec<Arc<StoredTable>>, cache: Option<Arc<BlockCache>>) -> Self {
-        Self {
-            tables,
-            cache,
-            place: 0,
-            cursor: None,
-            counter: None,
-            counted: BlockReads::default(),
-            reads_ahead: false,
-            asked: None,
-        }
+        Self { tables, cache, ..Self::default() }
     }
 
     pub(crate) fn counted_by(self, counter: &Arc<ScanReads>) -> Self {

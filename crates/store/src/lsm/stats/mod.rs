@@ -167,7 +167,7 @@ struct Shard {
     levels: [LevelCounters; NUM_LEVELS],
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Counters {
     shards: Box<[Shard]>,
     pub(crate) write_stalls: AtomicU64,
@@ -186,17 +186,13 @@ pub(crate) struct Counters {
     pub(crate) compacted_bytes: AtomicU64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ScanReads {
     blocks: AtomicU64,
     bytes: AtomicU64,
 }
 
 impl ScanReads {
-    fn new() -> Self {
-        Self { blocks: AtomicU64::new(0), bytes: AtomicU64::new(0) }
-    }
-
     pub(crate) fn add(&self, blocks: u64, bytes: u64) {
         self.blocks.fetch_add(blocks, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -305,22 +301,7 @@ fn take_slot() -> usize {
 
 impl Counters {
     pub(crate) fn new() -> Self {
-        let none = || AtomicU64::new(0);
-        Self {
-            shards: (0..NUM_SHARDS).map(|_| Shard::default()).collect(),
-            write_stalls: none(),
-            write_delays: none(),
-            write_delay_nanos: none(),
-            ended_stall_nanos: none(),
-            stalls: Mutex::default(),
-            scans: none(),
-            scan_reads: Arc::new(ScanReads::new()),
-            flushes: none(),
-            flushed_bytes: none(),
-            failed_filters: none(),
-            compactions: none(),
-            compacted_bytes: none(),
-        }
+        Self { shards: (0..NUM_SHARDS).map(|_| Shard::default()).collect(), ..Self::default() }
     }
 
     pub(crate) fn begin_stall(&self) -> Stall<'_> {

@@ -328,7 +328,7 @@ fn search_wanted(
     tally: &mut Tally,
 ) -> Result<()> {
     // The sort brings the keys of one block together, and the blocks of an SST into file order.
-    wanted.sort_unstable_by_key(|wanted| (wanted.slot.stored.meta.number, wanted.block.map(Handle::offset)));
+    wanted.sort_unstable_by_key(|wanted| (wanted.slot.stored.meta.number, wanted.block.map(|block| block.offset)));
     let share =
         |a: &Wanted<'_>, b: &Wanted<'_>| a.block.is_some() && a.block == b.block && std::ptr::eq(a.slot, b.slot);
     let result = wanted.chunk_by(share).try_for_each(|group| {
@@ -377,7 +377,7 @@ impl Level {
             if batch.open == 0 {
                 break;
             }
-            let mask = slot.mask_of(batch, batch.open);
+            let mask = batch.within((slot.smallest, slot.largest), batch.open, |probe| slot.covers(probe));
             match &answers {
                 Some(answers) if slot.is_mapped => {
                     let found = mask & answers.of(place);
@@ -396,12 +396,6 @@ impl Level {
 }
 
 impl Slot {
-    /// Returns the bits of the keys in `of` that the SST may hold.
-    #[inline]
-    fn mask_of(&self, batch: &Batch<'_>, of: u32) -> u32 {
-        batch.within((self.smallest, self.largest), of, |probe| self.covers(probe))
-    }
-
     /// Asks the filter for the keys with a bit in `mask`. Adds to `wanted` the keys that the filter
     /// does not deny. If several reads may overlap, announces them to the storage.
     fn ask_batch<'v>(

@@ -67,12 +67,6 @@ impl Published {
         (state, self.last_visible())
     }
 
-    /// Returns the same as [`Published::moment`], as a reference that may be kept for long.
-    pub(crate) fn lasting_moment(&self) -> (Arc<ReadState>, u64) {
-        let state = self.state.load_full();
-        (state, self.last_visible())
-    }
-
     #[inline]
     pub(crate) fn last_visible(&self) -> u64 {
         self.visible.load(Ordering::Acquire)
@@ -316,7 +310,8 @@ mod loom_tests {
                 write(&for_writer, &hasher_of_writer, 2);
             });
             let floor = acknowledged.load(Ordering::Acquire);
-            let (state, sequence) = store.lasting_moment();
+            let (state, sequence) = store.moment();
+            let state = Arc::clone(&state);
             let first = read(&state, sequence, &hasher);
             assert!(u64::from(first) >= floor, "an acknowledged write is missing");
             let (later, later_sequence) = store.moment();

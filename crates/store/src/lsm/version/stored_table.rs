@@ -162,6 +162,17 @@ impl Drop for TableFile {
     }
 }
 
+/// The SSTs that a merge or an open has written so far. Dropping this guard gives them up. A panic of a filter
+/// policy in the caller's thread does not fail the store, so no reopening would remove the SSTs.
+#[derive(Default)]
+pub(crate) struct Written(pub(crate) Vec<Arc<StoredTable>>);
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|table| table.mark_obsolete());
+    }
+}
+
 #[cfg(all(test, loom))]
 mod loom_tests {
     use std::path::Path;

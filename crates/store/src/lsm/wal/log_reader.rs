@@ -28,7 +28,8 @@ use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::storage::Storage;
 
-use super::{HEADER_LEN_BYTES, LOG_VERSION, LogId, RECORD_HEADER_LEN_BYTES};
+use super::batch::BatchOps;
+use super::{HEADER_LEN_BYTES, LogHeader, LogId, RECORD_HEADER_LEN_BYTES};
 
 /// The length of a sector, the smallest unit that devices write atomically.
 const SECTOR_LEN_BYTES: usize = 512;
@@ -64,6 +65,14 @@ pub struct LogRecord<'a> {
     /// The offset of the payload in the file.
     pub payload_offset: u64,
     synced_len_bytes: u64,
+}
+
+impl LogRecord<'_> {
+    /// Decodes the record's writes, and returns the sequence number after the last one.
+    pub(crate) fn next_sequence(&self) -> Result<u64> {
+        let mut ops = BatchOps::new(self.payload, self.payload_offset);
+        ops.try_fold(self.sequence, |next, op| op.map(|_| next.saturating_add(1)))
+    }
 }
 
 /// The result of reading a log.
@@ -221,32 +230,10 @@ impl<'a> Reader<'a> {
         Ok(end)
     }
 
+    /// Returns the sequence number of the first record.
     fn header(&self) -> Result<u64> {
-        let mut cursor = Cursor::new(self.bytes, 0);
-        let covered = self.bytes.get(..HEADER_LEN_BYTES - 4).unwrap_or_default();
-        let magic = cursor.take_array::<8>(Field::Length)?;
-        let version = cursor.take_u32(Field::Length)?;
-        let number = cursor.take_u64(Field::Length)?;
-        let store_id = cursor.take_array::<16>(Field::Length)?;
-        let first_sequence = cursor.take_u64(Field::Length)?;
-        let stored = cursor.take_u32(Field::Length)?;
-        let computed = Crc32::new().with(covered).finish();
-        if stored != computed {
-            return Err(Error::ChecksumMismatch { field: Field::LogHeader, offset: 0, stored, computed });
-        }
-        if magic != *self.id.kind.magic() {
-            return Err(Error::Corrupt { field: Field::Magic, offset: 0 });
-        }
-        if version != LOG_VERSION {
-            return Err(Error::Unsupported { field: Field::Version, found: version.into() });
-        }
-        if number != self.id.number {
-            return Err(Error::Corrupt { field: Field::FileNumber, offset: 12 });
-        }
-        if store_id != self.id.store_id {
-            return Err(Error::Corrupt { field: Field::StoreId, offset: 20 });
-        }
-        Ok(first_sequence)
+        let header = LogHeader::decode(self.bytes)?;
+        header.check(self.id).map(|()| header.first_sequence)
     }
 
     /// Returns the record at `offset` if it is sound and in sequence. A salvage also accepts a

@@ -19,8 +19,8 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use crate::checksum::Crc32;
-use crate::codec::{put_u32, put_u64};
-use crate::error::{Error, Result};
+use crate::codec::{Cursor, put_u32, put_u64};
+use crate::error::{Error, Field, Result};
 use crate::lsm::files::is_taken;
 use crate::storage::{Storage, WriteFile};
 
@@ -84,6 +84,52 @@ impl LogId {
     /// Returns the checksum state that the checksum of every record starts from.
     pub(crate) fn checksum(&self) -> Crc32 {
         Crc32::new().with(&self.encode())
+    }
+}
+
+/// The header of a log file whose checksum is right.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogHeader {
+    magic: [u8; 8],
+    version: u32,
+    number: u64,
+    pub(crate) store_id: [u8; 16],
+    pub(crate) first_sequence: u64,
+}
+
+impl LogHeader {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut cursor = Cursor::new(bytes, 0);
+        let header = Self {
+            magic: cursor.take_array(Field::Length)?,
+            version: cursor.take_u32(Field::Length)?,
+            number: cursor.take_u64(Field::Length)?,
+            store_id: cursor.take_array(Field::Length)?,
+            first_sequence: cursor.take_u64(Field::Length)?,
+        };
+        let stored = cursor.take_u32(Field::Length)?;
+        let covered = bytes.get(..HEADER_LEN_BYTES - 4).unwrap_or_default();
+        let computed = Crc32::new().with(covered).finish();
+        if stored != computed {
+            return Err(Error::ChecksumMismatch { field: Field::LogHeader, offset: 0, stored, computed });
+        }
+        Ok(header)
+    }
+
+    fn check(&self, id: LogId) -> Result<()> {
+        if self.magic != *id.kind.magic() {
+            return Err(Error::Corrupt { field: Field::Magic, offset: 0 });
+        }
+        if self.version != LOG_VERSION {
+            return Err(Error::Unsupported { field: Field::Version, found: self.version.into() });
+        }
+        if self.number != id.number {
+            return Err(Error::Corrupt { field: Field::FileNumber, offset: 12 });
+        }
+        if self.store_id != id.store_id {
+            return Err(Error::Corrupt { field: Field::StoreId, offset: 20 });
+        }
+        Ok(())
     }
 }
 
