@@ -14,7 +14,7 @@ use super::stats::Task;
 use super::stats::store_stats::{LevelStats, Stats};
 use super::version::batch_read::Pairs;
 use super::version::batch_read::{BATCH, Batch};
-use super::version::level::Probe;
+use super::version::level::{Probe, ReadContext};
 use super::version::read_state::ReadState;
 use super::version::read_state::{PinnableSlice, ReadValue};
 use super::version::run_map::MappedRuns;
@@ -545,33 +545,39 @@ impl Snapshot {
 
 impl Shared {
     #[inline]
-    pub(super) fn get<V: ReadValue>(&self, state: &ReadState, key: &[u8], sequence: u64) -> Result<Option<V>> {
-        let recorder = self.reading.counters.recorder();
-        if let Some(recorder) = recorder {
-            recorder.gets(1);
+    fn read_context<'a>(&'a self, state: &'a ReadState) -> ReadContext<'a> {
+        ReadContext {
+            filters: &state.version.filters,
+            recorder: self.reading.counters.recorder(),
+            filter_use: self.options.filter_use,
+            strict: self.options.strict_filters,
+            extractor: self.identity.extractor.as_ref(),
+            cache: self.reading.cache.as_deref(),
+            reports: &self.reading.reports,
         }
+    }
+
+    #[inline]
+    pub(super) fn get<V: ReadValue>(&self, state: &ReadState, key: &[u8], sequence: u64) -> Result<Option<V>> {
+        let context = self.read_context(state);
+        context.recorder.gets(1);
         let probe = Probe::new(key, &self.identity.hasher);
         if let Some(found) = state.get_from_memory(&probe, sequence) {
-            if let Some(recorder) = recorder {
-                recorder.memory_hit();
-            }
+            context.recorder.memory_hit();
             return Ok(found);
         }
-        Ok(state.version.get(&probe, &self.read_context(), recorder)?.flatten())
+        Ok(state.version.get(&probe, &context)?.flatten())
     }
 
     fn multi_get<K: AsRef<[u8]>>(&self, state: &ReadState, keys: &[K], sequence: u64) -> Result<Vec<Option<Vec<u8>>>> {
-        let recorder = self.reading.counters.recorder();
-        if let Some(recorder) = recorder {
-            recorder.gets(keys.len() as u64);
-        }
-        let context = self.read_context();
+        let context = self.read_context(state);
+        context.recorder.gets(keys.len() as u64);
         let mut values = vec![None; keys.len()];
         let mut pairs = Pairs::default();
         for (keys, values) in keys.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
             let mut batch = Batch::new(keys, &self.identity.hasher);
-            state.get_batch_from_memory(&mut batch, values, sequence, recorder);
-            state.version.get_batch(&mut batch, values, &context, recorder, &mut pairs)?;
+            state.get_batch_from_memory(&mut batch, values, sequence, context.recorder);
+            state.version.get_batch(&mut batch, values, &context, &mut pairs)?;
         }
         Ok(values)
     }

@@ -13,7 +13,6 @@ use super::options::Options;
 use super::stats::store_stats::Reports;
 use super::stats::{Counters, Task};
 use super::version::Version;
-use super::version::level::ReadContext;
 use super::version::read_state::{Published, ReadState};
 use super::version::run_map::Mapper;
 use super::version::stored_table::StoredTable;
@@ -218,17 +217,6 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    #[inline]
-    pub(super) fn read_context(&self) -> ReadContext<'_> {
-        ReadContext {
-            filter_use: self.options.filter_use,
-            strict: self.options.strict_filters,
-            extractor: self.identity.extractor.as_ref(),
-            cache: self.reading.cache.as_deref(),
-            reports: &self.reading.reports,
-        }
-    }
-
     pub(super) fn version(&self) -> Arc<Version> {
         Arc::clone(&self.reading.state.load().version)
     }

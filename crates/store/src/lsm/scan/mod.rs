@@ -182,10 +182,8 @@ fn runs(shared: &Shared, state: &ReadState, range: &RangeProbe<'_>, query: Optio
         let mut tally = std::mem::take(&mut found.tally);
         tally.prefixes.true_negatives += denied;
         tally.prefixes.expected += expected;
-        if tally.prefixes.true_negatives + tally.ranges.true_negatives > 0
-            && let Some(recorder) = shared.reading.counters.recorder()
-        {
-            recorder.scan(level.number, &tally);
+        if tally.prefixes.true_negatives + tally.ranges.true_negatives > 0 {
+            shared.reading.counters.recorder().scan(level.number, &tally);
         }
     }
     found.runs

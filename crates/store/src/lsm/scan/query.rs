@@ -152,9 +152,7 @@ impl Asked {
                 self.count(answer, is_there, self.stored.expected_of_ranges, &mut tally.ranges);
             }
         }
-        if let Some(recorder) = query.shared.reading.counters.recorder() {
-            recorder.scan(self.level, &tally);
-        }
+        query.shared.reading.counters.recorder().scan(self.level, &tally);
     }
 
     fn count(&self, answer: Answer, is_there: bool, expected: u32, tally: &mut ProbeTally) {

@@ -2,7 +2,7 @@
 //!
 //! The counters of gets and of filter queries are sharded. A shard belongs to one thread for the
 //! life of that thread, and its owner adds with a plain load and store. Threads without a shard of
-//! their own share the last shard and add atomically. A shared counter would cost a miss much more
+//! their own share one more shard and add atomically. A shared counter would cost a miss much more
 //! time: see docs/DESIGN.md.
 
 pub(crate) mod store_stats;
@@ -27,8 +27,8 @@ pub enum Task {
     Compaction,
 }
 
-/// Number of shards. All threads without a shard of their own share the last one.
-const NUM_SHARDS: usize = if cfg!(loom) { 2 } else { 64 };
+/// Number of shards that belong to one thread each.
+const NUM_OWNED_SHARDS: usize = if cfg!(loom) { 1 } else { 63 };
 
 /// The number of units in an FPR of 1: expected FPRs are added up in units of 2^-32.
 pub(crate) const RATE_UNIT: f64 = 4_294_967_296.0;
@@ -170,6 +170,8 @@ struct Shard {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     shards: Box<[Shard]>,
+    /// The shard of all threads without a shard of their own.
+    common: Shard,
     pub(crate) write_stalls: AtomicU64,
     pub(crate) write_delays: AtomicU64,
     pub(crate) write_delay_nanos: AtomicU64,
@@ -249,7 +251,7 @@ thread_local! {
 }
 
 /// Assigns shards to threads: first the shards that ended threads returned, then unused ones. If
-/// none is left, a thread gets the last shard.
+/// none is left, a thread gets the common shard.
 ///
 /// The mutex orders the plain accesses of a thread before the accesses of the next owner of its
 /// shard.
@@ -262,14 +264,14 @@ impl Slots {
     fn take(&self) -> usize {
         let (free, next) = &mut *lock(&self.0);
         free.pop().unwrap_or_else(|| {
-            let slot = (*next).min(NUM_SHARDS - 1);
+            let slot = (*next).min(NUM_OWNED_SHARDS);
             *next = slot + 1;
             slot
         })
     }
 
     fn give_back(&self, slot: usize) {
-        if slot < NUM_SHARDS - 1 {
+        if slot < NUM_OWNED_SHARDS {
             lock(&self.0).0.push(slot);
         }
     }
@@ -280,7 +282,7 @@ struct SlotOwner;
 impl Drop for SlotOwner {
     fn drop(&mut self) {
         // Destructors that run later and read the store use the shared shard.
-        SLOTS.give_back(SLOT.replace(NUM_SHARDS - 1));
+        SLOTS.give_back(SLOT.replace(NUM_OWNED_SHARDS));
     }
 }
 
@@ -294,14 +296,14 @@ fn thread_slot() -> usize {
 fn take_slot() -> usize {
     // After the destruction of `OWNED`, a thread cannot return a slot, so it uses the shared one.
     let slot = OWNED.try_with(|_| SLOTS.take());
-    let slot = slot.unwrap_or(NUM_SHARDS - 1);
+    let slot = slot.unwrap_or(NUM_OWNED_SHARDS);
     SLOT.set(slot);
     slot
 }
 
 impl Counters {
     pub(crate) fn new() -> Self {
-        Self { shards: (0..NUM_SHARDS).map(|_| Shard::default()).collect(), ..Self::default() }
+        Self { shards: (0..NUM_OWNED_SHARDS).map(|_| Shard::default()).collect(), ..Self::default() }
     }
 
     pub(crate) fn begin_stall(&self) -> Stall<'_> {
@@ -325,19 +327,22 @@ impl Counters {
     }
 
     #[inline]
-    pub(crate) fn recorder(&self) -> Option<Recorder<'_>> {
+    pub(crate) fn recorder(&self) -> Recorder<'_> {
         self.recorder_of(thread_slot())
     }
 
     #[inline]
-    fn recorder_of(&self, slot: usize) -> Option<Recorder<'_>> {
-        self.shards.get(slot).map(|shard| Recorder { shard, shared: slot == NUM_SHARDS - 1 })
+    fn recorder_of(&self, slot: usize) -> Recorder<'_> {
+        match self.shards.get(slot) {
+            Some(shard) => Recorder { shard, shared: false },
+            None => Recorder { shard: &self.common, shared: true },
+        }
     }
 
     /// Returns the keys read by gets, those of them found in a memtable, and the counts of each level.
     pub(crate) fn sum(&self) -> (u64, u64, [LevelTally; NUM_LEVELS]) {
         let (mut gets, mut hits, mut tallies) = (0, 0, [LevelTally::default(); NUM_LEVELS]);
-        for shard in &self.shards {
+        for shard in self.shards.iter().chain([&self.common]) {
             gets += shard.gets.load(Ordering::Relaxed);
             hits += shard.memory_hits.load(Ordering::Relaxed);
             for (level, tally) in shard.levels.iter().zip(&mut tallies) {
@@ -352,7 +357,7 @@ impl Counters {
     pub(crate) fn reset(&self) {
         let mut running = lock(&self.stalls);
         running.iter_mut().for_each(|(_, start)| *start = Instant::now());
-        for shard in &self.shards {
+        for shard in self.shards.iter().chain([&self.common]) {
             shard.gets.store(0, Ordering::Relaxed);
             shard.memory_hits.store(0, Ordering::Relaxed);
             shard.levels.iter().for_each(LevelCounters::reset);
@@ -429,9 +434,9 @@ mod tests {
 
     #[test]
     fn a_thread_gives_its_shard_back_when_it_ends() {
-        for i in 0..4 * NUM_SHARDS {
+        for i in 0..4 * NUM_OWNED_SHARDS {
             let slot = std::thread::spawn(thread_slot).join().unwrap();
-            assert!(slot < NUM_SHARDS - 1, "thread {i}");
+            assert!(slot < NUM_OWNED_SHARDS, "thread {i}");
         }
     }
 }
@@ -443,7 +448,7 @@ mod loom_tests {
     /// Counts two gets and three true negatives as a thread of a store does.
     fn count((counters, slots): &(Counters, Slots)) {
         let slot = slots.take();
-        let recorder = counters.recorder_of(slot).unwrap();
+        let recorder = counters.recorder_of(slot);
         recorder.gets(2);
         let points = ProbeTally { true_negatives: 3, ..ProbeTally::default() };
         recorder.level(1, &Tally { points, ..Tally::default() });

@@ -7,9 +7,9 @@ use super::run_map::{MAX_RUNS, MappedRuns};
 use crate::error::Result;
 use crate::lsm::manifest::edit::NUM_LEVELS;
 use crate::lsm::options::FilterUse;
-use crate::lsm::stats::{Recorder, Tally};
+use crate::lsm::stats::Tally;
 use crate::sstable::{BlockReads, Handle, KnownBlock};
-use filterblock::{Answer, FilterSet, FilterSlot, KeyHash, KeyHasher, Runs};
+use filterblock::{Answer, FilterSlot, KeyHash, KeyHasher, Runs};
 
 /// The maximum number of keys of one `multi_get` that are processed together, one for each bit of a
 /// 32-bit mask.
@@ -212,7 +212,6 @@ impl Version {
         batch: &mut Batch<'_>,
         values: &mut [Option<Vec<u8>>],
         context: &ReadContext<'_>,
-        recorder: Option<Recorder<'_>>,
         pairs: &mut Pairs<'v>,
     ) -> Result<()> {
         let mut tallies = [Tally::default(); NUM_LEVELS];
@@ -220,7 +219,7 @@ impl Version {
         let (grouped, paired) = self.levels.split_at(self.levels.iter().take_while(is_grouped).count());
         let result = grouped.iter().try_for_each(|level| {
             let mut tally = Tally::default();
-            let result = level.get_batch(&self.filters, batch, values, context, &mut tally, &mut pairs.wanted);
+            let result = level.get_batch(batch, values, context, &mut tally, &mut pairs.wanted);
             if let Some(of_level) = tallies.get_mut(level.number) {
                 *of_level = tally;
             }
@@ -228,14 +227,12 @@ impl Version {
         });
         let result = result.and_then(|()| {
             pairs.collect(paired, batch);
-            pairs.ask(&self.filters, context.filter_use);
+            pairs.ask(context);
             pairs.announce(batch, context);
-            pairs.search(&self.filters, batch, values, context, &mut tallies)
+            pairs.search(batch, values, context, &mut tallies)
         });
-        if let Some(recorder) = recorder {
-            for level in &self.levels {
-                recorder.level(level.number, tallies.get(level.number).unwrap_or(&Tally::default()));
-            }
+        for level in &self.levels {
+            context.recorder.level(level.number, tallies.get(level.number).unwrap_or(&Tally::default()));
         }
         result
     }
@@ -257,11 +254,11 @@ impl<'v> Pairs<'v> {
         }
     }
 
-    fn ask(&mut self, filters: &FilterSet, filter_use: FilterUse) {
+    fn ask(&mut self, context: &ReadContext<'_>) {
         self.answers.clear();
         self.answers.resize(self.queries.len(), Answer::Unfiltered);
-        if filter_use == FilterUse::Consult {
-            filters.ask_pairs(&self.queries, &mut self.answers);
+        if context.filter_use == FilterUse::Consult {
+            context.filters.ask_pairs(&self.queries, &mut self.answers);
         }
     }
 
@@ -293,7 +290,6 @@ impl<'v> Pairs<'v> {
     /// After a key is found, its pairs in deeper levels are neither searched nor counted.
     fn search(
         &mut self,
-        filters: &FilterSet,
         batch: &mut Batch<'_>,
         values: &mut [Option<Vec<u8>>],
         context: &ReadContext<'_>,
@@ -310,7 +306,7 @@ impl<'v> Pairs<'v> {
                     _ => self.wanted.push(Wanted { slot: pair.slot, place: pair.place, answer, block }),
                 }
             }
-            search_wanted(&mut self.wanted, filters, batch, values, context, tally)?;
+            search_wanted(&mut self.wanted, batch, values, context, tally)?;
         }
         Ok(())
     }
@@ -321,7 +317,6 @@ impl<'v> Pairs<'v> {
 /// keys go to `values`, and the bits of these keys in `batch.open` are cleared.
 fn search_wanted(
     wanted: &mut Vec<Wanted<'_>>,
-    filters: &FilterSet,
     batch: &mut Batch<'_>,
     values: &mut [Option<Vec<u8>>],
     context: &ReadContext<'_>,
@@ -349,7 +344,7 @@ fn search_wanted(
                 (None, _) => KnownBlock::Unknown,
             };
             let Some(probe) = batch.probe(wanted.place) else { continue };
-            let found = wanted.slot.search(filters, &probe, context, (wanted.answer, block), tally)?;
+            let found = wanted.slot.search(&probe, context, (wanted.answer, block), tally)?;
             let Some(value) = found else { continue };
             batch.open &= !(1 << wanted.place);
             if let Some(to) = values.get_mut(wanted.place as usize) {
@@ -365,7 +360,6 @@ fn search_wanted(
 impl Level {
     fn get_batch<'v>(
         &'v self,
-        filters: &FilterSet,
         batch: &mut Batch<'_>,
         values: &mut [Option<Vec<u8>>],
         context: &ReadContext<'_>,
@@ -384,10 +378,10 @@ impl Level {
                     slot.want(found, Answer::Maybe, batch, context, wanted);
                     tally.points.count_denied((mask & !found).count_ones(), slot.expected_of_keys);
                 }
-                _ => slot.ask_batch(filters, mask, batch, context, tally, wanted),
+                _ => slot.ask_batch(mask, batch, context, tally, wanted),
             }
             if !wanted.is_empty() {
-                search_wanted(wanted, filters, batch, values, context, tally)?;
+                search_wanted(wanted, batch, values, context, tally)?;
             }
         }
         answers.iter().for_each(|answers| answers.give_back(batch));
@@ -400,7 +394,6 @@ impl Slot {
     /// does not deny. If several reads may overlap, announces them to the storage.
     fn ask_batch<'v>(
         &'v self,
-        filters: &FilterSet,
         mask: u32,
         batch: &Batch<'_>,
         context: &ReadContext<'_>,
@@ -409,8 +402,8 @@ impl Slot {
     ) {
         let group = batch.gather(mask);
         let mut answers = [true; BATCH];
-        let is_filtered =
-            context.filter_use == FilterUse::Consult && filters.ask_batch(self.filter, group.hashes(), &mut answers);
+        let is_filtered = context.filter_use == FilterUse::Consult
+            && context.filters.ask_batch(self.filter, group.hashes(), &mut answers);
         let mut found = mask;
         for (i, _) in answers.iter().enumerate().take(group.hashes().len()).filter(|&(_, may_contain)| !may_contain) {
             found &= !group.place(i).map_or(0, |place| 1 << place);

@@ -9,7 +9,7 @@ use crate::codec::order_prefix;
 use crate::error::Result;
 use crate::lsm::options::FilterUse;
 use crate::lsm::stats::store_stats::Reports;
-use crate::lsm::stats::{Tally, rate_units};
+use crate::lsm::stats::{Recorder, Tally, rate_units};
 use crate::sstable::{BlockCache, BlockReads, FoundValue, KnownBlock, Table, TableFilter};
 use filterblock::{Answer, FilterSet, FilterSlot, KeyHash, KeyHasher, PrefixExtractor, Runs};
 
@@ -29,6 +29,9 @@ impl<'a> Probe<'a> {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadContext<'a> {
+    /// The filters of the version.
+    pub(crate) filters: &'a FilterSet,
+    pub(crate) recorder: Recorder<'a>,
     pub(crate) filter_use: FilterUse,
     pub(crate) strict: bool,
     /// The extractor of the prefixes for which filters are asked after the key.
@@ -125,7 +128,6 @@ impl Slot {
     fn answered<V: FoundValue>(
         &self,
         answer: Answer,
-        filters: &FilterSet,
         probe: &Probe<'_>,
         context: &ReadContext<'_>,
         tally: &mut Tally,
@@ -134,7 +136,7 @@ impl Slot {
             tally.points.count_denied(1, self.expected_of_keys);
             return Ok(None);
         }
-        self.search(filters, probe, context, (answer, KnownBlock::Unknown), tally)
+        self.search(probe, context, (answer, KnownBlock::Unknown), tally)
     }
 
     fn denies_prefix(&self, filters: &FilterSet, extractor: &PrefixExtractor, key: &[u8]) -> bool {
@@ -151,14 +153,13 @@ impl Slot {
     #[cold]
     pub(super) fn search<V: FoundValue>(
         &self,
-        filters: &FilterSet,
         probe: &Probe<'_>,
         context: &ReadContext<'_>,
         (answer, block): (Answer, KnownBlock<'_>),
         tally: &mut Tally,
     ) -> Result<Option<Option<V>>> {
         if let (Answer::Maybe, Some(extractor)) = (answer, context.extractor)
-            && self.denies_prefix(filters, extractor, probe.key)
+            && self.denies_prefix(context.filters, extractor, probe.key)
         {
             tally.points.count_denied(1, self.expected_of_keys);
             tally.reads.saved_by_prefixes += 1;
@@ -166,7 +167,9 @@ impl Slot {
         }
         // If the SST has only a range filter, ask it for the range that holds just this key.
         let answer = match (answer, context.filter_use) {
-            (Answer::Unfiltered, FilterUse::Consult) => self.table.filter().ask(filters.hasher().key(probe.key)),
+            (Answer::Unfiltered, FilterUse::Consult) => {
+                self.table.filter().ask(context.filters.hasher().key(probe.key))
+            }
             _ => answer,
         };
         if answer == Answer::No {
@@ -345,7 +348,6 @@ impl Level {
     #[inline]
     pub(super) fn get<V: FoundValue>(
         &self,
-        filters: &FilterSet,
         probe: &Probe<'_>,
         context: &ReadContext<'_>,
         tally: &mut Tally,
@@ -355,7 +357,7 @@ impl Level {
             if mapped.denies(probe.prefix, &found, tally) {
                 return Ok(None);
             }
-            return self.get_mapped((mapped, &found), filters, probe, context, tally);
+            return self.get_mapped((mapped, &found), probe, context, tally);
         }
         for slot in self.candidates(probe) {
             if !slot.covers(probe) {
@@ -365,14 +367,14 @@ impl Level {
             // lets the processor continue with the next SST while this filter's cache line is still
             // loading.
             let answer = match context.filter_use {
-                FilterUse::Consult => filters.ask_hash(slot.filter, probe.hash),
+                FilterUse::Consult => context.filters.ask_hash(slot.filter, probe.hash),
                 FilterUse::Ignore => Answer::Unfiltered,
             };
             if answer == Answer::No {
                 tally.points.count_denied(1, slot.expected_of_keys);
                 continue;
             }
-            let found = slot.search(filters, probe, context, (answer, KnownBlock::Unknown), tally)?;
+            let found = slot.search(probe, context, (answer, KnownBlock::Unknown), tally)?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -386,7 +388,6 @@ impl Level {
     fn get_mapped<V: FoundValue>(
         &self,
         (mapped, found): (&MappedRuns, &Runs),
-        filters: &FilterSet,
         probe: &Probe<'_>,
         context: &ReadContext<'_>,
         tally: &mut Tally,
@@ -402,9 +403,9 @@ impl Level {
                 let answer = match slot.is_mapped {
                     true => Answer::Maybe,
                     false if !slot.covers(probe) => continue,
-                    false => filters.ask_hash(slot.filter, probe.hash),
+                    false => context.filters.ask_hash(slot.filter, probe.hash),
                 };
-                let found = slot.answered(answer, filters, probe, context, tally)?;
+                let found = slot.answered(answer, probe, context, tally)?;
                 if found.is_some() {
                     return Ok(found);
                 }
@@ -417,9 +418,9 @@ impl Level {
             let answer = match slot.is_mapped {
                 true if may_hold => Answer::Maybe,
                 true => Answer::No,
-                false => filters.ask_hash(slot.filter, probe.hash),
+                false => context.filters.ask_hash(slot.filter, probe.hash),
             };
-            let found = slot.answered(answer, filters, probe, context, tally)?;
+            let found = slot.answered(answer, probe, context, tally)?;
             if found.is_some() {
                 return Ok(found);
             }

@@ -17,7 +17,7 @@ use self::run_map::{Mapped, MappedRuns};
 use self::stored_table::StoredTable;
 use crate::error::Result;
 use crate::lsm::manifest::edit::NUM_LEVELS;
-use crate::lsm::stats::{Recorder, Tally};
+use crate::lsm::stats::Tally;
 use crate::sstable::{FoundValue, TableFilter};
 use filterblock::{FilterSet, HashSeed, KeyHasher, RunMap, policy::LevelShape};
 
@@ -239,18 +239,11 @@ impl Version {
     /// Returns the newest version of a key in the SSTs. The outer `None` means that no SST holds a
     /// version of the key. The inner `None` means that the key is deleted.
     #[inline]
-    pub(crate) fn get<V: FoundValue>(
-        &self,
-        probe: &Probe<'_>,
-        context: &ReadContext<'_>,
-        recorder: Option<Recorder<'_>>,
-    ) -> Result<Option<Option<V>>> {
+    pub(crate) fn get<V: FoundValue>(&self, probe: &Probe<'_>, context: &ReadContext<'_>) -> Result<Option<Option<V>>> {
         for level in &self.levels {
             let mut tally = Tally::default();
-            let found = level.get(&self.filters, probe, context, &mut tally);
-            if let Some(recorder) = recorder {
-                recorder.level(level.number, &tally);
-            }
+            let found = level.get(probe, context, &mut tally);
+            context.recorder.level(level.number, &tally);
             let found = found?;
             if found.is_some() {
                 return Ok(found);

@@ -147,7 +147,7 @@ impl ReadState {
         batch: &mut Batch<'_>,
         values: &mut [Option<Vec<u8>>],
         sequence: u64,
-        recorder: Option<Recorder<'_>>,
+        recorder: Recorder<'_>,
     ) {
         if self.memtable.is_empty() && self.immutable.is_empty() {
             return;
@@ -157,9 +157,7 @@ impl ReadState {
             let Some(found) = found else { continue };
             *value = found;
             batch.open &= !(1 << place);
-            if let Some(recorder) = recorder {
-                recorder.memory_hit();
-            }
+            recorder.memory_hit();
         }
     }
 }
