@@ -14,7 +14,7 @@ use crate::lsm::background::{Background, Work};
 use crate::lsm::files::table_name;
 use crate::lsm::manifest::edit::{NUM_LEVELS, TableMeta, VersionEdit};
 use crate::lsm::options::Options;
-use crate::lsm::picking::{Levels, Limits, Pick, Picker, RangePicks, TableFacts, pick_range};
+use crate::lsm::picking::{Levels, Limits, Pick, Picker, RangePicks, pick_range};
 use crate::lsm::scan::merge::{Direction, Merge, RunCursor, Source};
 use crate::lsm::shared::Shared;
 use crate::lsm::stats::Task;
@@ -42,8 +42,7 @@ pub(crate) struct Compaction {
 }
 
 fn levels_of(version: &Version) -> Levels<'_> {
-    let facts = |level| version.tables(level).map(|table| TableFacts::from(&table.meta)).collect();
-    Levels((0..NUM_LEVELS).map(facts).collect())
+    Levels((0..NUM_LEVELS).map(|level| version.tables(level).map(|table| &table.meta).collect()).collect())
 }
 
 pub(crate) fn picker(options: &Options) -> Picker {

@@ -15,33 +15,9 @@ use std::time::{Duration, Instant};
 
 use crate::lsm::manifest::edit::{NUM_LEVELS, TableMeta};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TableFacts<'a> {
-    pub(crate) number: u64,
-    pub(crate) smallest: &'a [u8],
-    pub(crate) largest: &'a [u8],
-    pub(crate) len_bytes: u64,
-    /// The number of entries, including tombstones.
-    pub(crate) num_entries: u64,
-    pub(crate) num_tombstones: u64,
-}
-
-impl<'a> From<&'a TableMeta> for TableFacts<'a> {
-    fn from(meta: &'a TableMeta) -> Self {
-        let &TableMeta { number, ref smallest, ref largest, len_bytes, num_entries, num_tombstones, .. } = meta;
-        Self { number, smallest, largest, len_bytes, num_entries, num_tombstones }
-    }
-}
-
-impl TableFacts<'_> {
-    fn overlaps(&self, keys: Keys<'_>) -> bool {
-        self.smallest <= keys.largest && keys.smallest <= self.largest
-    }
-
-    fn is_within(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
-        RangeBounds::<[u8]>::contains(&(Bound::Unbounded, to), self.smallest)
-            && RangeBounds::<[u8]>::contains(&(from, Bound::Unbounded), self.largest)
-    }
+fn is_within(table: &TableMeta, from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
+    RangeBounds::<[u8]>::contains(&(Bound::Unbounded, to), table.smallest.as_slice())
+        && RangeBounds::<[u8]>::contains(&(from, Bound::Unbounded), table.largest.as_slice())
 }
 
 /// A range of keys, both ends included.
@@ -52,20 +28,28 @@ struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    fn of(tables: impl Iterator<Item = TableFacts<'a>> + Clone) -> Option<Self> {
-        let smallest = tables.clone().map(|table| table.smallest).min()?;
-        let largest = tables.map(|table| table.largest).max()?;
+    fn of_one(table: &'a TableMeta) -> Self {
+        Self { smallest: &table.smallest, largest: &table.largest }
+    }
+
+    fn of(tables: impl Iterator<Item = &'a TableMeta> + Clone) -> Option<Self> {
+        let smallest = tables.clone().map(|table| table.smallest.as_slice()).min()?;
+        let largest = tables.map(|table| table.largest.as_slice()).max()?;
         Some(Self { smallest, largest })
+    }
+
+    fn overlap(&self, table: &TableMeta) -> bool {
+        table.smallest.as_slice() <= self.largest && self.smallest <= table.largest.as_slice()
     }
 }
 
 /// The SSTs of a store by level: level 0 newest first, each deeper level in key order without
 /// overlaps.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Levels<'a>(pub(crate) Vec<Vec<TableFacts<'a>>>);
+pub(crate) struct Levels<'a>(pub(crate) Vec<Vec<&'a TableMeta>>);
 
 impl<'a> Levels<'a> {
-    pub(crate) fn tables(&self, level: usize) -> &[TableFacts<'a>] {
+    pub(crate) fn tables(&self, level: usize) -> &[&'a TableMeta] {
         self.0.get(level).map_or(&[], Vec::as_slice)
     }
 
@@ -74,10 +58,10 @@ impl<'a> Levels<'a> {
     }
 
     /// Returns the SSTs of a level that overlap a range. The level must not be level 0.
-    fn overlapping(&self, level: usize, keys: Keys<'a>) -> impl Iterator<Item = TableFacts<'a>> + Clone {
+    fn overlapping(&self, level: usize, keys: Keys<'a>) -> impl Iterator<Item = &'a TableMeta> + Clone {
         let tables = self.tables(level);
-        let start = tables.partition_point(|table| table.largest < keys.smallest);
-        tables.get(start..).unwrap_or_default().iter().copied().take_while(move |table| table.overlaps(keys))
+        let start = tables.partition_point(|table| table.largest.as_slice() < keys.smallest);
+        tables.get(start..).unwrap_or_default().iter().copied().take_while(move |table| keys.overlap(table))
     }
 
     fn is_bottommost(&self, level: usize, keys: Keys<'a>) -> bool {
@@ -85,7 +69,7 @@ impl<'a> Levels<'a> {
     }
 }
 
-fn sum(tables: &[TableFacts<'_>], of: impl Fn(&TableFacts<'_>) -> u64) -> u64 {
+fn sum(tables: &[&TableMeta], of: impl Fn(&TableMeta) -> u64) -> u64 {
     tables.iter().fold(0, |sum, table| sum.saturating_add(of(table)))
 }
 
@@ -106,7 +90,7 @@ pub(crate) struct Pick {
 }
 
 impl Pick {
-    fn down(levels: &Levels<'_>, level: usize, upper: &[TableFacts<'_>]) -> Option<Self> {
+    fn down(levels: &Levels<'_>, level: usize, upper: &[&TableMeta]) -> Option<Self> {
         let to = level + 1;
         let lower = levels.overlapping(to, Keys::of(upper.iter().copied())?);
         // The SSTs of the next level may cover a wider range than `upper`.
@@ -119,8 +103,8 @@ impl Pick {
     /// Returns the pick that rewrites one SST in its level. Returns `None` if a deeper level has an
     /// SST that overlaps it. A pick never rewrites two SSTs in place, because their result could
     /// overlap an SST between them.
-    fn in_place(levels: &Levels<'_>, level: usize, table: TableFacts<'_>) -> Option<Self> {
-        let keys = Keys { smallest: table.smallest, largest: table.largest };
+    fn in_place(levels: &Levels<'_>, level: usize, table: &TableMeta) -> Option<Self> {
+        let keys = Keys::of_one(table);
         let pick = Self { level, to: level, upper: vec![table.number], lower: Vec::new(), bottommost: true };
         levels.is_bottommost(level, keys).then_some(pick)
     }
@@ -145,7 +129,7 @@ pub(crate) struct RangePicks {
 /// * Otherwise each of these SSTs gets a pick that rewrites it in place, unless a deeper level
 ///   overlaps the SST outside the range.
 pub(crate) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, to: Bound<&[u8]>) -> RangePicks {
-    let within = |level: usize| levels.tables(level).iter().copied().filter(|table| table.is_within(from, to));
+    let within = |level: usize| levels.tables(level).iter().copied().filter(|table| is_within(table, from, to));
     let goes_on = (level + 1..NUM_LEVELS).any(|below| within(below).next().is_some());
     let upper: Vec<_> = within(level).collect();
     let picks = match level {
@@ -167,8 +151,8 @@ const CANDIDATES: usize = 16;
 
 /// Returns the number of bytes of level `below` that a merge of the SST into this level rewrites,
 /// divided by the length of the SST.
-fn rewritten_per_byte(levels: &Levels<'_>, table: TableFacts<'_>, below: usize) -> f64 {
-    let keys = Keys { smallest: table.smallest, largest: table.largest };
+fn rewritten_per_byte(levels: &Levels<'_>, table: &TableMeta, below: usize) -> f64 {
+    let keys = Keys::of_one(table);
     let bytes = levels.overlapping(below, keys).fold(0u64, |sum, table| sum.saturating_add(table.len_bytes));
     bytes as f64 / table.len_bytes.max(1) as f64
 }
@@ -234,7 +218,7 @@ impl Picker {
         {
             return Some(pick);
         }
-        let is_half = |table: &&TableFacts<'_>| {
+        let is_half = |table: &&&TableMeta| {
             table.num_tombstones > 0 && table.num_tombstones.saturating_mul(2) >= table.num_entries
         };
         deeper.flat_map(|level| levels.tables(level).iter().filter(is_half).map(move |&table| (level, table))).find_map(
@@ -312,7 +296,7 @@ impl Picker {
             return self.pick_level_0(levels);
         }
         let after = self.cursors.get(level).map_or(&[][..], Vec::as_slice);
-        let is_next = |table: &&TableFacts<'_>| table.smallest > after;
+        let is_next = |table: &&&TableMeta| table.smallest.as_slice() > after;
         let (next, rest) = levels.tables(level).iter().partition::<Vec<_>, _>(is_next);
         let in_turn = next.into_iter().chain(rest).filter_map(|&table| {
             let pick = Pick::down(levels, level, &[table]).filter(|pick| self.is_left_in(pick))?;

@@ -16,7 +16,7 @@ fn table(number: u64, smallest: u8, largest: u8, len_bytes: u64) -> TableMeta {
 }
 
 fn levels(store: &Store) -> Levels<'_> {
-    Levels(store.iter().map(|tables| tables.iter().map(TableFacts::from).collect()).collect())
+    Levels(store.iter().map(|tables| tables.iter().collect()).collect())
 }
 
 fn down(level: usize, upper: &[u64], lower: &[u64], bottommost: bool) -> Option<Pick> {
@@ -315,7 +315,7 @@ proptest! {
         prop_assert!(pick.iter().flat_map(Pick::inputs).all(|number| !numbers.contains(&number)));
         // The pick is for the first due level that can be compacted without the left-out SSTs.
         let possible = |&level: &usize| {
-            let uppers: Vec<Vec<TableFacts<'_>>> = match level {
+            let uppers: Vec<Vec<&TableMeta>> = match level {
                 0 => vec![levels.tables(0).to_vec()],
                 _ => levels.tables(level).iter().map(|&one| vec![one]).collect(),
             };
@@ -395,7 +395,7 @@ impl Load {
     }
 
     fn facts(&self) -> Levels<'_> {
-        Levels(self.levels.iter().map(|tables| tables.iter().map(TableFacts::from).collect()).collect())
+        Levels(self.levels.iter().map(|tables| tables.iter().collect()).collect())
     }
 
     fn table(&mut self, smallest: u32, largest: u32, len_bytes: u64) -> TableMeta {
