@@ -47,7 +47,7 @@ pub(super) struct Background {
     pub(super) work: Mutex<Work>,
     /// Whether `work` has a failure. Every write reads it, and a lock would cost more.
     has_failed: AtomicBool,
-    /// Notified after each change of `work` or of [`Reading::state`] that a thread may wait for.
+    /// Notified after each change of `work` or of the state that reads see that a thread may wait for.
     pub(super) changed: Condvar,
     pub(super) picker: Mutex<Picker>,
     pub(super) pace: Mutex<Pace>,
@@ -74,8 +74,7 @@ impl Background {
         Alarm(self)
     }
 
-    /// Logs a failure, records it if it is the first one, and wakes all waiting threads. The store
-    /// accepts no writes afterwards.
+    /// Records the first failure. The store accepts no writes afterwards.
     pub(super) fn fail(&self, error: &Error) {
         log::error!("{error}");
         self.fail_because(|| error.to_string());
@@ -107,8 +106,7 @@ impl Background {
         IdleWaiter(self)
     }
 
-    /// Makes the next attempt at a task due now. Returns the number of failed attempts at this task
-    /// since the store was opened.
+    /// Makes the next attempt due now. Returns the number of failed attempts since the store was opened.
     pub(super) fn hurry(&self, task: Task) -> u64 {
         let num_failed = lock(&self.work).attempts(task).hurry();
         self.changed.notify_all();
@@ -123,8 +121,7 @@ impl Background {
         self.changed.wait_timeout(work, timeout).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Returns the number of failed attempts since the store was opened, and the tasks that
-    /// currently fail.
+    /// Returns the number of failed attempts of all tasks, and the tasks that currently fail.
     pub(super) fn retries(&self) -> (u64, Vec<Retry>) {
         let work = lock(&self.work);
         let all = [(Task::Flush, &work.flushes), (Task::Compaction, &work.compactions)];

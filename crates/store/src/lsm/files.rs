@@ -142,8 +142,7 @@ pub(crate) fn is_missing(error: &Error) -> bool {
     matches!(error.root(), Error::Io(error) if error.kind() == std::io::ErrorKind::NotFound)
 }
 
-/// Returns whether a file could not be created because another file has its name. The store must
-/// not remove that file.
+/// Another file has the name of a new file. The store must not remove that file.
 pub(crate) fn is_taken(error: &Error) -> bool {
     matches!(error.root(), Error::Io(error) if error.kind() == std::io::ErrorKind::AlreadyExists)
 }

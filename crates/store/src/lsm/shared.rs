@@ -122,8 +122,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Takes the oldest waiting batches. Their total size is bounded, so that the first writer does
-    /// not wait long and the log record does not overflow.
+    /// The size is bounded, so that the first writer does not wait long and the log record does not overflow.
     pub(super) fn take_group(&mut self) -> Vec<Arc<Ticket>> {
         let mut len_bytes = 0usize;
         let fitting = self.waiting.iter().take_while(|ticket| {

@@ -166,14 +166,12 @@ impl ManifestEvidence {
         Ok(())
     }
 
-    /// Returns whether the state covers all writes of an SST with this origin: no write is after
-    /// [`StoreState::last_sequence`].
+    /// No write of the SST is after [`StoreState::last_sequence`].
     pub(super) fn is_before(&self, origin: &TableOrigin) -> bool {
         origin.largest_sequence <= self.state.last_sequence
     }
 
-    /// Returns whether an SST with this origin was flushed after the state: all its writes are
-    /// after [`StoreState::last_sequence`].
+    /// All writes of the SST are after [`StoreState::last_sequence`].
     pub(super) fn is_next(&self, origin: &TableOrigin) -> bool {
         origin.level == 0 && origin.smallest_sequence > self.state.last_sequence
     }

@@ -375,8 +375,7 @@ fn remove_known(storage: &dyn Storage, dir: &Path, store: &Recovered) -> Result<
     Ok(removed)
 }
 
-/// Returns whether the SST is sound, belongs to this store, and has only entries that the store
-/// also has.
+/// The SST is sound, belongs to this store, and has only entries that the store also has.
 fn is_known(storage: &dyn Storage, store: &Recovered, path: &Path, number: u64) -> Result<bool> {
     let table = match Table::open(storage, path, store.table_read_options(number)) {
         Ok(table) => Arc::new(table),

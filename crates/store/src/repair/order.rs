@@ -102,8 +102,7 @@ impl Candidate {
         self.place.is_some_and(|place| !place.is_exact && place.level > 0)
     }
 
-    /// Returns whether the SST, which is above `older` in the order, is certainly newer for keys
-    /// that both hold.
+    /// The SST is above `older` in the order.
     fn is_surely_above(&self, older: &Self) -> bool {
         let (a, b) = match (self.place, older.place) {
             (Some(a), Some(b)) => (a, b),
@@ -123,8 +122,7 @@ impl Candidate {
         self.number > older.number && !may_be_merged_away
     }
 
-    /// Returns whether the SST belongs below `other` in the order, although `other` is on a deeper
-    /// level.
+    /// The SST belongs below `other`, although `other` is on a deeper level.
     fn sinks_below(&self, other: &Self) -> bool {
         let (Some(a), Some(b)) = (self.place, other.place) else { return false };
         let both_in_force = a.is_exact && b.is_exact;

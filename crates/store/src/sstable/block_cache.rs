@@ -128,8 +128,7 @@ impl Clone for CachedBlock {
 }
 
 impl CachedBlock {
-    /// Copies the content of the block at `offset` of the file. Adds an index if [`build_index`]
-    /// makes one. A malformed block gets no index, so that searches report the damage.
+    /// A malformed block gets no index, so that searches report the damage.
     pub(super) fn new(content: &[u8], offset: u64) -> Self {
         let mut bytes = Vec::new();
         if build_index(content, offset, &mut bytes).is_none() {
@@ -165,8 +164,7 @@ impl CachedBlock {
         Block::parse(content, offset)?.find(key)
     }
 
-    /// Finds the value of `key`, with the same result as [`Block::find`] in the block at `offset`
-    /// of the file.
+    /// The result is the same as that of [`Block::find`] in the block at `offset` of the file.
     #[inline]
     pub(super) fn find_value<V: FoundValue>(self, key: &[u8], offset: u64) -> Result<Option<Option<V>>> {
         let range = match self.find(key, offset)? {

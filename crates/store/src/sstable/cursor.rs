@@ -175,8 +175,7 @@ impl TableCursor {
         self.within(go)
     }
 
-    /// Calls `go` to move the cursor within the current block. Without a current block, returns
-    /// `false`.
+    /// Without a current block, returns `false`.
     fn within(&mut self, go: impl FnOnce(&mut EntryCursor, &Block<'_>) -> Result<bool>) -> Result<bool> {
         let Some((content, _, offset)) = &self.block else { return Ok(false) };
         go(&mut self.entry, &Block::parse(content.content(), *offset)?)

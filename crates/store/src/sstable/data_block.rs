@@ -88,8 +88,7 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// Ends the block and returns its content. The caller must call [`Self::clear`] before it adds
-    /// entries of the next block.
+    /// The caller must call [`Self::clear`] before it adds entries of the next block.
     pub(super) fn finish(&mut self) -> &[u8] {
         for &restart in &self.restarts {
             put_u32(&mut self.content, restart);
@@ -187,8 +186,7 @@ impl<'a> Block<'a> {
         usize::try_from(u32_from(at)).or_else(|_| self.corrupt(Field::Restarts))
     }
 
-    /// Returns the key and the value at restart point number `index`, where the key is stored
-    /// whole. The value of a tombstone is `None`.
+    /// At a restart point, the key is stored whole.
     pub(super) fn restart_entry(&self, index: usize) -> Result<(&'a [u8], Option<&'a [u8]>)> {
         let entry = self.entry_at(self.restart(index)?)?;
         if entry.shared != 0 { self.corrupt(Field::Restarts) } else { Ok((entry.suffix, entry.value)) }

@@ -97,8 +97,7 @@ impl IndexBlock {
         self.prefixes.len()
     }
 
-    /// Returns the position in the index of the first data block that may hold `key` or a greater
-    /// key. If there is no such block, it returns the number of data blocks.
+    /// Returns the position of the first data block that may hold `key` or a greater key, or [`Self::len`].
     pub(super) fn seek(&self, key: &[u8]) -> Result<usize> {
         let block = self.block()?;
         let Some(tail) = key.strip_prefix(self.common.as_slice()) else {

@@ -180,8 +180,7 @@ impl Footer {
         out
     }
 
-    /// Decodes the footer of a file with `file_len_bytes` bytes. It checks the magic, the version,
-    /// the checksum, the flags, and that the parts fill the file.
+    /// Checks magic, version, checksum and flags, and that the parts fill the file.
     pub(super) fn decode(bytes: &[u8; FOOTER_LEN_BYTES], file_len_bytes: u64) -> Result<Self> {
         let base = file_len_bytes.saturating_sub(FOOTER_LEN_BYTES as u64);
         if !bytes.ends_with(&MAGIC) {
@@ -238,8 +237,7 @@ impl Footer {
         }
     }
 
-    /// Checks that the parts fill the file and follow one another. Only the zeros before a filter
-    /// may lie between two parts.
+    /// Only the zeros before a filter may lie between two parts.
     fn check_places(&self, base: u64, file_len_bytes: u64) -> Result<()> {
         let corrupt = |field, name: &str| {
             let at = FOOTER_FIELDS.iter().find(|f| f.0 == name).map_or(0, |f| f.1 as u64);
@@ -353,8 +351,7 @@ fn unpack(stored: &[u8], offset: u64, content: &mut Vec<u8>) -> Result<()> {
     }
 }
 
-/// Verifies the block `sealed`, which was read from `offset`, and returns its content. `scratch`
-/// receives the content if the block is compressed.
+/// `offset` is that of the block in the file. `scratch` receives the content of a compressed block.
 pub(super) fn unseal<'a>(
     sealed: &'a [u8],
     table_id: &TableId,

@@ -501,7 +501,6 @@ pub(super) fn read_properties(file: &dyn ReadAt, footer: &Footer) -> Result<Prop
     Properties::decode(&content, footer.properties.offset)
 }
 
-/// Reads a part of the file, and compares its checksum with `stored`, the checksum in the footer.
 /// The check of the footer has ensured that the part lies in the file.
 fn read_checksummed(file: &dyn ReadAt, handle: Handle, stored: u32, field: Field) -> Result<Vec<u8>> {
     let mut content = handle.room()?;

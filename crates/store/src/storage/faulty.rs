@@ -233,8 +233,7 @@ fn refused(kind: ErrorKind, path: &Path) -> Error {
 }
 
 impl State {
-    /// Counts an operation, and returns the kind of the fault that hits it, or `None`. A fault that
-    /// is not lasting is removed when it hits.
+    /// A fault that is not lasting is removed when it hits.
     fn strike(&mut self, operation: Operation, path: &Path) -> Option<FaultKind> {
         let number = self.operations;
         self.operations += 1;

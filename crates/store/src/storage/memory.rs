@@ -29,8 +29,7 @@ impl State {
         self.files.get(path).ok_or_else(|| refused(ErrorKind::NotFound, path))
     }
 
-    /// Returns whether the directory `path` exists. The root directories always exist, and so does
-    /// the working directory, whose path is empty or `.`.
+    /// The root directories and the working directory, whose path is empty or `.`, always exist.
     fn has_directory(&self, path: &Path) -> bool {
         path.parent().is_none() || matches!(path.to_str(), Some("" | ".")) || self.directories.contains(path)
     }

@@ -30,8 +30,7 @@ pub(crate) fn run_flushes(shared: &Shared) {
     }
 }
 
-/// Waits for the oldest immutable memtable and returns it. Returns `None` when the store closes and
-/// no memtable is left or can be flushed.
+/// Returns `None` when the store closes and no memtable is left or can be flushed.
 fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
     let mut work = lock(&shared.background.work);
     loop {
@@ -138,8 +137,7 @@ impl Shared {
         })
     }
 
-    /// Writes the newest version of each key of a memtable to a new SST file. Returns the SST, and the
-    /// hashes of its keys if the map of level 0 needs them.
+    /// Returns the new SST, and the hashes of its keys if the map of level 0 needs them.
     fn write_memtable(&self, memtable: &Memtable) -> Result<(Arc<StoredTable>, Option<Vec<KeyHash>>)> {
         let allowance = self.table_allowance();
         let mut hashes = self.hashes_for_map(memtable.num_entries());

@@ -57,16 +57,14 @@ fn num_keys<'t>(tables: impl Iterator<Item = &'t Arc<StoredTable>>) -> u64 {
 }
 
 impl Shared {
-    /// Returns whether the memory budget of the filters has room for a map of so many keys. While a
-    /// map replaces another, both take memory.
+    /// While a map replaces another, both take memory of the budget of the filters.
     fn may_map(&self, version: &Version, num_keys: u64) -> bool {
         // About 36 bits a key, and room for spilled entries.
         let len_bytes = (num_keys.saturating_mul(9) / 2).saturating_add(4096);
         len_bytes.saturating_mul(2) <= version.room_bytes()
     }
 
-    /// Returns the list for the hashes of a memtable with so many entries, or `None` if they are not
-    /// needed or do not fit in memory.
+    /// `None` if the hashes of a memtable are not needed or do not fit in memory.
     pub(crate) fn hashes_for_map(&self, num_entries: u64) -> Option<Vec<KeyHash>> {
         let mut hashes = Vec::new();
         let is_ready =
@@ -140,8 +138,7 @@ impl Shared {
         })
     }
 
-    /// Returns the SSTs for a new map and its capacity, if reads of level 0 would gain from it: some
-    /// SSTs of level 0 could be mapped and are not.
+    /// Returns the SSTs and the capacity of a new map, if some SSTs of level 0 could be mapped and are not.
     fn missing_map<'v>(&self, version: &'v Version) -> Option<(Vec<&'v Arc<StoredTable>>, u64)> {
         let current = version.run_map();
         // Above this number, some SSTs are never mapped.

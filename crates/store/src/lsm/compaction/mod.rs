@@ -181,15 +181,12 @@ fn next_job(shared: &Shared) -> Option<Job> {
 }
 
 impl Shared {
-    /// Returns whether a background compaction can be picked. A compaction of level 0 counts even
-    /// if it still waits to become cheaper. Returns `false` without [`Options::auto_compaction`].
+    /// A compaction of level 0 counts even if it still waits to become cheaper.
     pub(crate) fn needs_compaction(&self) -> bool {
         self.pick_compaction(u64::MAX).is_some()
     }
 
-    /// Returns the remaining time for which level 0 delays its compaction. Returns `None` if level
-    /// 0 needs no compaction, if its compaction is due now, and without
-    /// [`Options::auto_compaction`].
+    /// `None` if level 0 needs no compaction, if its compaction is due now, or without automatic compaction.
     fn level_0_delay(&self, spare_bytes: u64) -> Option<Duration> {
         if !self.options.auto_compaction {
             return None;
@@ -305,8 +302,7 @@ impl Shared {
         Ok(written)
     }
 
-    /// Returns the shape that the filter policy gets for each SST that a compaction writes. Its
-    /// number of keys is the sum over all inputs, an upper bound.
+    /// The number of keys of each result is the sum over all inputs, an upper bound.
     fn result_shape(&self, version: &Version, compaction: &Compaction) -> TableShape {
         let sum =
             |of: fn(&StoredTable) -> u64| compaction.inputs().fold(0u64, |sum, table| sum.saturating_add(of(table)));

@@ -375,8 +375,7 @@ impl StoreState {
         Ok(place.is_some())
     }
 
-    /// Adds an SST to a level. Does not check that the SST's number is unique: see
-    /// [`Self::check_numbers`].
+    /// Does not check that the SST's number is unique: see [`Self::check_numbers`].
     pub(crate) fn add(&mut self, level: u8, table: &TableRef<'_>, offset: u64) -> Result<()> {
         table.check(level, offset)?;
         self.levels.get_mut(usize::from(level)).into_iter().for_each(|tables| tables.push(table.to_meta()));

@@ -119,8 +119,7 @@ impl Memtable {
         Ok(())
     }
 
-    /// Returns whether the memtable should be replaced because its list is full, whatever the size
-    /// of the write buffer.
+    /// The memtable must be replaced, whatever the size of the write buffer.
     pub(crate) fn is_full(&self) -> bool {
         self.list.is_full()
     }
@@ -225,8 +224,7 @@ impl MemtableCursor {
         self.current = self.visible_from(node, |key| list.last_before(&Place::new(key, u64::MAX)));
     }
 
-    /// Returns the key of `node` and its visible version. If no version is visible, continues with
-    /// the next key in the direction of `next`. Returns `None` at the end.
+    /// If no version of the key of `node` is visible, continues with the next key in the direction of `next`.
     fn visible_from(
         &self,
         mut node: Option<Node>,

@@ -80,13 +80,12 @@ impl Recovered {
     }
 }
 
-/// Returns the directory that a path stands for. The empty path stands for the working directory.
+/// The empty path stands for the working directory.
 pub(crate) fn named(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// Returns whether the directory holds a store. If not, checks that a store may be created. Refuses
-/// a directory of another program, so that no lock file is created in it.
+/// Refuses a directory of another program, so that no lock file is created in it.
 fn check_dir(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Result<bool> {
     let is_there = storage.exists(&dir.join(CURRENT))?;
     if is_there {
@@ -372,7 +371,7 @@ pub(crate) fn choose_extractor(
 }
 
 impl PrefixDoubt {
-    /// Reports the doubt. A changed extractor is reported only if an SST lacks its prefixes.
+    /// A changed extractor is reported only if an SST lacks its prefixes.
     fn report(&self, dir: &Path, version: &Version, reports: &Reports) {
         let dir = dir.display();
         let num_tables = version.levels.iter().map(|level| level.slots.len()).sum::<usize>();

@@ -129,8 +129,7 @@ impl Ownership {
         self.blank.as_ref().map_or(Ok(()), |name| Err(foreign(dir, name, BLANK)))
     }
 
-    /// Refuses a directory with any judged file that belongs neither to a store nor to a store's
-    /// interrupted creation.
+    /// Refuses a directory with any file that belongs neither to a store nor to its interrupted creation.
     pub(crate) fn require_nothing_foreign(&self, dir: &Path) -> Result<()> {
         let first = self.others.first().or(self.unknown.as_ref());
         first.map_or(Ok(()), |(name, what)| Err(foreign(dir, name, what)))

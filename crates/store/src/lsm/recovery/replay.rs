@@ -333,8 +333,7 @@ impl<'a> Replay<'a, '_> {
         self.check_gap(next, end.valid_len_bytes, &path).map_err(|error| error.in_file(&path))
     }
 
-    /// Checks that all writes before the sequence number `next` are known. A salvage reports the
-    /// missing writes and gives them up.
+    /// If writes before `next` are missing, a salvage reports them and gives them up.
     fn check_gap(&mut self, next: u64, offset: u64, path: &Path) -> Result<()> {
         if next <= self.found.last_sequence + 1 {
             return Ok(());
@@ -350,8 +349,7 @@ impl<'a> Replay<'a, '_> {
         Ok(())
     }
 
-    /// Adds the writes of a record to the current group, or to a new group if the current one is
-    /// full. Returns the sequence number that the next record must have.
+    /// Begins a new group if the current one is full. Returns the sequence number of the next record.
     fn take(&mut self, record: &LogRecord<'a>, log: &'a [u8], path: &Path) -> Result<u64> {
         self.check_gap(record.sequence, record.payload_offset, path)?;
         // An interrupted recovery may have put the writes of the record into an SST already.
@@ -424,8 +422,7 @@ fn free_name(storage: &dyn Storage, dir: &Path, table: &str) -> Result<PathBuf> 
     Ok(free)
 }
 
-/// Returns whether the checksums of an SST prove that it belongs to this store and holds no write
-/// above `known`.
+/// Checksums must prove that the SST belongs to this store and holds no write above `known`.
 fn holds_only(storage: &dyn Storage, path: &Path, id: TableId, known: u64) -> bool {
     let Ok(bytes) = storage.read(path) else { return false };
     let peek = Peek::at(&bytes);
@@ -479,8 +476,7 @@ pub(super) fn sweep(site: &Site<'_>) {
     }
 }
 
-/// Removes files of the store that nothing refers to. A file that cannot be removed stays until the
-/// next open.
+/// A file that cannot be removed stays until the next open.
 pub(super) fn remove_leftovers(shared: &Shared) {
     let current_log = shared.reading.state.load().memtable.log_number;
     let manifest = lock(&shared.catalogue.registry).manifest.number();

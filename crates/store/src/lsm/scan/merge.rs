@@ -213,8 +213,7 @@ struct Head {
 }
 
 impl Merge {
-    /// Creates a merge and moves it to the first entry within `bound` in its direction. `sources`
-    /// are newest first.
+    /// Moves to the first entry within `bound` in the direction. `sources` are newest first.
     pub(crate) fn new(mut sources: Vec<Source>, direction: Direction, bound: Bound<&[u8]>) -> Result<Self> {
         for source in &mut sources {
             source.seek(direction, bound)?;
@@ -263,8 +262,7 @@ impl Merge {
         Some(Head { rank, source })
     }
 
-    /// Returns whether `a` comes before `b`. If the keys are equal, the key from the first source
-    /// comes first, because it is the newest.
+    /// If the keys are equal, the key from the first source comes first, because it is the newest.
     fn is_before(&self, a: Head, b: Head) -> bool {
         if a.rank != b.rank {
             return a.rank < b.rank;

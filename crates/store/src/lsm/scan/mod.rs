@@ -162,8 +162,7 @@ pub(crate) fn scan(
     Scan { from, to, front: None, back: None, done: false, plan }
 }
 
-/// Returns the runs that may hold keys of the range, newest first, without runs of one SST whose
-/// filter denies the prefix or the range. Counts these denials.
+/// Newest first, without runs of one SST whose filter denies the prefix or the range. Counts these denials.
 fn runs(shared: &Shared, state: &ReadState, range: &RangeProbe<'_>, query: Option<&ScanQuery<'_>>) -> Vec<Run> {
     let version = state.version.as_ref();
     let mut found = Found::default();

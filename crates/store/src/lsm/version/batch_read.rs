@@ -54,8 +54,7 @@ impl Group<'_> {
         }
     }
 
-    /// Returns the position of the group's `i`-th key in the batch. `i` must be below the number of
-    /// keys in the group.
+    /// Returns the position of the group's `i`-th key in the batch.
     #[inline]
     pub(crate) fn place(&self, i: usize) -> Option<u32> {
         match &self.gathered {

@@ -50,7 +50,7 @@ impl ReadContext<'_> {
 }
 
 /// The facts about an SST that a read looks at first. They take at most 64 bytes, the length of a
-/// cache line. The filter itself is in [`Version::filters`].
+/// cache line. The filter itself is in [`ReadContext::filters`].
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
     /// [`order_prefix`] of the first key.
@@ -113,8 +113,7 @@ impl Slot {
         self.smallest <= probe.prefix && probe.prefix <= self.largest && self.covers_by_bytes(probe.key)
     }
 
-    /// Returns whether the SST's key range covers `key`. Compares whole keys, because equal
-    /// prefixes do not decide the order.
+    /// Compares whole keys, because equal prefixes do not decide the order.
     fn covers_by_bytes(&self, key: &[u8]) -> bool {
         self.stored.meta.smallest.as_slice() <= key && key <= self.stored.meta.largest.as_slice()
     }

@@ -175,8 +175,7 @@ impl MappedRuns {
         self.inside.0 < prefix && prefix < self.inside.1
     }
 
-    /// Returns whether no SST of the level can hold a key, because all are mapped and `found` names
-    /// none. Then counts the answers. Returns `false` if the counts are not known.
+    /// If all SSTs are mapped and `found` names none, counts the answers. `false` if the counts are not known.
     #[inline]
     pub(crate) fn denies(&self, prefix: u64, found: &Runs, tally: &mut Tally) -> bool {
         if !self.is_whole || !found.is_empty() {

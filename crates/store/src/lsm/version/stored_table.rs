@@ -86,8 +86,7 @@ impl StoredTable {
         Self { file: Arc::clone(&other.file), is_reported: AtomicBool::new(false), ..self }
     }
 
-    /// Returns whether the filter could not be loaded when the SST was opened, although it may be
-    /// sound: memory was short, or an I/O error occurred.
+    /// The filter could not be loaded, but may be sound: memory was short, or an I/O error occurred.
     pub(crate) fn lacks_filter(&self) -> bool {
         let is_transient = |error: &Error| matches!(error.root(), Error::Io(_) | Error::TooLarge { .. });
         self.table.filter().reason().and_then(|error| error.downcast_ref()).is_some_and(is_transient)
@@ -145,8 +144,7 @@ impl StoredTable {
         self.file.obsolete.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the file is obsolete: a compaction has replaced the SST, or the store has
-    /// given it up.
+    /// A compaction has replaced the SST, or the store has given it up.
     pub(crate) fn is_obsolete(&self) -> bool {
         self.file.obsolete.load(Ordering::Relaxed)
     }

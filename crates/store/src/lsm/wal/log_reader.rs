@@ -348,8 +348,7 @@ impl<'a> Reader<'a> {
         false
     }
 
-    /// Returns whether the unsound tail from `offset` seems to lack bytes at its end, or contains a
-    /// sector that is all zeros.
+    /// The tail seems to lack bytes at its end, or contains a sector that is all zeros.
     fn is_cut_at(&self, offset: usize, expected: Option<u64>) -> bool {
         let tail = self.bytes.get(offset..).unwrap_or_default();
         if Self::is_short(tail, offset as u64, expected).unwrap_or(true) {
@@ -387,8 +386,7 @@ impl<'a> Reader<'a> {
         Ok(is_next && payload_len > cursor.rest().len() as u64)
     }
 
-    /// Returns whether a record at or after `next` says that the bytes at `offset` were durable.
-    /// Returns `true` if the search exceeds its budget.
+    /// A record at or after `next` says that the bytes at `offset` were durable, or the budget is exceeded.
     fn was_synced(&mut self, offset: usize, mut next: usize, expected: Option<u64>) -> bool {
         loop {
             if let Ok(record) = self.record_at(next) {
@@ -408,8 +406,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns whether an error of the header means damage. All other errors mean a sound header of
-/// another log, or of another format version.
+/// All other errors of a header mean a sound header of another log, or of another format version.
 fn is_unsound(error: &Error) -> bool {
     matches!(error, Error::ChecksumMismatch { .. } | Error::Corrupt { field: Field::Length, .. })
 }

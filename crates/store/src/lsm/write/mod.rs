@@ -88,8 +88,7 @@ impl Shared {
         }
     }
 
-    /// Checks that file numbers and sequence numbers are left. The check is approximate: other
-    /// writes may be in progress, and the limit leaves room for them.
+    /// The check is approximate: other writes may be in progress, and the limit leaves room for them.
     pub(crate) fn check_numbers(&self) -> Result<()> {
         let last_sequence = self.reading.state.last_visible();
         let last_file = self.catalogue.next_file_number.load(Ordering::Relaxed) - 1;
@@ -167,8 +166,7 @@ impl Shared {
         self.stall(work, |work| self.is_memory_full() || self.is_level_0_full(work), failed)
     }
 
-    /// Waits until level 0 has room for another SST, or until no background thread would compact
-    /// it.
+    /// Does not wait if no background thread would compact level 0.
     pub(crate) fn wait_for_level_0(&self) -> Result<()> {
         self.stall(lock(&self.background.work), |work| self.is_level_0_full(work), |_| None)
     }
