@@ -7,8 +7,7 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use super::picking::Pace;
-use super::picking::Picker;
+use super::picking::{Pace, Picker};
 use super::stats::Task;
 use super::stats::store_stats::Retry;
 use crate::error::{Error, Result};

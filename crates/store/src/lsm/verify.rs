@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::Db;
+use super::db::Db;
 use super::files::{CURRENT, FileName, is_missing, log_name, manifest_name, not_found, parse, table_name};
 use super::manifest::Manifest;
 use super::manifest::edit::{NUM_LEVELS, first_overlap};

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::block_cache::BlockCache;
-use super::block_cache::BlockContent;
+use super::block_cache::{BlockCache, BlockContent};
 use super::data_block::{Block, EntryCursor};
 use super::reader::{BlockReads, ReadAhead, Table};
 use crate::error::{Error, Field, Result};

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::block_cache::BlockCache;
-use super::block_cache::{BlockContent, CachedBlock, FoundValue};
+use super::block_cache::{BlockCache, BlockContent, CachedBlock, FoundValue};
 use super::data_block::Block;
 use super::filter::{self, FilterMemory, FilterUse, TableFilter};
 use super::index_block::IndexBlock;

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::lsm::files::is_taken;
-use crate::lsm::files::{log_name, table_name};
+use crate::lsm::files::{is_taken, log_name, table_name};
 use crate::lsm::manifest::edit::{TableMeta, VersionEdit};
 use crate::lsm::memtable::Memtable;
 use crate::lsm::shared::Shared;

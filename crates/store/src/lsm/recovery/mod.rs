@@ -22,9 +22,8 @@ use crate::lsm::manifest::Manifest;
 use crate::lsm::manifest::edit::{MAX_NUMBER, StoreState, TableMeta, first_overlap};
 use crate::lsm::memtable::Memtable;
 use crate::lsm::options::{Options, PrefixChoice};
-use crate::lsm::shared::WriteQueue;
 use crate::lsm::shared::{
-    Catalogue, Files, Identity, LogState, MAX_WAITING_BYTES, Reading, Registry, Shared, Writing, open_table,
+    Catalogue, Files, Identity, LogState, MAX_WAITING_BYTES, Reading, Registry, Shared, WriteQueue, Writing, open_table,
 };
 use crate::lsm::stats::Counters;
 use crate::lsm::stats::store_stats::Reports;

@@ -13,9 +13,8 @@ use std::time::Instant;
 
 use crate::lsm::manifest::edit::NUM_LEVELS;
 use crate::sstable::BlockReads;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
 /// A background task of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,8 +15,7 @@ use crate::lsm::stats::Recorder;
 use crate::lsm::wal::batch::WriteBatch;
 use crate::sstable::{BlockValue, FoundValue};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::lock;
-use crate::sync::{ArcSwap, Mutex};
+use crate::sync::{ArcSwap, Mutex, lock};
 use filterblock::KeyHasher;
 
 /// The memtables and the SSTs that a read uses. Writes add to the memtable. Any other change

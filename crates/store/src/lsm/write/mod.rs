@@ -14,12 +14,10 @@ use crate::error::{Error, Field, Result};
 use crate::lsm::background::Work;
 use crate::lsm::manifest::edit::MAX_WRITTEN_NUMBER;
 use crate::lsm::options::Durability;
-use crate::lsm::shared::Ticket;
-use crate::lsm::shared::{LogState, Shared};
+use crate::lsm::shared::{LogState, Shared, Ticket};
 use crate::lsm::wal::batch::WriteBatch;
 use crate::sync::atomic::Ordering;
-use crate::sync::lock;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// The wait of the writers per step of 64 KiB when level 0 reaches `Options::l0_slowdown`.
 const FIRST_DELAY: Duration = Duration::from_micros(250);

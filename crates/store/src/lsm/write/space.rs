@@ -8,8 +8,7 @@
 
 use crate::error::{Error, Result};
 use crate::lsm::manifest::edit::NUM_LEVELS;
-use crate::lsm::shared::MAX_UNSEEN_BYTES;
-use crate::lsm::shared::Shared;
+use crate::lsm::shared::{MAX_UNSEEN_BYTES, Shared};
 use crate::lsm::version::Version;
 use crate::lsm::wal::RECORD_HEADER_LEN_BYTES;
 use crate::lsm::wal::batch::WriteBatch;
