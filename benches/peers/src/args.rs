@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use testkit::measure::keys::Mix;
+use testkit::measure::size;
 
 use crate::contender::Mode;
-use crate::keys::Mix;
 
 const EXAMPLES: &str = "Examples:
   peers measure --quick                                    all filters at two sizes: half a minute
@@ -199,14 +200,4 @@ pub struct Report {
 /// Parses 0, or a number as [`size`] does.
 fn size_or_none(text: &str) -> Result<usize, String> {
     if text == "0" { Ok(0) } else { size(text) }
-}
-
-/// Parses a number above 0. A `k` or `K` at its end stands for thousands, an `M` for millions.
-fn size(text: &str) -> Result<usize, String> {
-    let (digits, unit) = match text.strip_suffix(['k', 'K']) {
-        Some(digits) => (digits, 1_000),
-        None => text.strip_suffix('M').map_or((text, 1), |digits| (digits, 1_000_000)),
-    };
-    let number: usize = digits.parse().map_err(|_| format!("{text}: expected a number like 1000, 10k or 1M"))?;
-    if number == 0 { Err("0: expected at least 1".into()) } else { Ok(number * unit) }
 }

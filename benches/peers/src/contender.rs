@@ -5,9 +5,9 @@
 
 use std::hint::black_box;
 
-use crate::clock::{process_time, thread_time};
-use crate::keys::{Key, hash_of};
 use filterblock::KeyHash;
+use testkit::measure::clock::{process_time, thread_time};
+use testkit::measure::keys::{Key, hash_of};
 
 /// The number of keys in a batch.
 pub const BATCH: usize = 32;

@@ -9,8 +9,8 @@ use filterblock::{
     AlignedBytes, Answer, FilterBlock, FilterOptions, FilterSet, FilterSlot, FilterSpec, HashSeed, KeyHash,
     SharedBytes, TableFilter, Verify,
 };
+use testkit::measure::clock::{process_time, thread_time};
 
-use crate::clock::{process_time, thread_time};
 use crate::contender::{Asked, BATCH, Contender, Group, Input, Mode, Probe, chain, single};
 
 const SPECS: [&str; 13] = [

@@ -16,10 +16,10 @@ use mem_dbg::{MemSize, SizeFlags};
 use pleat::filter::{Ribbon, StdRibbon};
 use ribbon_filter::{Mode, Params, RibbonBuilder, RibbonFilter};
 use sux::dict::VFilter;
+use testkit::measure::keys::{Key, mix};
 use xorf::{BinaryFuse8, BinaryFuse16, Filter as _, Xor8};
 
 use crate::contender::{BATCH, Contender, Input, Probe};
-use crate::keys::{Key, mix};
 
 /// The false-positive rate of eight columns, or of a fingerprint of eight bits.
 const EIGHT_BITS: f64 = 1.0 / 256.0;

@@ -1,7 +1,8 @@
 //! Measures false-positive rates, and computes their intervals and FPR lower bounds.
 
+use testkit::measure::keys::{Mix, Ranges, hash_of, key};
+
 use crate::contender::{Asked, Contender, Mode};
-use crate::keys::{Mix, Ranges, hash_of, key};
 
 /// The maximum number of questions that are in memory at a time.
 const CHUNK: usize = 1 << 17;

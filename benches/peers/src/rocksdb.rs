@@ -2,9 +2,9 @@
 //! bit for bit. The code is filterblock's, so RocksDB itself may have other times.
 
 use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
+use testkit::measure::keys::Key;
 
 use crate::contender::{Contender, Input, Probe};
-use crate::keys::Key;
 
 /// The crate name of these filters. It is not `RocksDB`, because the code is filterblock's.
 pub const READER: &str = "filterblock reader";

@@ -4,9 +4,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::clock::thread_time;
+use testkit::measure::clock::thread_time;
+use testkit::measure::keys::{ABSENT, Key, key};
+
 use crate::engine::{Engine, Outcome};
-use crate::keys::{ABSENT, Key, key};
 use crate::questions::{Question, value};
 
 /// The number of keys in a batch.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::keys::Key;
+use testkit::measure::keys::Key;
 
 /// Settings that are the same for every store.
 #[derive(Debug, Clone, Copy)]

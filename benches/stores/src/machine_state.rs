@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use testkit::measure::clock;
 
-use crate::clock;
 use crate::engine::{Outcome, text};
 
 /// The maximum time to wait until the process is idle.

@@ -1,7 +1,7 @@
 //! Makes values and questions. A key and its value are functions of a number, so the benchmark
 //! keeps no copy of the contents of a store.
 
-use crate::keys::{ABSENT, Key, Mix, Random, key, mix};
+use testkit::measure::keys::{ABSENT, Key, Mix, Random, key, mix};
 
 /// The distribution of the ranks of the keys that queries ask for. Each rank selects a key. Several
 /// ranks may select the same key.
@@ -82,7 +82,7 @@ pub fn questions(mix: Mix, spread: Spread, n: usize, count: usize, value_len: u1
             Spread::Zipf => zipf.rank(random.below(1 << 53) as f64 / (1u64 << 53) as f64),
         };
         // The most frequent keys are spread over the order of loading.
-        let number = crate::keys::mix(rank) % n as u64;
+        let number = testkit::measure::keys::mix(rank) % n as u64;
         Question::new(if is_present { number } else { ABSENT + number }, value_len)
     };
     (0..count).map(question).collect()

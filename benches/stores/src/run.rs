@@ -7,16 +7,17 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use testkit::measure::csv_file::Recorder;
+use testkit::measure::keys::{Mix, key};
+use testkit::measure::{clock, machine};
 
 use crate::args::{Layout, Measure};
 use crate::asking::Store;
-use crate::csv_file::Recorder;
 use crate::engine::{Contender, Outcome, Settings, text};
-use crate::keys::{Mix, key};
+use crate::engines;
 use crate::machine_state::{Pinned, contents, drop_files, idle_check, wait_idle};
 use crate::questions::{Question, Spread, questions, value};
 use crate::record::{BATCH, COLD, DISK, FILES, GET, LOAD, REOPEN, Row, SETTLE};
-use crate::{clock, engines, machine};
 
 /// The maximum number of keys in a batch or transaction while loading.
 const LOADED_AT_ONCE: usize = 100;
@@ -42,19 +43,12 @@ const SETTINGS: [(Mix, Spread); 6] = [
 /// Returns an error if no store is selected, if a store fails or gives a wrong answer, or if the
 /// CSV cannot be written.
 pub fn measure(args: &Measure) -> Outcome<()> {
-    if cfg!(debug_assertions) {
-        eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
-    }
     // A helper thread finds out on which core queries run, because `clock::pin` never unpins its
     // thread. `Pinned` pins the main thread only while it runs warm queries.
     let cpu = std::thread::scope(|scope| scope.spawn(|| clock::pin(args.cpu)).join());
     let cpu = cpu.map_err(|_| "the thread that looks for a core panicked")??;
     let machine = format!("{}; {} MiB of block cache for each store", machine::describe(cpu), args.cache_mb);
-    eprintln!("{machine}");
-    let mut recorder = match &args.out {
-        Some(path) if args.append => Recorder::append::<Row>(path)?,
-        out => Recorder::create(out.as_deref(), &machine)?,
-    };
+    let mut recorder = Recorder::open::<Row>(args.out.as_deref(), args.append, &machine)?;
     let names: Vec<_> = engines::all().iter().map(|contender| contender.name).collect();
     let selects = |part: &String, name: &str| {
         if names.contains(&part.as_str()) { name == part } else { name.contains(part.as_str()) }
@@ -94,7 +88,8 @@ impl<'a> Session<'a> {
     fn load(args: &'a Measure, cpu: usize, layout: Layout, contenders: &'a [Contender]) -> Outcome<Self> {
         let (write_buffer_bytes, compacts) = match layout {
             Layout::Runs(runs) => {
-                let entry = size_of::<crate::keys::Key>() + usize::from(args.value_len) + ENTRY_OVERHEAD_BYTES;
+                let entry =
+                    size_of::<testkit::measure::keys::Key>() + usize::from(args.value_len) + ENTRY_OVERHEAD_BYTES;
                 ((args.keys.div_ceil(runs) * entry).max(1 << 20), false)
             }
             _ => (WRITE_BUFFER_BYTES, true),

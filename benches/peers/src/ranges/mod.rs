@@ -9,13 +9,13 @@ mod filters;
 use std::hint::black_box;
 
 use serde::{Deserialize, Serialize};
+use testkit::measure::clock::{self, process_time, thread_time};
+use testkit::measure::csv_file::Recorder;
+use testkit::measure::keys::{Random, mix};
+use testkit::measure::machine;
 
 use self::filters::{CONTENDERS, Contender, RangeFilter};
 use crate::args::Ranges;
-use crate::clock::{self, process_time, thread_time};
-use crate::csv_file::Recorder;
-use crate::keys::{Random, mix};
-use crate::machine;
 use crate::rate::Rate;
 
 /// The upper bound on the FPR for which filters are built, if they take one.
@@ -189,13 +189,9 @@ fn ask<F: RangeFilter>(filter: &mut F, ranges: &[(u64, u64)]) -> Answers {
 /// Returns an error if the thread cannot be pinned to a core, if a filter fails, or if the CSV
 /// cannot be written.
 pub fn measure(args: &Ranges) -> Result<(), String> {
-    if cfg!(debug_assertions) {
-        eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
-    }
     let machine = machine::describe(clock::pin(args.cpu)?);
     let machine = format!("{machine}; load average {} at the start", machine::load());
-    eprintln!("{machine}");
-    let mut recorder = Recorder::create(args.out.as_deref(), &machine)?;
+    let mut recorder = Recorder::open::<Row>(args.out.as_deref(), false, &machine)?;
     println!(
         "{:38} {:>8} {:>8} {:>10} {:>8} {:>9} {:>9} {:>9} {:>9}",
         "", "build", "uniform", "correlated", "present", "bits/key", "rate %", "corr. %", "denied %"
@@ -237,7 +233,7 @@ fn row(contender: &Contender, work: &Work, passes: usize, found: &Pass) -> Resul
     Ok(Row {
         range_filter: name.into(),
         package: package.into(),
-        version: machine::version_of(package).into(),
+        version: crate::version_of(package).into(),
         keys: work.keys.len(),
         range_len: work.range_len,
         passes,

@@ -1,20 +1,17 @@
 //! Makes the tables and pictures of docs/BENCHMARKS.md and docs/VARIANTS.md from a CSV.
 
-mod labels;
-mod markers;
-#[allow(dead_code, reason = "the command `filterblock` draws with more of it")]
-#[path = "../../../../crates/cli/src/picture/mod.rs"]
-mod picture;
 mod plots;
 mod ranges;
 mod tables;
-mod text;
 mod variants;
 
 use std::fs;
 
+use charts::markdown;
+
+use testkit::measure::csv_file;
+
 use crate::args::Report;
-use crate::csv_file;
 
 /// The start of a begin marker, except for the tables of range filters.
 const BEGIN: &str = "<!-- generated: ";
@@ -30,19 +27,21 @@ pub fn write(args: &Report) -> Result<(), String> {
     if let Ok((machine, rows)) = csv_file::read(&args.csv)
         && !rows.is_empty()
     {
-        return markers::in_file(&args.docs.join("VARIANTS.md"), BEGIN, |what| variants::table(what, &machine, &rows));
+        return markdown::fill_file(&args.docs.join("VARIANTS.md"), BEGIN, |what| {
+            variants::table(what, &machine, &rows)
+        });
     }
     let benchmarks = args.docs.join("BENCHMARKS.md");
     if let Ok((machine, rows)) = csv_file::read(&args.csv)
         && !rows.is_empty()
     {
-        return markers::in_file(&benchmarks, "<!-- ranges: ", |what| ranges::table(what, &machine, &rows));
+        return markdown::fill_file(&benchmarks, "<!-- ranges: ", |what| ranges::table(what, &machine, &rows));
     }
     let (machine, rows) = csv_file::read(&args.csv)?;
     if rows.is_empty() {
         return Err(format!("{}: no measurements; `peers measure --out` writes them", args.csv.display()));
     }
-    markers::in_file(&benchmarks, BEGIN, |what| tables::table(what, &machine, &rows))?;
+    markdown::fill_file(&benchmarks, BEGIN, |what| tables::table(what, &machine, &rows))?;
     for (name, svg) in plots::all(&rows) {
         let path = args.docs.join(name);
         fs::write(&path, svg).map_err(|error| format!("{}: {error}", path.display()))?;

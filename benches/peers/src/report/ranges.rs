@@ -1,6 +1,8 @@
 //! Makes the Markdown table of range filters.
 
-use super::text::{grouped, markdown, percent, short, wrapped};
+use charts::markdown::{table as markdown, unknown, wrapped};
+use charts::text::{short, short_percent, thousands};
+
 use crate::ranges::Row;
 
 /// Returns the table that `what` names. `what` is the text of a marker.
@@ -8,7 +10,7 @@ pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> 
     match what {
         "machine" => Ok(wrapped(&format!("{machine}."))),
         "speed" => Ok(speed(rows)),
-        _ => Err(format!("unknown table: {what}; expected machine or speed")),
+        _ => unknown(&["machine", "speed"]),
     }
 }
 
@@ -31,16 +33,16 @@ fn speed(rows: &[Row]) -> String {
             if row.package == "filterblock" { format!("**`{}`**", row.range_filter) } else { row.package.clone() };
         vec![
             format!("{name} {}", row.version),
-            grouped(row.keys),
-            grouped(usize::try_from(row.range_len).unwrap_or(usize::MAX)),
+            thousands(row.keys),
+            thousands(row.range_len),
             row.bits_per_key().map_or("unknown".into(), |bits| format!("{bits:.2}")),
             short(row.uniform_ns),
             short(row.correlated_ns),
             short(row.present_ns),
             short(row.build_ns),
-            percent(row.uniform_rate),
-            percent(row.correlated_rate),
-            percent(row.denied_rate),
+            short_percent(row.uniform_rate),
+            short_percent(row.correlated_rate),
+            short_percent(row.denied_rate),
         ]
     };
     markdown(&head, &rows.iter().map(line).collect::<Vec<_>>())

@@ -1,6 +1,8 @@
 //! Makes the Markdown tables of filters that are built once.
 
-use super::text::{grouped, markdown, none, percent, short, wrapped};
+use charts::markdown::{none, table as markdown, unknown, wrapped};
+use charts::text::{short, short_percent, thousands};
+
 use crate::ours;
 use crate::record::Row;
 use crate::run::SAME_RATE;
@@ -22,7 +24,7 @@ pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> 
         "space" => Ok(by_size(rows, &space_cell)),
         "build" => Ok(by_size(rows, &build_cell)),
         "extras" => Ok(extras(rows)),
-        _ => Err(format!("unknown table: {what}; expected machine, queries, same-rate, many, space, build or extras")),
+        _ => unknown(&["machine", "queries", "same-rate", "many", "space", "build", "extras"]),
     }
 }
 
@@ -30,7 +32,7 @@ fn machine_line(machine: &str, rows: &[Row]) -> String {
     let passes = rows.iter().map(|row| row.passes).max().unwrap_or(0);
     let single = rows.iter().filter(|row| row.mode == "single");
     let queries = single.map(|row| row.queries).max().unwrap_or(0);
-    wrapped(&format!("{machine}; {passes} passes of {} queries.", grouped(queries)))
+    wrapped(&format!("{machine}; {passes} passes of {} queries.", thousands(queries)))
 }
 
 /// Returns the names of the filters in the order of the record. Leaves out the fastbloom filters
@@ -139,7 +141,11 @@ fn space_and_rate(row: &Row) -> [String; 3] {
         }
         _ => none(),
     };
-    [row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}")), row.overhead_bare.map_or(none(), percent), rate]
+    [
+        row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}")),
+        row.overhead_bare.map_or(none(), short_percent),
+        rate,
+    ]
 }
 
 /// Returns the table that compares filters of filterblock with fastbloom filters of about the same
@@ -153,7 +159,7 @@ fn same_rate(rows: &[Row]) -> String {
             let rival_name = format!("{SAME_RATE}{filter}");
             let rival = At { filter: &rival_name, ..at };
             let (Some(row), Some(other)) = (any(rows, at), any(rows, rival)) else { continue };
-            let mut line = vec![format!("`{filter}`"), grouped(n)];
+            let mut line = vec![format!("`{filter}`"), thousands(n)];
             line.extend([row, other].map(|row| row.rate.map_or(none(), |rate| format!("{:.4}", rate * 100.0))));
             line.extend([row, other].map(|row| row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}"))));
             for (mix, mode) in SETTINGS {
@@ -244,7 +250,7 @@ fn extras(rows: &[Row]) -> String {
         let query = |filter, mix| find(rows, at(filter), mix, "single").map_or_else(none, |row| short(row.ns_min));
         Some(vec![
             format!("**`{spec}`**"),
-            grouped(n),
+            thousands(n),
             build(spec),
             build(&checked),
             query(spec, "negative"),
@@ -279,12 +285,12 @@ fn by_size(rows: &[Row], cell: &dyn Fn(&Row) -> Option<String>) -> String {
         Some(std::iter::once(named(first)).chain(cells).collect::<Vec<_>>())
     };
     let lines: Vec<_> = filters(rows).iter().filter_map(line).collect();
-    let heads: Vec<_> = std::iter::once("Filter".to_owned()).chain(sizes.iter().map(|&n| grouped(n))).collect();
+    let heads: Vec<_> = std::iter::once("Filter".to_owned()).chain(sizes.iter().map(|&n| thousands(n))).collect();
     markdown(&heads.iter().map(String::as_str).collect::<Vec<_>>(), &lines)
 }
 
 fn space_cell(row: &Row) -> Option<String> {
-    Some(format!("{:.2} ({})", row.bits_per_key?, row.overhead_bare.map_or(none(), percent)))
+    Some(format!("{:.2} ({})", row.bits_per_key?, row.overhead_bare.map_or(none(), short_percent)))
 }
 
 fn build_cell(row: &Row) -> Option<String> {

@@ -11,9 +11,9 @@ use filterblock::variants::{
 };
 use growable_bloom_filter::GrowableBloom;
 use tempfile::TempDir;
+use testkit::measure::keys::Key;
 
 use super::{Kind, Variant};
-use crate::keys::Key;
 
 const RATE: f64 = 0.01;
 const SEED: HashSeed = HashSeed(7);

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use redb::{Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};
+use testkit::measure::keys::Key;
 
 use crate::asking::Store;
 use crate::engine::{Contender, Engine, Outcome, Settings, text};
-use crate::keys::Key;
-use crate::machine::version_of;
+use crate::version_of;
 
 const TABLE: TableDefinition<'_, &[u8; 16], &[u8]> = TableDefinition::new("keys");
 

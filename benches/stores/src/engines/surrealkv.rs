@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use surrealkv::{CompactRangeOptions, Mode, Options, Transaction, Tree, TreeBuilder};
+use testkit::measure::keys::Key;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::asking::Store;
 use crate::engine::{BLOCK_BYTES, Contender, Engine, Outcome, Settings, text};
-use crate::keys::Key;
-use crate::machine::version_of;
+use crate::version_of;
 
 /// An upper limit for the number of SSTs in level 0. No layout reaches this limit.
 const NO_COMPACTION: usize = 10_000;
