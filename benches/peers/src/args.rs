@@ -24,12 +24,10 @@ docs/BENCHMARKS.md has the commands of the record.";
 #[derive(Debug, Parser)]
 #[command(name = "peers", after_help = EXAMPLES)]
 pub struct Cli {
-    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measures filters that are built once. `--out` writes a CSV.
@@ -105,7 +103,6 @@ pub struct Measure {
 
 impl Measure {
     /// Applies `--quick`, and rounds up the number of queries.
-    #[must_use]
     pub fn resolved(mut self) -> Self {
         if self.quick {
             self.sizes = vec![10_000, 1_000_000];
@@ -121,7 +118,6 @@ impl Measure {
 
     /// Returns whether `--filters` selects the filter `name`. Without `--filters`, every filter is
     /// selected.
-    #[must_use]
     pub fn wants(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|part| name.contains(part.as_str()))
     }
@@ -137,8 +133,6 @@ pub enum Form {
 }
 
 impl Form {
-    /// Returns the name in the CSV.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Hash => "hash",

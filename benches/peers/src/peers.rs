@@ -25,7 +25,6 @@ use crate::contender::{BATCH, Contender, Input, Probe};
 const EIGHT_BITS: f64 = 1.0 / 256.0;
 
 /// Returns the contenders of other crates, and the empty loop.
-#[must_use]
 pub fn all() -> Vec<Contender> {
     #[allow(unused_mut, reason = "a feature adds one")]
     let mut found = vec![
@@ -76,7 +75,6 @@ pub fn all() -> Vec<Contender> {
 }
 
 /// Returns a fastbloom with `bits` bits per key and `probes` probes.
-#[must_use]
 pub fn fastbloom(name: String, bits: f64, probes: u32) -> Contender {
     Contender::new(name, "fastbloom", move |input| Ok(fastbloom_of(input, bits, probes)))
 }

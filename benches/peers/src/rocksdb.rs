@@ -13,7 +13,6 @@ const TRAILER_BYTES: usize = 5;
 
 /// Returns RocksDB's Bloom filter and its ribbon, both for a policy of ten bits per key. The Bloom
 /// filter takes ten bits per key. The ribbon has about the same FPR, and takes about seven.
-#[must_use]
 pub fn all() -> Vec<Contender> {
     vec![
         Contender::new("RocksDB FastLocalBloom:10", READER, |input| build(RocksDbFilterKind::FastLocalBloom, input)),

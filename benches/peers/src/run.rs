@@ -29,11 +29,7 @@ const MANY_KEYS: usize = 10_000;
 pub const SAME_RATE: &str = "fastbloom at the rate of ";
 
 /// Measures all filters and settings of the options, prints the results, and writes them to the
-/// CSV.
-///
-/// # Errors
-/// Returns an error if the thread cannot be pinned to a core, or if no filter can be measured.
-/// Returns an error if a filter denies one of its keys, or if the CSV cannot be written.
+/// CSV. It is an error if a filter denies one of its keys.
 pub fn measure(args: Measure) -> Result<(), String> {
     let machine = machine::describe(clock::pin(args.cpu)?);
     let mut recorder = Recorder::open::<Row>(args.out.as_deref(), args.append, &machine)?;

@@ -20,12 +20,10 @@ docs/BENCHMARKS.md has the commands of the record.";
 #[derive(Debug, Parser)]
 #[command(name = "stores", after_help = EXAMPLES)]
 pub struct Cli {
-    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Loads the stores in every layout, and measures them in turn. `--out` writes a CSV.

@@ -22,10 +22,6 @@ const DRAWN: [&str; 2] = ["compacted", "runs-5"];
 
 /// Writes the tables of `stores measure` into BENCHMARKS.md, and the picture to stores.svg in the
 /// same folder.
-///
-/// # Errors
-/// Returns an error if a file cannot be read or written, if the CSV has no measurements, or if the
-/// page has a wrong marker.
 pub fn write(args: &Report) -> Outcome<()> {
     let (machine, rows) = csv_file::read::<Row>(&args.csv)?;
     if rows.is_empty() {

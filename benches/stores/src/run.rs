@@ -27,7 +27,6 @@ const MOST_CHECKED: usize = 1_000_000;
 const WRITE_BUFFER_BYTES: usize = 16 << 20;
 /// An upper bound on the bytes that an entry of a memtable needs besides key and value.
 const ENTRY_OVERHEAD_BYTES: usize = 256;
-/// The settings of the warm gets.
 const SETTINGS: [(Mix, Spread); 6] = [
     (Mix::Negative, Spread::Uniform),
     (Mix::Positive, Spread::Uniform),
@@ -38,10 +37,7 @@ const SETTINGS: [(Mix, Spread); 6] = [
 ];
 
 /// Measures all stores and layouts of the options, prints the results, and writes them to the CSV.
-///
-/// # Errors
-/// Returns an error if no store is selected, if a store fails or gives a wrong answer, or if the
-/// CSV cannot be written.
+/// A wrong answer of a store is an error.
 pub fn measure(args: &Measure) -> Outcome<()> {
     // A helper thread finds out on which core queries run, because `clock::pin` never unpins its
     // thread. `Pinned` pins the main thread only while it runs warm queries.
@@ -65,7 +61,6 @@ pub fn measure(args: &Measure) -> Outcome<()> {
     Ok(())
 }
 
-/// A store and its folder.
 struct Place<'a> {
     contender: &'a Contender,
     dir: PathBuf,
@@ -376,7 +371,6 @@ fn progress(text: &str) {
     }
 }
 
-/// Rounds to three decimals.
 fn rounded(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }

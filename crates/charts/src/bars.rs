@@ -61,7 +61,6 @@ impl Bars {
         self.groups.iter().flat_map(|group| &group.bars)
     }
 
-    /// Draws the bars as an SVG document.
     pub fn svg(&self) -> String {
         let height_of = |group: &Group| {
             let heading = if group.heading.is_empty() { 0.0 } else { HEADING_STEP };

@@ -54,7 +54,6 @@ impl Colour {
         }
     }
 
-    /// Returns the name in style sheets.
     pub fn class(self) -> &'static str {
         self.row().0
     }

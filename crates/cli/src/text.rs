@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+#[allow(unused_imports, reason = "the web page, which has this file too, formats fewer numbers")]
 pub use charts::text::{count, percent, printable, significant, thousands, whole};
 
 /// Returns whether the recorded number of keys is clearly above the number that the fill ratio

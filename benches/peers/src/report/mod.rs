@@ -1,14 +1,12 @@
 //! Makes the tables and pictures of docs/BENCHMARKS.md and docs/VARIANTS.md from a CSV.
 
 mod plots;
-mod ranges;
+mod speed;
 mod tables;
-mod variants;
 
 use std::fs;
 
 use charts::markdown;
-
 use testkit::measure::csv_file;
 
 use crate::args::Report;
@@ -19,23 +17,21 @@ const BEGIN: &str = "<!-- generated: ";
 /// Writes the tables of one record into its page: `peers measure` and `peers ranges` into
 /// BENCHMARKS.md, `peers variants` into VARIANTS.md. Writes the pictures of `peers measure` to
 /// files in the folder of BENCHMARKS.md.
-///
-/// # Errors
-/// Returns an error if a file cannot be read or written, if the CSV has no measurements, or if the
-/// page has a wrong marker.
 pub fn write(args: &Report) -> Result<(), String> {
     if let Ok((machine, rows)) = csv_file::read(&args.csv)
         && !rows.is_empty()
     {
         return markdown::fill_file(&args.docs.join("VARIANTS.md"), BEGIN, |what| {
-            variants::table(what, &machine, &rows)
+            table(what, &machine, || speed::of_variants(&rows))
         });
     }
     let benchmarks = args.docs.join("BENCHMARKS.md");
     if let Ok((machine, rows)) = csv_file::read(&args.csv)
         && !rows.is_empty()
     {
-        return markdown::fill_file(&benchmarks, "<!-- ranges: ", |what| ranges::table(what, &machine, &rows));
+        return markdown::fill_file(&benchmarks, "<!-- ranges: ", |what| {
+            table(what, &machine, || speed::of_ranges(&rows))
+        });
     }
     let (machine, rows) = csv_file::read(&args.csv)?;
     if rows.is_empty() {
@@ -47,4 +43,13 @@ pub fn write(args: &Report) -> Result<(), String> {
         fs::write(&path, svg).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())
+}
+
+/// Returns the table that `what` names. `what` is the text of a marker.
+fn table(what: &str, machine: &str, speed: impl Fn() -> String) -> Result<String, String> {
+    match what {
+        "machine" => Ok(markdown::wrapped(&format!("{machine}."))),
+        "speed" => Ok(speed()),
+        _ => markdown::unknown(&["machine", "speed"]),
+    }
 }

@@ -80,6 +80,11 @@ const SETTINGS: [(&str, &str); 6] = [
     ("negative", "chain"),
 ];
 
+/// The headings of the columns of [`space_and_rate`].
+const SPACE: [&str; 3] = ["bits per key", "over the lower bound", "FPR, %"];
+/// The headings of the columns of [`SETTINGS`].
+const TIMES: [&str; 6] = ["absent", "present", "mixed", "absent, batch", "present, batch", "absent, chain"];
+
 fn times(rows: &[Row], at: At<'_>) -> Vec<String> {
     let cell = |(mix, mode): (&str, &str)| find(rows, at, mix, mode).map_or(none(), |row| short(row.ns_min));
     SETTINGS.into_iter().map(cell).collect()
@@ -97,22 +102,7 @@ fn queries(rows: &[Row], n: usize, form: &str) -> String {
         Some(line)
     };
     let lines: Vec<_> = filters(rows).iter().filter_map(line).collect();
-    markdown(
-        &[
-            "Filter",
-            "bits per key",
-            "over the lower bound",
-            "FPR, %",
-            "absent",
-            "present",
-            "mixed",
-            "absent, batch",
-            "present, batch",
-            "absent, chain",
-            "build",
-        ],
-        &lines,
-    )
+    markdown(&[&["Filter"], &SPACE[..], &TIMES, &["build"]].concat(), &lines)
 }
 
 /// Returns the name of a filter for a table. For a filter of another crate, adds the version, and a
@@ -171,23 +161,8 @@ fn same_rate(rows: &[Row]) -> String {
             lines.push(line);
         }
     }
-    markdown(
-        &[
-            "Filter",
-            "keys",
-            "FPR, %",
-            "fastbloom's",
-            "bits per key",
-            "fastbloom's",
-            "absent",
-            "present",
-            "mixed",
-            "absent, batch",
-            "present, batch",
-            "absent, chain",
-        ],
-        &lines,
-    )
+    let space = ["Filter", "keys", "FPR, %", "fastbloom's", "bits per key", "fastbloom's"];
+    markdown(&[&space[..], &TIMES].concat(), &lines)
 }
 
 fn rival_of(row: &Row) -> Option<&str> {
@@ -199,44 +174,17 @@ fn many(rows: &[Row]) -> String {
     let Some(n) = rows.iter().find(|row| row.filters_asked > 1).map(|row| row.n) else {
         return markdown(&[""], &[]);
     };
-    let settings = [
-        ("hash", "negative", "single"),
-        ("hash", "positive", "single"),
-        ("hash", "mixed", "single"),
-        ("hash", "negative", "batch"),
-        ("hash", "positive", "batch"),
-        ("hash", "negative", "chain"),
-        ("key", "negative", "single"),
-        ("key", "positive", "single"),
-    ];
     let line = |filter: &&str| {
         let row = any(rows, At { filter, n, many: true, form: "" })?;
         let mut line = vec![named(row)];
         line.extend(space_and_rate(row));
-        for (form, mix, mode) in settings {
-            let found = find(rows, At { filter, n, many: true, form }, mix, mode);
-            line.push(found.map_or(none(), |row| short(row.ns_min)));
-        }
+        line.extend(times(rows, At { filter, n, many: true, form: "hash" }));
+        // The first two settings: single queries for absent and for present keys.
+        line.extend(times(rows, At { filter, n, many: true, form: "key" }).into_iter().take(2));
         Some(line)
     };
     let lines: Vec<_> = filters(rows).iter().filter_map(line).collect();
-    markdown(
-        &[
-            "Filter",
-            "bits per key",
-            "over the lower bound",
-            "FPR, %",
-            "absent",
-            "present",
-            "mixed",
-            "absent, batch",
-            "present, batch",
-            "absent, chain",
-            "absent, key",
-            "present, key",
-        ],
-        &lines,
-    )
+    markdown(&[&["Filter"], &SPACE[..], &TIMES, &["absent, key", "present, key"]].concat(), &lines)
 }
 
 /// Returns the table of build times with and without the self-check, and of query times with

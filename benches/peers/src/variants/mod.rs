@@ -22,7 +22,6 @@ use crate::rate::Rate;
 /// The results of one kind of filter.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    /// The name of the filter.
     pub variant: String,
     /// The crate or Python package of the filter.
     pub package: String,
@@ -215,10 +214,7 @@ impl Kind {
 }
 
 /// Measures all kinds in turn in each pass, prints the results, and writes them to the CSV.
-///
-/// # Errors
-/// Returns an error if the thread cannot be pinned to a core, if a filter fails, or if the CSV
-/// cannot be written. A denied key is an error too, unless the kind may deny keys by design.
+/// A denied key is an error, unless the kind may deny keys by design.
 pub fn measure(args: &Variants) -> Result<(), String> {
     let machine = machine::describe(clock::pin(args.cpu)?);
     let machine = format!("{machine}; load average {} at the start", machine::load());

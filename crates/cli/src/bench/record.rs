@@ -65,7 +65,6 @@ pub struct Arguments {
     markdown: Option<PathBuf>,
 }
 
-/// Runs `filterblock bench report`.
 pub fn run(arguments: &Arguments) -> Outcome {
     output::check_stdout()?;
     let report = read(&arguments.record)?;

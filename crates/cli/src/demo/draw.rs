@@ -23,13 +23,11 @@ text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',m
 .plain{font-family:system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif}.command{font-weight:600}
 ";
 
-/// A line of the terminal with its style.
 struct Line {
     class: &'static str,
     text: String,
 }
 
-/// Draws an SVG document that shows the steps that are marked for the picture.
 pub fn draw(all: &[(Step, Ran)]) -> String {
     let shown: Vec<&(Step, Ran)> = all.iter().filter(|(step, _)| step.is_drawn).collect();
     let mut lines: Vec<Line> = Vec::new();

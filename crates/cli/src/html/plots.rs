@@ -76,7 +76,6 @@ fn rows<'a>(report: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value>
     report.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Returns the text in a field of a row, or an empty text if there is none.
 fn text<'a>(row: &'a Value, field: &str) -> &'a str {
     row.get(field).and_then(Value::as_str).unwrap_or_default()
 }
