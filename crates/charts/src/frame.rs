@@ -50,28 +50,28 @@ impl Axis {
     fn with_round_labels(mut self, most: u32) -> Self {
         let rounds =
             |steps: &'static [f64]| (-9..10).flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
-        let decades = (self.to / self.from).log10();
-        let values: Vec<f64> = match decades {
-            _ if !self.is_logarithmic => {
-                let step = rounds(&[1.0, 2.0, 5.0]).find(|step| (self.to - self.from) / step <= f64::from(most));
-                let step = step.unwrap_or(self.to - self.from);
-                let first = (self.from / step).ceil();
-                (0..=most).map(|number| (first + f64::from(number)) * step).collect()
-            }
-            decades if decades > 4.0 => rounds(&[1.0]).collect(),
-            decades if decades > 2.0 => rounds(&[1.0, 3.0]).collect(),
-            _ => rounds(&[1.0, 2.0, 5.0]).collect(),
+        let values: Vec<f64> = if self.is_logarithmic {
+            let steps: &[f64] = match (self.to / self.from).log10() {
+                decades if decades > 4.0 => &[1.0],
+                decades if decades > 2.0 => &[1.0, 3.0],
+                _ => &[1.0, 2.0, 5.0],
+            };
+            rounds(steps).collect()
+        } else {
+            let step = rounds(&[1.0, 2.0, 5.0]).find(|step| (self.to - self.from) / step <= f64::from(most));
+            let step = step.unwrap_or(self.to - self.from);
+            let first = (self.from / step).ceil();
+            (0..=most).map(|number| (first + f64::from(number)) * step).collect()
         };
         let on_axis = values.into_iter().filter(|value| (self.from..=self.to).contains(value));
         self.labels = on_axis.map(|value| (value, plain(value))).collect();
         self
     }
 
-    /// Returns each power of ten between `from` and `to`, both included, with its label. Leaves out
-    /// powers below 1e-12 and above 1e15.
+    /// Returns each power of ten between `from` and `to`, both included, with its label.
     pub fn powers_of_ten(from: f64, to: f64, label: impl Fn(f64) -> String) -> Vec<(f64, String)> {
         let (low, high) = (from.min(to) * 0.999, from.max(to) * 1.001);
-        let powers = (-12..=15).map(|power| 10f64.powi(power)).filter(|power| (low..=high).contains(power));
+        let powers = (-300..=300).map(|power| 10f64.powi(power)).filter(|power| (low..=high).contains(power));
         powers.map(|power| (power, label(power))).collect()
     }
 }
