@@ -1,6 +1,52 @@
-//! Places labels next to points, and tries to keep labels from covering each other.
+//! Draws points with labels, and tries to keep labels from covering each other.
+#![allow(clippy::indexing_slicing, reason = "each list has an entry for each point")]
 
-use super::picture::{TEXT_SIZE, text_width};
+use super::frame::Frame;
+use super::picture::{Anchor, Picture, Stroke, TEXT_SIZE, text_width};
+use super::theme::Colour;
+
+/// The shape of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    Dot,
+    Ring,
+}
+
+/// A pair of values with a label.
+#[derive(Debug)]
+pub struct Point {
+    pub label: String,
+    pub values: (f64, f64),
+    pub mark: Mark,
+    pub colour: Colour,
+}
+
+/// Draws points with labels, and lines to the labels that are far from their points. Labels avoid
+/// the boxes of `avoid` if they can.
+pub fn draw(picture: &mut Picture, frame: &Frame, points: &[Point], avoid: &[Box2]) {
+    let places: Vec<_> = points.iter().map(|point| frame.at(point.values)).collect();
+    let within =
+        Box2 { left: frame.left + 2.0, top: frame.top + 2.0, right: frame.right - 2.0, bottom: frame.bottom - 2.0 };
+    let boxes = place(&places, points, within, avoid);
+    for ((point, &(x, y)), place) in points.iter().zip(&places).zip(&boxes) {
+        let end = place.leader_to((x, y));
+        if (end.0 - x).hypot(end.1 - y) > 13.0 {
+            picture.line(&[(x, y), end], Stroke::Thin, point.colour);
+        }
+    }
+    for (point, &at) in points.iter().zip(&places) {
+        match point.mark {
+            Mark::Dot => picture.dot(at, 5.0, point.colour),
+            Mark::Ring => picture.ring(at, 4.0, point.colour),
+        }
+    }
+    for ((point, &(x, _)), place) in points.iter().zip(&places).zip(&boxes) {
+        // The width of a text is an estimate, so the text is anchored at the edge near the point.
+        let is_left = place.right <= x;
+        let (edge, anchor) = if is_left { (place.right, Anchor::End) } else { (place.left, Anchor::Start) };
+        picture.text(&point.label, (edge, f64::midpoint(place.top, place.bottom)), anchor, point.colour);
+    }
+}
 
 /// A rectangle in a picture.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +66,7 @@ impl Box2 {
 
     /// Returns the end of a line from a point to this label. The end is the nearest point of the
     /// label, but at least 2 units below its top and above its bottom.
-    pub fn leader_to(&self, (x, y): (f64, f64)) -> (f64, f64) {
+    fn leader_to(&self, (x, y): (f64, f64)) -> (f64, f64) {
         (x.clamp(self.left, self.right), y.clamp(self.top + 2.0, self.bottom - 2.0))
     }
 
@@ -66,16 +112,16 @@ const ORDERS: usize = 6;
 
 /// Returns a place for each label near its point. Prefers places in `frame` where no label covers
 /// another label, a point or a box of `avoid`.
-pub fn place(points: &[(f64, f64)], texts: &[String], frame: Box2, avoid: &[Box2]) -> Vec<Box2> {
+fn place(points: &[(f64, f64)], named: &[Point], frame: Box2, avoid: &[Box2]) -> Vec<Box2> {
     let marks: Vec<Box2> = points.iter().map(|&(x, y)| around(x, y, 6.0)).collect();
-    let labels = Labels { points, texts, frame, avoid, marks: &marks };
+    let labels = Labels { points, named, frame, avoid, marks: &marks };
     let tries = (0..ORDERS).map(|order| labels.place(order));
     tries.min_by(|one, other| one.0.total_cmp(&other.0)).map_or_else(Vec::new, |(_, placed)| placed)
 }
 
 struct Labels<'a> {
     points: &'a [(f64, f64)],
-    texts: &'a [String],
+    named: &'a [Point],
     frame: Box2,
     avoid: &'a [Box2],
     marks: &'a [Box2],
@@ -94,7 +140,7 @@ impl Labels<'_> {
                 let turn = (turn + order * count / ORDERS) % count;
                 let i = if order.is_multiple_of(2) { turn } else { count - 1 - turn };
                 let (x, y) = self.points[i];
-                let boxed = |(dx, dy): (f64, f64)| box_of(&self.texts[i], (x + dx, y + dy), dx < 0.0);
+                let boxed = |(dx, dy): (f64, f64)| box_of(&self.named[i].label, (x + dx, y + dy), dx < 0.0);
                 let best = candidates().map(boxed).map(|place| (self.cost(i, &place, &placed), place));
                 if let Some((cost, place)) = best.min_by(|a, b| a.0.total_cmp(&b.0)) {
                     (costs[i], placed[i]) = (cost, place);
@@ -150,9 +196,11 @@ mod tests {
     fn labels_of_near_points_do_not_cover_each_other() {
         let frame = Box2 { left: 0.0, top: 0.0, right: 500.0, bottom: 500.0 };
         let points: Vec<_> = (0..6).map(|i| (250.0 + f64::from(i) * 4.0, 250.0)).collect();
-        let texts = vec!["a filter".to_owned(); 6];
+        let point =
+            |&values: &(f64, f64)| Point { label: "a filter".into(), values, mark: Mark::Dot, colour: Colour::Ink };
+        let named: Vec<_> = points.iter().map(point).collect();
         let wall = Box2 { left: 0.0, top: 0.0, right: 500.0, bottom: 230.0 };
-        let places = place(&points, &texts, frame, &[wall]);
+        let places = place(&points, &named, frame, &[wall]);
         for (i, a) in places.iter().enumerate() {
             assert_eq!(a.overlap(&wall), 0.0, "{places:?}");
             for b in &places[..i] {

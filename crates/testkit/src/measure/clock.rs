@@ -1,20 +1,16 @@
 //! Reads CPU time, and pins the thread to a core.
-//!
-//! `benches/stores` uses this file too, so it depends on no other one.
 
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the CPU time of the calling thread.
-#[must_use]
+/// The CPU time of the calling thread.
 pub fn thread_time() -> Duration {
     time(ClockId::ThreadCPUTime)
 }
 
-/// Returns the CPU time of all threads of the process.
-#[must_use]
+/// The CPU time of all threads of the process.
 pub fn process_time() -> Duration {
     time(ClockId::ProcessCPUTime)
 }
@@ -25,13 +21,8 @@ fn time(clock: ClockId) -> Duration {
 }
 
 /// Pins the calling thread, and the threads that it starts, to the core `cpu`, and returns the
-/// number of the core. `None` chooses the last core that the thread may use.
-///
-/// # Errors
-/// Returns the error of the operating system.
-///
-/// # Panics
-/// Panics if `cpu` is not below [`CpuSet::MAX_CPU`].
+/// number of the core. `None` chooses the last core that the thread may use. Panics if `cpu` is not
+/// below [`CpuSet::MAX_CPU`].
 pub fn pin(cpu: Option<usize>) -> Result<usize, String> {
     let allowed =
         sched_getaffinity(None).map_err(|error| format!("cannot read the cores that this process may use: {error}"))?;

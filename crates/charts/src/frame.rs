@@ -1,6 +1,7 @@
 //! Draws two axes with lines and labels between them.
 
-use super::{Anchor, Colour, Picture, Stroke, TEXT_SIZE};
+use super::picture::{Anchor, Picture, Stroke, TEXT_SIZE, WIDTH};
+use super::theme::Colour;
 
 /// An axis: its ends and its labels.
 #[derive(Debug, Clone)]
@@ -20,13 +21,67 @@ impl Axis {
         (on(value) - on(self.from)) / (on(self.to) - on(self.from))
     }
 
-    /// Returns each power of ten between `from` and `to`, both included, with its label. Leaves out
-    /// powers below 1e-12 and above 1e15.
+    /// Returns a logarithmic axis whose ends are powers of ten: `from` rounded down, and `to`
+    /// rounded up. The axis has at least one decade.
+    pub fn decades(title: String, from: f64, to: f64, label: impl Fn(f64) -> String) -> Self {
+        let from = 10f64.powf(from.log10().floor());
+        let to = 10f64.powf(to.log10().ceil()).max(from * 10.0);
+        Self { title, from, to, is_logarithmic: true, labels: Self::powers_of_ten(from, to, label) }
+    }
+
+    /// Returns an axis from 0 with at most nine labels.
+    pub fn from_zero(title: String, to: f64) -> Self {
+        Self { title, from: 0.0, to, is_logarithmic: false, labels: Vec::new() }.with_round_labels(8)
+    }
+
+    /// Returns an axis with some room around the values. The axis has more room at a linear
+    /// beginning, because labels may lie to the left of their points.
+    pub fn around(title: &str, values: impl Iterator<Item = f64>, is_logarithmic: bool) -> Self {
+        let ends = values.fold((f64::INFINITY, 0.0), |(from, to), value| (value.min(from), value.max(to)));
+        let (from, to) = match ends {
+            (from, to) if from > to => (1.0, 2.0),
+            (from, to) if is_logarithmic => (from * 0.7, to * 1.5),
+            (from, to) => ((from - 3.75).max(0.0), to + 1.0),
+        };
+        Self { title: title.into(), from, to, is_logarithmic, labels: Vec::new() }.with_round_labels(13)
+    }
+
+    /// Labels numbers with few digits. A linear axis has at most `most` steps between them.
+    fn with_round_labels(mut self, most: u32) -> Self {
+        let rounds =
+            |steps: &'static [f64]| (-9..10).flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
+        let values: Vec<f64> = if self.is_logarithmic {
+            let steps: &[f64] = match (self.to / self.from).log10() {
+                decades if decades > 4.0 => &[1.0],
+                decades if decades > 2.0 => &[1.0, 3.0],
+                _ => &[1.0, 2.0, 5.0],
+            };
+            rounds(steps).collect()
+        } else {
+            let step = rounds(&[1.0, 2.0, 5.0]).find(|step| (self.to - self.from) / step <= f64::from(most));
+            let step = step.unwrap_or(self.to - self.from);
+            let first = (self.from / step).ceil();
+            (0..=most).map(|number| (first + f64::from(number)) * step).collect()
+        };
+        let on_axis = values.into_iter().filter(|value| (self.from..=self.to).contains(value));
+        self.labels = on_axis.map(|value| (value, plain(value))).collect();
+        self
+    }
+
+    /// Returns each power of ten between `from` and `to`, both included, with its label.
     pub fn powers_of_ten(from: f64, to: f64, label: impl Fn(f64) -> String) -> Vec<(f64, String)> {
         let (low, high) = (from.min(to) * 0.999, from.max(to) * 1.001);
-        let powers = (-12..=15).map(|power| 10f64.powi(power)).filter(|power| (low..=high).contains(power));
+        let powers = (-300..=300).map(|power| 10f64.powi(power)).filter(|power| (low..=high).contains(power));
         powers.map(|power| (power, label(power))).collect()
     }
+}
+
+/// Formats a value. A value of 0, or from 1 on, has no decimals. Another value has as many decimals
+/// as its first digit needs.
+pub fn plain(value: f64) -> String {
+    let shifted = std::iter::successors(Some(value), |shifted| Some(shifted * 10.0));
+    let decimals = shifted.take_while(|shifted| *shifted > 0.0 && *shifted < 1.0 - 1e-9).count();
+    format!("{value:.decimals$}")
 }
 
 /// The area between two axes.
@@ -42,6 +97,12 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// Returns the frame of a picture of this height, with `right` units of free space to its
+    /// right.
+    pub fn new(x: Axis, y: Axis, height: f64, right: f64) -> Self {
+        Self { x, y, left: 58.0, right: WIDTH - right, top: 90.0, bottom: height - 56.0 }
+    }
+
     /// Returns the position of a pair of values in the picture, in units.
     pub fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
         self.place((self.x.share(x), self.y.share(y)))
@@ -105,12 +166,12 @@ impl Frame {
 
     /// Labels the right ends of lines: each label lies near the height of its line and clear of the
     /// others.
-    pub fn label_right_ends(&self, picture: &mut Picture, ends: &[(f64, &str, Colour)]) {
-        let wanted: Vec<f64> = ends.iter().map(|&(value, ..)| self.at((self.x.to, value)).1).collect();
+    pub fn label_right_ends(&self, picture: &mut Picture, ends: &[(f64, String, Colour)]) {
+        let wanted: Vec<f64> = ends.iter().map(|(value, ..)| self.at((self.x.to, *value)).1).collect();
         let heights = spread(&wanted, TEXT_SIZE * 1.25, self.top, self.bottom);
-        for ((&(_, label, colour), &from), &to) in ends.iter().zip(&wanted).zip(&heights) {
-            picture.line(&[(self.right + 2.0, from), (self.right + 14.0, to)], Stroke::Thin, colour);
-            picture.text(label, (self.right + 18.0, to), Anchor::Start, colour);
+        for (((_, label, colour), &from), &to) in ends.iter().zip(&wanted).zip(&heights) {
+            picture.line(&[(self.right + 2.0, from), (self.right + 14.0, to)], Stroke::Thin, *colour);
+            picture.text(label, (self.right + 18.0, to), Anchor::Start, *colour);
         }
     }
 }

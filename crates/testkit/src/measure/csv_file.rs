@@ -1,6 +1,4 @@
 //! Reads and writes a CSV whose first line is a comment about the machine.
-//!
-//! `benches/stores` uses this file too, so it depends on no other one.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,48 +13,36 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Creates or replaces the CSV at `path`, with only a comment in it. If `path` is `None`, rows
-    /// are dropped.
-    ///
-    /// # Errors
-    /// Returns the error of the operating system.
-    pub fn create(path: Option<&Path>, comment: &str) -> Result<Self, String> {
+    /// Prints `machine`, and a warning if the build is not optimised. Creates or replaces the CSV at
+    /// `path`, with only the comment `machine`. If `append` is true, continues a file that has rows
+    /// of the type `R`. If `path` is `None`, rows are dropped.
+    pub fn open<R: DeserializeOwned>(path: Option<&Path>, append: bool, machine: &str) -> Result<Self, String> {
+        if cfg!(debug_assertions) {
+            eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
+        }
+        eprintln!("{machine}");
         let Some(path) = path else { return Ok(Self { out: None }) };
-        let failed = |error: std::io::Error| cannot_write(path, &error);
-        let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-        writeln!(file, "# {comment}").map_err(failed)?;
-        Ok(Self { out: Some((path.to_path_buf(), csv::Writer::from_writer(file))) })
-    }
-
-    /// Continues a file that has rows of the type `R`.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read or opened, has no rows, or has a row of another
-    /// type.
-    pub fn append<R: DeserializeOwned>(path: &Path) -> Result<Self, String> {
         // The header row is checked only when a row is parsed, so a file without rows is an error.
-        if read::<R>(path)?.1.is_empty() {
+        if append && read::<R>(path)?.1.is_empty() {
             return Err(format!("{}: no measurements to continue; omit --append", path.display()));
         }
-        let file = File::options().append(true).open(path);
-        let file = file.map_err(|error| cannot_write(path, &error))?;
-        let writer = csv::WriterBuilder::new().has_headers(false).from_writer(BufWriter::new(file));
+        let failed = |error: std::io::Error| cannot_write(path, &error);
+        let mut options = File::options();
+        let file = if append { options.append(true) } else { options.write(true).create(true).truncate(true) };
+        let mut file = BufWriter::new(file.open(path).map_err(failed)?);
+        if !append {
+            writeln!(file, "# {machine}").map_err(failed)?;
+        }
+        let writer = csv::WriterBuilder::new().has_headers(!append).from_writer(file);
         Ok(Self { out: Some((path.to_path_buf(), writer)) })
     }
 
     /// Writes one row. The row may stay in a buffer until [`Self::flush`].
-    ///
-    /// # Errors
-    /// Returns an error if the row cannot be written.
     pub fn write(&mut self, row: &impl Serialize) -> Result<(), String> {
         let Some((path, out)) = &mut self.out else { return Ok(()) };
         out.serialize(row).map_err(|error| cannot_write(path, &error))
     }
 
-    /// Writes buffered rows to the file.
-    ///
-    /// # Errors
-    /// Returns the error of the operating system.
     pub fn flush(&mut self) -> Result<(), String> {
         let Some((path, out)) = &mut self.out else { return Ok(()) };
         out.flush().map_err(|error| cannot_write(path, &error))
@@ -68,9 +54,6 @@ fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> String {
 }
 
 /// Reads the comment and the rows of a file. The comment is empty if the file has none.
-///
-/// # Errors
-/// Returns an error if the file cannot be read, or if a line is not a row of the type `R`.
 pub fn read<R: DeserializeOwned>(path: &Path) -> Result<(String, Vec<R>), String> {
     let failed = |error: &dyn std::fmt::Display| {
         format!("{}: cannot read the CSV: {error}; check the path, or measure again with --out", path.display())

@@ -1,10 +1,9 @@
-//! Passes the version of the compiler to the program.
+//! Passes the version of the compiler to the description of the machine.
 
 use std::process::Command;
 
-/// Sets the environment variable `RUSTC_VERSION` of the compilation, or leaves it empty if
-/// `rustc --version` cannot run. The build script of `benches/stores` calls this function too.
-pub fn main() {
+/// Leaves the version empty if `rustc --version` cannot run.
+fn main() {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let version = Command::new(rustc).arg("--version").output().ok();
     let version = version.and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();

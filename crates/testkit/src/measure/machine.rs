@@ -1,12 +1,12 @@
 //! Describes the machine and the compiler of a measurement.
-//!
-//! `benches/stores` uses this file too, so it depends on no other one.
 
 use std::fs;
 
+/// The version of the compiler, as `rustc --version` prints it.
+pub const RUSTC: &str = env!("RUSTC_VERSION");
+
 /// Returns one line with the processor, cores, memory, kernel, huge pages, compiler and instruction
 /// set.
-#[must_use]
 pub fn describe(cpu: usize) -> String {
     let cores = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cores = cores.lines().filter(|line| line.starts_with("processor")).count();
@@ -18,23 +18,19 @@ pub fn describe(cpu: usize) -> String {
     format!(
         "{model}, {cores} cores (pinned to {cpu}), {memory}, Linux {}, huge pages: {huge}, {}, {}, filterblock probes: {}",
         kernel.trim(),
-        env!("RUSTC_VERSION"),
+        RUSTC,
         if cfg!(target_feature = "avx2") { "built for AVX2" } else { "built for the baseline instruction set" },
         filterblock::instruction_set(),
     )
 }
 
 /// Chooses the instruction set that the environment variable `FILTERBLOCK_ISA` names.
-///
-/// # Errors
-/// Returns a message if the processor does not have it.
 pub fn choose_instruction_set() -> Result<(), String> {
     let Ok(name) = std::env::var("FILTERBLOCK_ISA") else { return Ok(()) };
     filterblock::set_instruction_set(&name).map_err(|error| format!("FILTERBLOCK_ISA: {error}"))
 }
 
 /// Returns the load average of the last minute, or "unknown".
-#[must_use]
 pub fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").to_owned()
@@ -47,11 +43,9 @@ fn field(path: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Returns the version of a package in the lock file of the benchmark. If there are several
-/// versions, returns the last in the file. If there is none, returns an empty text.
-#[must_use]
-pub fn version_of(package: &str) -> &'static str {
-    let lock = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock"));
+/// Returns the version of a package in the text of a lock file. If there are several versions,
+/// returns the last in the file. If there is none, returns an empty text.
+pub fn version_in<'a>(lock: &'a str, package: &str) -> &'a str {
     let wanted = format!("name = \"{package}\"");
     let mut lines = lock.lines();
     let mut found = "";

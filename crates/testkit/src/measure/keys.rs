@@ -1,6 +1,4 @@
 //! Makes keys and questions. A key is a function of its number, so a benchmark need not store keys.
-//!
-//! `benches/stores` uses this file too, so it depends on no other one.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -12,7 +10,7 @@ pub const ABSENT: u64 = 1 << 60;
 
 /// Mixes the bits of a number. The function is a bijection: Stafford's mixer 13 of 64 bits, as in
 /// SplitMix64.
-#[must_use]
+#[inline]
 pub fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,14 +19,13 @@ pub fn mix(number: u64) -> u64 {
 }
 
 /// Returns the key with this number. Different numbers give different keys.
-#[must_use]
+#[inline]
 pub fn key(number: u64) -> Key {
     let (low, high) = (mix(number), mix(number ^ (1 << 63)));
     (u128::from(low) | u128::from(high) << 64).to_le_bytes()
 }
 
 /// Returns the hash of a key. All filters that take hashes get this hash.
-#[must_use]
 #[inline]
 pub fn hash_of(key: &Key) -> u64 {
     xxh3_64(key)
@@ -38,8 +35,6 @@ pub fn hash_of(key: &Key) -> u64 {
 pub struct Random(u64);
 
 impl Random {
-    /// Returns the stream that starts from this seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(mix(seed))
     }
@@ -64,8 +59,6 @@ pub enum Mix {
 }
 
 impl Mix {
-    /// Returns the name in the CSV.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Negative => "negative",
@@ -83,13 +76,11 @@ pub struct Ranges {
 
 impl Ranges {
     /// Returns the ranges of `filters` filters with `n` keys each.
-    #[must_use]
     pub fn equal(filters: usize, n: usize) -> Self {
         Self { starts: (0..=filters as u64).map(|i| i * n as u64).collect() }
     }
 
     /// Returns the ranges of `filters` filters with 0.6 `n` to 1.4 `n` keys each.
-    #[must_use]
     pub fn uneven(filters: usize, n: usize) -> Self {
         let mut random = Random::new(40);
         let mut starts = vec![0];
@@ -101,33 +92,24 @@ impl Ranges {
         Self { starts }
     }
 
-    /// Returns the number of filters.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Returns whether there are no filters.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the number of keys in all filters together.
-    #[must_use]
     pub fn keys(&self) -> u64 {
         self.starts.last().copied().unwrap_or(0)
     }
 
-    /// Returns the numbers of the keys of a filter.
-    #[must_use]
     pub fn of(&self, filter: usize) -> std::ops::Range<u64> {
         self.starts[filter]..self.starts[filter + 1]
     }
 
     /// Returns `count` questions, each with a random filter and the number of a key. Absent keys
     /// have the numbers from `ABSENT + first` on.
-    #[must_use]
     pub fn questions(&self, mix: Mix, count: usize, first: u64) -> Vec<(u32, u64)> {
         let mut random = Random::new(mix as u64 + 1 + (first << 2));
         let question = |number: usize| {
