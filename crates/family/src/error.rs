@@ -12,12 +12,14 @@ use filterblock::internals::{fields, message};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a filter of this crate.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An I/O error, for example because a file cannot be read or exists already.
-    Io(std::io::Error),
+    #[error(fmt = write_io)]
+    Io(#[from] std::io::Error),
     /// An error that occurred while working on `path`.
+    #[error("{}: {source}", path.display())]
     InFile {
         /// The file or directory.
         path: PathBuf,
@@ -25,6 +27,7 @@ pub enum Error {
         source: Box<Error>,
     },
     /// Bytes that are damaged, or that this crate did not write.
+    #[error(fmt = write_corrupt)]
     Corrupt {
         /// The field that is not valid.
         field: Field,
@@ -34,6 +37,9 @@ pub enum Error {
         offset: u64,
     },
     /// A stored checksum differs from the checksum computed over the bytes.
+    #[error(
+        "damaged: wrong checksum of {field} at offset {offset} (stored {stored:#010x}, computed {computed:#010x}); {REBUILD}"
+    )]
     ChecksumMismatch {
         /// The field that the checksum covers.
         field: Field,
@@ -46,6 +52,10 @@ pub enum Error {
     },
     /// Bytes of a newer format version, which this build cannot read. An unknown version may also
     /// be damage.
+    #[error(
+        "{field} {found} is not supported by this version of filterblock: a newer version wrote the filter, or it is damaged; \
+         open it with a newer version, or use an undamaged copy"
+    )]
     Unsupported {
         /// The field that holds the unknown value.
         field: Field,
@@ -53,6 +63,7 @@ pub enum Error {
         found: u64,
     },
     /// The operation refuses an argument, or a setting of the filter. Nothing was changed.
+    #[error("invalid {what} {given:?}: {reason}")]
     Invalid {
         /// The name of the argument or setting.
         what: &'static str,
@@ -63,19 +74,28 @@ pub enum Error {
     },
     /// The requested object does not fit in this machine's memory, or it exceeds a limit of its
     /// type or a limit that the caller set.
+    #[error(fmt = write_too_large)]
     TooLarge {
         /// The requested object, or the whole error message if the text contains a semicolon.
         what: &'static str,
     },
     /// A key to be removed is certainly absent. Nothing was changed.
+    #[error("the key is certainly absent, and nothing was changed; remove only keys that were added")]
     KeyAbsent,
     /// A filter of fixed size has no space for the key. Nothing was changed.
+    #[error(
+        "the filter, designed for {capacity} keys, has no space for this key, and nothing was changed; create a larger filter"
+    )]
     NoRoom {
         /// The number of keys that the filter is designed for.
         capacity: u64,
     },
     /// Two filters differ in more than their keys. They can be neither merged nor compared bit by
     /// bit.
+    #[error(
+        "the filters do not match: {what} is {left} in one filter and {right} in the other; create both with the same size and \
+         settings, or build one filter from all keys"
+    )]
     Unlike {
         /// The property in which they differ.
         what: &'static str,
@@ -85,30 +105,45 @@ pub enum Error {
         right: String,
     },
     /// A change was requested on a filter that was opened for reading only.
+    #[error("the filter was opened for reading only; open it for writing to change it")]
     ReadOnly,
     /// Another process, or another handle in this process, has or may have the file open for
     /// writing.
+    #[error(
+        "the filter is or may be open for writing, in this process or another; close it there and try again, or open it for \
+         reading only"
+    )]
     Locked,
     /// The file of a filter that is open for writing was moved, removed or replaced, or its length
     /// or content was changed by other code or damaged. Keys inserted since the filter was opened
     /// may be in memory only.
+    #[error(
+        "the filter's file {reason} while the filter was open for writing, so the file may lack new keys; if the filter is \
+         still open, copy the filter to a new file; otherwise insert the new keys again"
+    )]
     Displaced {
         /// The change to the file, in the words of the message.
         reason: &'static str,
     },
     /// The filter refuses writes after an earlier failure. To write again, close the filter and
     /// open its file again. The file may lack keys that were inserted since the last sync.
+    #[error(
+        "the filter refuses writes after an earlier failure ({reason}); close the filter, open its file again, and insert \
+         again the keys that were inserted since the last sync"
+    )]
     Poisoned {
         /// The earlier failure.
         reason: String,
     },
     /// The number of added keys is unknown.
+    #[error("the number of keys is unknown: {reason}; count the keys in your program, or use estimated_keys()")]
     LengthUnknown {
         /// The reason why the number is unknown.
         reason: &'static str,
     },
     /// An error of a filter block that was merged, compared or written.
-    Filter(filterblock::Error),
+    #[error("{0}")]
+    Filter(#[source] filterblock::Error),
 }
 
 impl Error {
@@ -170,87 +205,26 @@ pub(super) fn check_equal<T: PartialEq + fmt::Display>(what: &'static str, left:
     Err(Error::Unlike { what, left: left.to_string(), right: right.to_string() })
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const REBUILD: &str = "use an undamaged copy, or build the filter again from its keys";
-        match self {
-            Self::Io(error) => message::io(f, error),
-            Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Corrupt { field: Field::Magic, offset } => {
-                let next = "check where the bytes come from, use an undamaged copy, or build the filter again from \
-                            its keys";
-                message::wrong_magic(f, "a filter of this type", *offset, next)
-            }
-            Self::Corrupt { field, offset } => message::corrupt(f, field, *offset, REBUILD),
-            Self::ChecksumMismatch { field, offset, stored, computed } => {
-                message::checksum_mismatch(f, field, *offset, (*stored, *computed), REBUILD)
-            }
-            Self::Unsupported { field, found } => {
-                write!(
-                    f,
-                    "{field} {found} is not supported by this version of filterblock: a newer version wrote the filter, \
-                     or it is damaged; open it with a newer version, or use an undamaged copy"
-                )
-            }
-            Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
-            // A text with a semicolon is a whole message with its own next step.
-            Self::TooLarge { what } if what.contains("; ") => f.write_str(what),
-            Self::TooLarge { what } => message::too_large(f, what),
-            Self::KeyAbsent => {
-                f.write_str("the key is certainly absent, and nothing was changed; remove only keys that were added")
-            }
-            Self::NoRoom { capacity } => write!(
-                f,
-                "the filter, designed for {capacity} keys, has no space for this key, and nothing was changed; create \
-                 a larger filter"
-            ),
-            Self::Unlike { what, left, right } => write!(
-                f,
-                "the filters do not match: {what} is {left} in one filter and {right} in the other; create both with \
-                 the same size and settings, or build one filter from all keys"
-            ),
-            Self::ReadOnly => f.write_str("the filter was opened for reading only; open it for writing to change it"),
-            Self::Locked => f.write_str(
-                "the filter is or may be open for writing, in this process or another; close it there and try again, \
-                 or open it for reading only",
-            ),
-            Self::Displaced { reason } => write!(
-                f,
-                "the filter's file {reason} while the filter was open for writing, so the file may lack new keys; if the \
-                 filter is still open, copy the filter to a new file; otherwise insert the new keys again"
-            ),
-            Self::Poisoned { reason } => write!(
-                f,
-                "the filter refuses writes after an earlier failure ({reason}); close the filter, open its file again, \
-                 and insert again the keys that were inserted since the last sync"
-            ),
-            Self::LengthUnknown { reason } => {
-                write!(
-                    f,
-                    "the number of keys is unknown: {reason}; count the keys in your program, or use \
-                     estimated_keys()"
-                )
-            }
-            Self::Filter(error) => write!(f, "{error}"),
+const REBUILD: &str = "use an undamaged copy, or build the filter again from its keys";
+
+fn write_io(error: &std::io::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    message::io(f, error)
+}
+
+fn write_corrupt(field: &Field, offset: &u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match field {
+        Field::Magic => {
+            let next =
+                "check where the bytes come from, use an undamaged copy, or build the filter again from its keys";
+            message::wrong_magic(f, "a filter of this type", *offset, next)
         }
+        _ => message::corrupt(f, field, *offset, REBUILD),
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::InFile { source, .. } => Some(source),
-            Self::Filter(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<std::io::Error> for Error {
-    fn from(error: std::io::Error) -> Self {
-        Self::Io(error)
-    }
+fn write_too_large(what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    // A text with a semicolon is a whole message with its own next step.
+    if what.contains("; ") { f.write_str(what) } else { message::too_large(f, what) }
 }
 
 impl From<codec::Corrupt<Field>> for Error {

@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a store, of an SST file or of a storage.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An I/O error. The operating system reports it, or this crate does, for example for a missing
     /// SST file.
-    Io(std::io::Error),
+    #[error(fmt = write_io)]
+    Io(#[from] std::io::Error),
     /// An error that concerns the file or directory `path`.
+    #[error("{}: {source}", path.display())]
     InFile {
         /// The file or directory.
         path: PathBuf,
@@ -23,6 +25,7 @@ pub enum Error {
     },
     /// The bytes are damaged, or belong to another file or store. An open reports a missing
     /// write-ahead log as damage, too, with [`Field::LogHeader`].
+    #[error(fmt = write_corrupt)]
     Corrupt {
         /// The invalid field.
         field: Field,
@@ -32,6 +35,9 @@ pub enum Error {
     },
     /// The stored checksum differs from the computed one: the bytes are damaged, or belong to
     /// another place or file.
+    #[error(
+        "damaged: wrong checksum of {field} at offset {offset} (stored {stored:#010x}, computed {computed:#010x}); {REPAIR}"
+    )]
     ChecksumMismatch {
         /// The part of the file that the checksum covers.
         field: Field,
@@ -45,6 +51,7 @@ pub enum Error {
     },
     /// The bytes have a format version or use a feature that this build does not read. A newer
     /// version wrote them, or they are damaged.
+    #[error("{field} {found} is not supported by this version of filterblock{}", next_of_unsupported(*field))]
     Unsupported {
         /// The field with the unknown value.
         field: Field,
@@ -52,6 +59,7 @@ pub enum Error {
         found: u64,
     },
     /// An argument is invalid, or an object would become too large.
+    #[error("invalid {what}: {reason}")]
     InvalidArgument {
         /// The argument, or the object that would become too large.
         what: &'static str,
@@ -59,6 +67,7 @@ pub enum Error {
         reason: String,
     },
     /// A key is longer than the store or the SST writer accepts.
+    #[error("the key has {len_bytes} bytes, and the limit is {max_bytes}; use a shorter key, or a hash of the key")]
     KeyTooLong {
         /// The length of the key in bytes.
         len_bytes: usize,
@@ -66,21 +75,33 @@ pub enum Error {
         max_bytes: usize,
     },
     /// A key that was added to a writer is not greater than the key before it.
+    #[error("the key is not greater than the key before it; add keys in strictly ascending order")]
     OutOfOrder,
     /// The directory holds no store, or it holds files although a new store or a checkpoint needs
     /// an empty or missing directory.
+    #[error(
+        "the directory holds no store, or holds files where an empty directory is needed; give another directory, or run \
+         \"filterblock db repair\" if a store here has lost its file CURRENT"
+    )]
     NotAStore,
     /// A file in the directory has the name of a store's file, but another program wrote it, or its
     /// content does not show who wrote it. The directory is not opened as a store.
+    #[error(
+        "{what}; the directory is not opened as a filterblock store, and no file was changed; give another directory, or, \
+         if this is the directory of a store, move this file away and restore the store's own file of this name, if there \
+         was one"
+    )]
     ForeignFile {
         /// A description of the file.
         what: &'static str,
     },
     /// Another process, or another handle in this one, has the store open or holds the lock of the
     /// file.
+    #[error("the store is already open in this process or in another one; close it there first")]
     Locked,
     /// The store, or the writer of a file, refuses writes after an earlier failure. Reopen the
     /// store, or create a new writer.
+    #[error("writes are refused after an earlier failure ({reason}); reopen the store, or use a new writer")]
     Poisoned {
         /// The earlier failure.
         reason: String,
@@ -88,6 +109,10 @@ pub enum Error {
     /// The free disk space is, or would become, less than the space that the store keeps free. The
     /// store keeps this space for deletes, for the log and for the compactions that free space. A
     /// refused batch was not written. A refused compaction left its input SSTs unchanged.
+    #[error(
+        "no space: {free_bytes} bytes are free on the disk, or would be free after the refused write, and {kept_bytes} bytes \
+         must be free for the log, for deletes and for compactions; free disk space, or delete keys"
+    )]
     NoSpace {
         /// The free disk space in bytes. If a flush or a compaction was refused, this is the space
         /// that its new SSTs would leave free.
@@ -98,12 +123,20 @@ pub enum Error {
     /// A background task failed for a reason that may be temporary, and the store retries it. A
     /// write returns this error only if it would have to wait for room while flushes fail. The
     /// refused batch was not written.
+    #[error(
+        "a background task failed ({reason}); no accepted write is lost, and the store tries the task again while it is open; \
+         remove the cause"
+    )]
     BackgroundFails {
         /// The failure of the background task.
         reason: String,
     },
     /// The store accepts no more writes, because its file numbers or sequence numbers are nearly
     /// used up. If too few file numbers are left for an open or a repair, it fails with this error.
+    #[error(
+        "the store accepts no more writes: {field} {last} is close to the largest possible one; {}",
+        next_without_numbers(*field)
+    )]
     OutOfNumbers {
         /// The kind of number: file number or sequence number.
         field: Field,
@@ -111,12 +144,14 @@ pub enum Error {
         last: u64,
     },
     /// An object does not fit in the memory or the address space of this machine.
+    #[error("{what} of this size does not fit in memory; free memory, or use a machine with more memory")]
     TooLarge {
         /// The object.
         what: &'static str,
     },
     /// An error of a filter block, of a filter specification or of the hashing of keys.
-    Filter(filterblock::Error),
+    #[error(fmt = write_filter_error)]
+    Filter(#[source] filterblock::Error),
 }
 
 impl Error {
@@ -187,8 +222,6 @@ impl Error {
 
 const REPAIR: &str = "run \"filterblock db repair\" on the store, or restore from a backup";
 
-const REPAIR_FILTER: &str = "no key is lost, because filters only save reads; run \"filterblock db repair\"";
-
 fn next_step(kind: std::io::ErrorKind) -> &'static str {
     use std::io::ErrorKind as Kind;
     match kind {
@@ -216,170 +249,73 @@ fn too_many_open(error: &std::io::Error) -> Option<String> {
     None
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // The text of an I/O error that this crate creates usually contains "; " and the next
-            // step.
-            Self::Io(error) if error.get_ref().is_some_and(|own| own.to_string().contains("; ")) => {
-                write!(f, "{error}")
-            }
-            Self::Io(error) => match too_many_open(error) {
-                Some(limit) => write!(f, "{error}; an open store keeps each of its SST files open, and {limit}"),
-                None => write!(f, "{error}; {}", next_step(error.kind())),
-            },
-            Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Corrupt { field, offset } => write_corrupt(f, *field, *offset),
-            Self::ChecksumMismatch { field, offset, stored, computed } => {
-                write_mismatch(f, "damaged", field, *offset, (*stored, *computed), REPAIR)
-            }
-            Self::Unsupported { field, found } => write_unsupported(f, field, *found),
-            Self::InvalidArgument { what, reason } => write!(f, "invalid {what}: {reason}"),
-            Self::KeyTooLong { len_bytes, max_bytes } => write!(
-                f,
-                "the key has {len_bytes} bytes, and the limit is {max_bytes}; use a shorter key, or a hash of the key"
-            ),
-            Self::OutOfOrder => {
-                f.write_str("the key is not greater than the key before it; add keys in strictly ascending order")
-            }
-            Self::NotAStore => f.write_str(
-                "the directory holds no store, or holds files where an empty directory is needed; give another \
-                 directory, or run \"filterblock db repair\" if a store here has lost its file CURRENT",
-            ),
-            Self::ForeignFile { what } => write!(
-                f,
-                "{what}; the directory is not opened as a filterblock store, and no file was changed; give another \
-                 directory, or, if this is the directory of a store, move this file away and restore the store's own \
-                 file of this name, if there was one"
-            ),
-            Self::Locked => {
-                f.write_str("the store is already open in this process or in another one; close it there first")
-            }
-            Self::Poisoned { reason } => {
-                write!(
-                    f,
-                    "writes are refused after an earlier failure ({reason}); reopen the store, or use a new writer"
-                )
-            }
-            Self::NoSpace { free_bytes, kept_bytes } => write!(
-                f,
-                "no space: {free_bytes} bytes are free on the disk, or would be free after the refused write, and \
-                 {kept_bytes} bytes must be free for the log, for deletes and for compactions; free disk space, or \
-                 delete keys"
-            ),
-            Self::BackgroundFails { reason } => write!(
-                f,
-                "a background task failed ({reason}); no accepted write is lost, and the store tries the task again \
-                 while it is open; remove the cause"
-            ),
-            Self::OutOfNumbers { field, last } => write_out_of_numbers(f, field, *last),
-            Self::TooLarge { what } => {
-                write!(f, "{what} of this size does not fit in memory; free memory, or use a machine with more memory")
-            }
-            Self::Filter(error) => write_filter_error(f, error),
-        }
+fn write_io(error: &std::io::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    // The text of an I/O error that this crate creates usually contains "; " and the next step.
+    if error.get_ref().is_some_and(|own| own.to_string().contains("; ")) {
+        return write!(f, "{error}");
+    }
+    match too_many_open(error) {
+        Some(limit) => write!(f, "{error}; an open store keeps each of its SST files open, and {limit}"),
+        None => write!(f, "{error}; {}", next_step(error.kind())),
     }
 }
 
-fn write_unsupported(f: &mut fmt::Formatter<'_>, field: &Field, found: u64) -> fmt::Result {
-    let reason = match field {
+fn write_corrupt(field: &Field, offset: &u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match field {
+        // The store reports a missing log as a log without a header.
+        Field::LogHeader => write!(f, "damaged: the write-ahead log is missing or has no sound header; {REPAIR}"),
+        // None of these fields begins a file, so an offset of 0 means no particular offset.
+        Field::LogSequence | Field::FileNumber | Field::Level | Field::Properties if *offset == 0 => {
+            write!(f, "damaged: invalid {field}; {REPAIR}")
+        }
+        _ => write!(f, "damaged: invalid {field} at offset {offset}; {REPAIR}"),
+    }
+}
+
+fn next_of_unsupported(field: Field) -> &'static str {
+    match field {
         Field::Version => {
             ": a newer version wrote the file, or the file is damaged; use a newer version, or restore from a backup"
         }
         _ => "; open the file with a newer version",
-    };
-    write!(f, "{field} {found} is not supported by this version of filterblock{reason}")
+    }
 }
 
-fn write_out_of_numbers(f: &mut fmt::Formatter<'_>, field: &Field, last: u64) -> fmt::Result {
-    let next_step = match field {
+fn next_without_numbers(field: Field) -> &'static str {
+    match field {
         Field::FileNumber => {
             "if a file with such a number does not belong to the store, move it away and reopen the store; otherwise \
              copy the data to a new store"
         }
         _ => "copy the data to a new store",
-    };
-    write!(f, "the store accepts no more writes: {field} {last} is close to the largest possible one; {next_step}")
+    }
 }
 
-fn write_filter_error(f: &mut fmt::Formatter<'_>, error: &filterblock::Error) -> fmt::Result {
-    use filterblock::Error as Core;
-    const DAMAGED: &str = "filter block damaged";
-    match error {
-        Core::Corrupt { field, offset } => write_invalid(f, DAMAGED, field, *offset, REPAIR_FILTER),
-        Core::ChecksumMismatch { field: filterblock::Field::Checksum, offset, stored, computed } => {
-            write_mismatch(f, DAMAGED, &"trailer", *offset, (*stored, *computed), REPAIR_FILTER)
-        }
+fn write_filter_error(error: &filterblock::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    use filterblock::{Error as Core, Field as Part};
+    let damage = match error {
+        Core::Corrupt { field, offset } => format!("invalid {field} at offset {offset}"),
         Core::ChecksumMismatch { field, offset, stored, computed } => {
-            write_mismatch(f, DAMAGED, field, *offset, (*stored, *computed), REPAIR_FILTER)
+            let part = if *field == Part::Checksum { "trailer".to_owned() } else { field.to_string() };
+            format!("wrong checksum of {part} at offset {offset} (stored {stored:#010x}, computed {computed:#010x})")
         }
-        Core::Unexpected { field, found, expected } if error.is_secret_mismatch() => write!(
-            f,
-            "{field} is {found}, but {expected} is expected: the keys were hashed with another hasher; give the hash \
-             function and the seed of the store or SST file, or run \"filterblock db repair\""
-        ),
-        Core::Unexpected { field: filterblock::Field::Flags, found, expected } => {
-            write!(f, "{DAMAGED}: it holds {found}, but {expected} are expected; {REPAIR_FILTER}")
+        Core::Unexpected { field, found, expected } if error.is_secret_mismatch() => {
+            return write!(
+                f,
+                "{field} is {found}, but {expected} is expected: the keys were hashed with another hasher; give the \
+                 hash function and the seed of the store or SST file, or run \"filterblock db repair\""
+            );
         }
-        Core::Unexpected { field, found, expected } => {
-            write!(f, "{DAMAGED}: {field} is {found}, but {expected} is expected; {REPAIR_FILTER}")
+        Core::Unexpected { field: Part::Flags, found, expected } => {
+            format!("it holds {found}, but {expected} are expected")
         }
-        _ => write!(f, "{error}"),
-    }
-}
-
-fn write_corrupt(f: &mut fmt::Formatter<'_>, field: Field, offset: u64) -> fmt::Result {
-    match field {
-        // The store reports a missing log as a log without a header.
-        Field::LogHeader => write!(f, "damaged: the write-ahead log is missing or has no sound header; {REPAIR}"),
-        // None of these fields begins a file, so an offset of 0 means no particular offset.
-        Field::LogSequence | Field::FileNumber | Field::Level | Field::Properties if offset == 0 => {
-            write!(f, "damaged: invalid {field}; {REPAIR}")
-        }
-        _ => write_invalid(f, "damaged", &field, offset, REPAIR),
-    }
-}
-
-fn write_invalid(
-    f: &mut fmt::Formatter<'_>,
-    damage: &str,
-    field: &dyn fmt::Display,
-    offset: u64,
-    next_step: &str,
-) -> fmt::Result {
-    write!(f, "{damage}: invalid {field} at offset {offset}; {next_step}")
-}
-
-fn write_mismatch(
-    f: &mut fmt::Formatter<'_>,
-    damage: &str,
-    field: &dyn fmt::Display,
-    offset: u64,
-    (stored, computed): (u32, u32),
-    next_step: &str,
-) -> fmt::Result {
+        Core::Unexpected { field, found, expected } => format!("{field} is {found}, but {expected} is expected"),
+        _ => return write!(f, "{error}"),
+    };
     write!(
         f,
-        "{damage}: wrong checksum of {field} at offset {offset} (stored {stored:#010x}, computed {computed:#010x}); \
-         {next_step}"
+        "filter block damaged: {damage}; no key is lost, because filters only save reads; run \"filterblock db repair\""
     )
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::InFile { source, .. } => Some(source),
-            Self::Filter(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<std::io::Error> for Error {
-    fn from(error: std::io::Error) -> Self {
-        Self::Io(error)
-    }
 }
 
 impl From<filterblock::Error> for Error {
@@ -395,24 +331,8 @@ impl From<filterblock::Error> for Error {
     }
 }
 
-macro_rules! fields {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// A field of the file formats, named as in the format documents.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum Field {
-            $(#[doc = concat!("`", $text, "`")] $name,)*
-        }
-
-        impl fmt::Display for Field {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$name => $text,)* })
-            }
-        }
-    };
-}
-
-fields! {
+filterblock::internals::fields! {
+    /// A field of the file formats, named as in the format documents.
     Length = "length",
     Magic = "magic",
     Version = "format version",

@@ -1,41 +1,9 @@
 //! Tests a message of each error variant, and the conversion of errors of the crate `filterblock`.
 
-use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
 use super::*;
-
-macro_rules! variants {
-    ($($variant:ident),* $(,)?) => {
-        const VARIANTS: &[&str] = &[$(stringify!($variant)),*];
-
-        /// Returns the name of the variant. A new variant does not compile until it is in the list
-        /// below.
-        fn name(error: &Error) -> &'static str {
-            match error { $(Error::$variant { .. } => stringify!($variant),)* }
-        }
-    };
-}
-
-variants!(
-    Io,
-    InFile,
-    Corrupt,
-    ChecksumMismatch,
-    Unsupported,
-    InvalidArgument,
-    KeyTooLong,
-    OutOfOrder,
-    NotAStore,
-    ForeignFile,
-    Locked,
-    Poisoned,
-    NoSpace,
-    BackgroundFails,
-    OutOfNumbers,
-    TooLarge,
-    Filter
-);
+use filterblock_testkit::check_messages;
 
 /// An error and its expected message.
 type Message = (Error, &'static str);
@@ -200,12 +168,6 @@ fn lack_of_memory_in_the_core_is_too_large() {
 
 #[test]
 fn each_message_says_what_to_do_next() {
-    let mut missing = BTreeSet::from_iter(VARIANTS);
-    for (error, message) in file_messages().into_iter().chain(store_messages()).chain(filter_messages()) {
-        missing.remove(&name(&error));
-        assert_eq!(error.to_string(), message);
-        let next = message.rsplit_once("; ").map_or("", |(_, next)| next);
-        assert!(next.split(' ').count() > 1, "the message does not say what to do next: {message}");
-    }
-    assert!(missing.is_empty(), "no message is listed for {missing:?}");
+    let table = file_messages().into_iter().chain(store_messages()).chain(filter_messages());
+    check_messages!(Error { Io, InFile, Corrupt, ChecksumMismatch, Unsupported, InvalidArgument, KeyTooLong, OutOfOrder, NotAStore, ForeignFile, Locked, Poisoned, NoSpace, BackgroundFails, OutOfNumbers, TooLarge, Filter } table);
 }
