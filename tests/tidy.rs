@@ -150,7 +150,8 @@ fn unsafe_code_lives_in_the_listed_files_only() {
 
 #[test]
 fn no_file_belongs_to_two_packages() {
-    let folders = ["src", "crates", "tests", "benches", "examples", "fuzz/src", "fuzz/tests", "integrations", "python/src"];
+    let folders =
+        ["src", "crates", "tests", "benches", "examples", "fuzz/src", "fuzz/tests", "integrations", "python/src"];
     for (path, text) in folders.into_iter().chain(["web/src"]).flat_map(sources) {
         let package = path.ancestors().skip(1).find(|dir| dir.join("Cargo.toml").is_file()).unwrap_or(Path::new(""));
         let depth = path.strip_prefix(package).unwrap().components().count() - 1;

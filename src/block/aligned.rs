@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::regular_file::open_regular_file;
-use crate::bits::zeros;
+use crate::error::zeros;
 use crate::error::{Error, Result};
 
 const ALIGNMENT_BYTES: usize = 64;

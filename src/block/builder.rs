@@ -415,7 +415,7 @@ pub fn seal(
     Params::new(&header, num_keys, len)?;
     let builder = FilterBuilder::new(FilterOptions::new(FilterSpec::default()), hasher.into());
     let trailer = builder.trailer(num_keys, len, Some(header));
-    trailer.append_to(&mut payload).map_err(crate::bits::too_large("a filter block"))?;
+    trailer.append_to(&mut payload).map_err(crate::error::too_large("a filter block"))?;
     Ok(payload)
 }
 

@@ -18,7 +18,7 @@
 //! of 64 bytes, so it suits filters of more than a few hundred keys.
 
 use super::table_filter::Answer;
-use crate::checksum::crc32;
+use crate::codec::crc32;
 use crate::error::{Error, Field, Result};
 use crate::filters::{FilterKind, FilterView, Header, Kernel, Params};
 use crate::hash::{KeyHash, KeyHasher};

@@ -2,7 +2,7 @@
 
 use super::builder::Built;
 use super::expected::Expected;
-use crate::checksum::crc32;
+use crate::codec::crc32;
 use crate::codec::{Cursor, put_u32, put_u64};
 use crate::error::{Error, Field, Result};
 use crate::hash::{HashIdentity, HashSeed, KeyHasher};

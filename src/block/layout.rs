@@ -1,7 +1,7 @@
 //! Defines the layout of a block: the lengths, the fields of the trailer and the page checksums.
 
-use crate::checksum::Crc32;
 use crate::codec;
+use crate::codec::Crc32;
 use crate::error::Field;
 pub use crate::extractor::MAX_EXTRACTOR_LEN_BYTES;
 

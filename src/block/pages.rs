@@ -1,11 +1,11 @@
 //! Compares the pages of a payload with their checksums, and records the results.
 
-use crate::bits::too_large;
+use crate::error::too_large;
 use std::fmt;
 
 use super::layout::{PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, page_checksum, page_count, page_identity};
-use crate::checksum::Crc32;
 use crate::codec;
+use crate::codec::Crc32;
 use crate::error::{Error, Field, Result};
 use crate::simd::try_collect;
 use crate::sync::atomic::{AtomicU64, Ordering};

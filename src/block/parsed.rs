@@ -170,7 +170,7 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
         }
         let trailer =
             Trailer { table_id: [0; 16], num_keys, payload_len_bytes, ranges: None, ..Trailer::clone(&self.trailer) };
-        trailer.append_to(&mut payload).map_err(crate::bits::too_large("a filter block"))?;
+        trailer.append_to(&mut payload).map_err(crate::error::too_large("a filter block"))?;
         Ok(payload)
     }
 

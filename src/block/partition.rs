@@ -11,7 +11,7 @@
 //! The index holds the checksum of each partition's trailer. So the checksum of the index
 //! identifies the whole filter, and a stale partition is detected.
 
-use crate::bits::too_large;
+use crate::error::too_large;
 use std::ops::Bound;
 
 use super::part::{Bounds, Part, RangeQuery, Verify};

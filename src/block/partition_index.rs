@@ -1,6 +1,6 @@
 //! Opens the index of a partitioned filter alone, and single partitions through the index.
 
-use crate::bits::too_large;
+use crate::error::too_large;
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Bound, Range};

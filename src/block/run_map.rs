@@ -10,7 +10,7 @@
 //! to 23 bits a key, with ten times as many equal prints.
 #![expect(clippy::indexing_slicing, reason = "arrays of constant length, with indexes below it")]
 
-use crate::bits::too_large;
+use crate::error::too_large;
 use std::collections::HashMap;
 use std::fmt;
 

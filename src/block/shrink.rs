@@ -10,8 +10,8 @@ use super::part::Verify;
 use super::reader::FilterBlock;
 use super::shared_bytes::SharedBytes;
 use super::trailer::Trailer;
-use crate::bits::too_large;
 use crate::error::Result;
+use crate::error::too_large;
 use crate::filters::Params;
 use crate::simd::try_collect;
 

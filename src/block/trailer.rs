@@ -7,8 +7,8 @@ use super::layout::{
     Added, MAGIC, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, PARTITION_INDEX_TAG, RECORD_HEAD_LEN_BYTES,
     TRAILER_LEN_BYTES, VERSION, block_len_bytes, field, offset_of, page_checksum, page_count, page_identity, u48_of,
 };
-use crate::checksum::{Crc32, crc32};
 use crate::codec::{self, Cursor};
+use crate::codec::{Crc32, crc32};
 use crate::error::{Error, Field, Result};
 use crate::extractor::MAX_EXTRACTOR_LEN_BYTES;
 use crate::filters::{FilterKind, Header, MAX_RECORD_LEN_BYTES, Params};

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use super::header::{Effort, Header, Rounding};
 use crate::FilterSpec;
-use crate::checksum::Crc32;
+use crate::codec::Crc32;
 use crate::hash::KeyHash;
 
 fn random_hashes(n: usize, seed: u64) -> Vec<KeyHash> {

@@ -8,7 +8,7 @@
 use super::layer::{Blocks, Columns, bumps_len_bytes};
 use super::read::{Geometry, Layer};
 use super::small::Small;
-use crate::bits::too_large;
+use crate::error::too_large;
 use crate::error::{Error, Field, Result};
 use crate::filters::Header;
 use crate::filters::header::zeros;
