@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::layout::LOAD_LEN_BYTES;
+use super::layout::{RangesRecord, Trailer};
+use super::options::PrefixTaker;
 use super::options::{FilterOptions, PrefixSource, WholeKeys};
-use super::prefix_taker::PrefixTaker;
-use super::trailer::{RangesRecord, Trailer};
 use crate::error::{Error, Result};
 use crate::filters::{self, Effort, Filled, FilterKind, FilterView, Header, Kernel, Params, RangeKeys, Rounding};
 use crate::hash::{HashIdentity, Key, KeyHash, KeyHasher};
@@ -437,3 +437,34 @@ fn check(view: &FilterView<'_>, hashes: &[KeyHash]) -> Result<()> {
 const NO_COMPACT_FORM: &str = "only the kinds bloom, blocked-bloom and always-maybe have a compact form; try bloom:10";
 const PANICKED: &str = "a call that adds keys panicked, so keys or prefixes are missing; correct the extractor's function \
                         or the call, and build the filter again";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::HashSeed;
+
+    /// Clears the second half of the payload.
+    fn lose(payload: &mut [u8]) {
+        let half = payload.len() / 2;
+        payload.iter_mut().skip(half).for_each(|byte| *byte = 0);
+    }
+
+    #[test]
+    fn a_filter_that_denies_its_keys_fails_the_self_check() {
+        for kind in ["bloom:10", "blocked-bloom:10", "split-block:10", "ribbon:8", "bumped-ribbon:8", "binary-fuse:8"] {
+            let finish = |spoil: fn(&mut [u8]), self_check| {
+                let options = FilterOptions::new(kind.parse().unwrap()).self_check(self_check);
+                let mut builder = options.builder(HashSeed(1)).unwrap();
+                builder.spoil = spoil;
+                (0..1_000u32).for_each(|i| builder.add_hash(KeyHash::of(&i.to_le_bytes(), HashSeed(1))));
+                builder.finish().map(|built| built.bytes)
+            };
+            let valid = finish(|_| (), true).unwrap();
+            assert!(valid == finish(|_| (), false).unwrap(), "{kind}");
+            let error = finish(lose, true).unwrap_err();
+            let Error::SelfCheckFailed { denied } = error else { panic!("{kind}: {error}") };
+            assert!((400..=1_000).contains(&denied), "{kind}: {denied}");
+            assert_eq!(finish(lose, false).unwrap().len(), valid.len(), "{kind}");
+        }
+    }
+}

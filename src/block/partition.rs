@@ -14,8 +14,8 @@
 use crate::error::too_large;
 use std::ops::Bound;
 
+use super::layout::{ALIGN_BYTES, Located, Trailer};
 use super::part::{Bounds, Part, RangeQuery, Verify};
-use super::trailer::{ALIGN_BYTES, Located, Trailer};
 use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::filters::is_reversed_range;

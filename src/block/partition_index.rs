@@ -6,11 +6,11 @@ use std::fmt;
 use std::ops::{Bound, Range};
 
 use super::expected::Expected;
+use super::layout::{ALIGN_BYTES, Located, Trailer};
 use super::layout::{Added, TRAILER_LEN_BYTES};
 use super::parsed::ParsedBlock;
 use super::part::{Part, Verify};
 use super::reader::FilterBlock;
-use super::trailer::{ALIGN_BYTES, Located, Trailer};
 use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::filters::is_empty_range;

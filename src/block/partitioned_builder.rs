@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use super::builder::{Built, FilterBuilder};
+use super::layout::ALIGN_BYTES;
 use super::options::FilterOptions;
-use super::trailer::ALIGN_BYTES;
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::hash::{Key, KeyHash, KeyHasher};

@@ -6,9 +6,9 @@ use std::ops::Bound;
 
 use super::expected::Expected;
 use super::layout::Added;
+use super::layout::{Located, Trailer};
 use super::ranges;
-use super::table_filter::Answer;
-use super::trailer::{Located, Trailer};
+use super::reader::Answer;
 use crate::error::{Error, Field, Result};
 use crate::filters::{InlineParams, Kernel, Params, is_empty_range};
 use crate::hash::{Key, KeyHash, KeyHasher};
