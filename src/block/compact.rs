@@ -17,7 +17,7 @@
 //! A standard Bloom filter may have any number of bytes. A blocked Bloom filter takes whole lines
 //! of 64 bytes, so it suits filters of more than a few hundred keys.
 
-use super::reader::Answer;
+use super::part::Answer;
 use crate::codec::crc32;
 use crate::error::{Error, Field, Result};
 use crate::filters::{FilterKind, FilterView, Header, Kernel, Params};

@@ -28,6 +28,36 @@ pub enum Verify {
     OnFirstTouch,
 }
 
+/// A filter's answer to one of three questions: may its SST hold this key, a key with this prefix,
+/// or a key in this range?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// No such key is in the SST.
+    No,
+    /// Such a key may be in the SST.
+    Maybe,
+    /// No usable filter was asked, so such a key may be in the SST. Count these answers separately:
+    /// each one costs a read that a usable filter might have saved.
+    Unfiltered,
+}
+
+impl Answer {
+    /// Returns whether the host must read the SST. The result is `false` only for [`Answer::No`].
+    #[must_use]
+    #[inline]
+    pub fn must_read(self) -> bool {
+        self != Self::No
+    }
+}
+
+impl From<bool> for Answer {
+    /// Converts the answer of a usable filter.
+    #[inline]
+    fn from(may_contain: bool) -> Self {
+        if may_contain { Self::Maybe } else { Self::No }
+    }
+}
+
 /// The lower and the upper bound of a query.
 pub(super) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::expected::Expected;
 use super::parsed::{ParsedBlock, Rare};
-use super::part::{Bounds, Part, RangeQuery, Verify};
+use super::part::{Answer, Bounds, Part, RangeQuery, Verify};
 use super::ranges::RangeFilter;
 use crate::error::Result;
 use crate::filters::is_empty_range;
@@ -321,36 +321,6 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
     pub(super) fn with_hasher(self, hasher: KeyHasher) -> FilterBlock<D> {
         let range_query = RangeQuery::of(&hasher);
         FilterBlock { parsed: self, hasher, range_query }
-    }
-}
-
-/// A filter's answer to one of three questions: may its SST hold this key, a key with this prefix,
-/// or a key in this range?
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Answer {
-    /// No such key is in the SST.
-    No,
-    /// Such a key may be in the SST.
-    Maybe,
-    /// No usable filter was asked, so such a key may be in the SST. Count these answers separately:
-    /// each one costs a read that a usable filter might have saved.
-    Unfiltered,
-}
-
-impl Answer {
-    /// Returns whether the host must read the SST. The result is `false` only for [`Answer::No`].
-    #[must_use]
-    #[inline]
-    pub fn must_read(self) -> bool {
-        self != Self::No
-    }
-}
-
-impl From<bool> for Answer {
-    /// Converts the answer of a usable filter.
-    #[inline]
-    fn from(may_contain: bool) -> Self {
-        if may_contain { Self::Maybe } else { Self::No }
     }
 }
 

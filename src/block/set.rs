@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::bytes::SharedBytes;
-use super::part::Part;
-use super::reader::{Answer, TableFilter};
+use super::part::{Answer, Part};
+use super::reader::TableFilter;
 use crate::filters::{FilterView, Kernel, Params};
 use crate::hash::{Key, KeyHash, KeyHasher};
 
