@@ -65,12 +65,15 @@ fn imported(code: &str, prefix: &str) -> BTreeSet<String> {
             continue;
         };
         let (mut depth, mut item) = (1, String::new());
-        for c in list.chars().take_while(|_| depth > 0).collect::<Vec<_>>() {
+        for c in list.chars() {
             depth += i32::from(c == '{') - i32::from(c == '}');
             match c {
                 '}' | ',' if depth <= 1 => drop(found.insert(name(std::mem::take(&mut item).trim()))),
                 _ if depth == 1 => item.push(c),
                 _ => {}
+            }
+            if depth == 0 {
+                break;
             }
         }
     }

@@ -222,7 +222,8 @@ mod tests {
     #[test]
     fn hashes_under_any_seed_match_rocksdb() {
         for folder in ["rocksdb-7.8.3", "rocksdb-11.8.1"] {
-            let text = std::fs::read_to_string(format!("tests/golden/foreign/{folder}/hash_vectors.txt")).unwrap();
+            let text =
+                std::fs::read_to_string(format!("../../tests/golden/foreign/{folder}/hash_vectors.txt")).unwrap();
             let rows: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
             assert!(rows.len() > 60, "{folder}: {}", rows.len());
             for row in rows {

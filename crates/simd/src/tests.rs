@@ -239,7 +239,7 @@ fn only_instruction_sets_of_the_processor_can_be_chosen() {
     let names: Vec<_> = Isa::available().map(Isa::name).collect();
     let known = ["portable", "avx2", "avx512", "neon"];
     assert!(names[0] == "portable" && names.iter().all(|name| known.contains(name)), "{names:?}");
-    let name = "simd::tests::only_instruction_sets_of_the_processor_can_be_chosen";
+    let name = "tests::only_instruction_sets_of_the_processor_can_be_chosen";
     for isa in names.iter().chain(&["unknown"]) {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         let child = child.args(["--exact", name]).env_remove("FILTERBLOCK_ISA").env(CHILD, isa).output().unwrap();

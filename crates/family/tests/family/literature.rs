@@ -84,7 +84,7 @@ fn a_standard_filter_estimates_its_number_of_keys() {
 
 #[test]
 fn the_page_on_variants_lists_the_sizes_of_the_filters() {
-    let page = std::fs::read_to_string("docs/VARIANTS.md").unwrap();
+    let page = std::fs::read_to_string("../../docs/VARIANTS.md").unwrap();
     let (keys, rate, seed) = (100_000, 0.01, HashSeed(1));
     let mut dynamic = DynamicCounting::with_fpr(keys, rate, 1, seed).unwrap();
     let mut scalable = Scalable::with_fpr(1_000, rate, Growth::default(), seed).unwrap();

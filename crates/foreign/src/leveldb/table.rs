@@ -504,7 +504,7 @@ mod tests {
 
     #[test]
     fn a_table_of_a_database_is_written_as_by_leveldb() {
-        let golden = std::fs::read("tests/golden/foreign/leveldb/db-n1500.ldb").unwrap();
+        let golden = std::fs::read("../../tests/golden/foreign/leveldb/db-n1500.ldb").unwrap();
         let table = LevelDbTable::open(&golden[..]).unwrap();
         let mut writer = LevelDbTableWriter::new(Vec::new(), LevelDbTableOptions::default());
         let mut index = table.index().unwrap().cursor();

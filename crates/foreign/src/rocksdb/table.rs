@@ -455,7 +455,7 @@ mod tests {
     fn packed_blocks_with_a_wrong_byte_unpack_or_are_refused() {
         let names = ["fv6-zstd", "fv3-zstd", "fv6-lz4-index-restarts", "fv5-lz4hc", "fv4-snappy-partitions"];
         for name in names {
-            let file = std::fs::read(format!("tests/golden/foreign/rocksdb-9.8.4-layouts/{name}.sst")).unwrap();
+            let file = std::fs::read(format!("../../tests/golden/foreign/rocksdb-9.8.4-layouts/{name}.sst")).unwrap();
             let table = RocksDbTable::open(&file[..]).unwrap();
             let (blocks, mut handles) = (table.blocks(), Vec::new());
             table
