@@ -3,7 +3,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::header::{Effort, Header, Rounding};
+use super::build::{Effort, Header, Rounding};
 use crate::FilterSpec;
 use crate::codec::Crc32;
 use crate::hash::KeyHash;

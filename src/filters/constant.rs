@@ -2,8 +2,8 @@
 //! answers "maybe".
 
 use super::FilterKind;
+use super::build::{Effort, Header};
 use super::filter::{Budget, Budgets, Built, Filter, Info, Planned, Query};
-use super::header::{Effort, Header};
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 use crate::simd::NoMemory;

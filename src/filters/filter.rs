@@ -5,8 +5,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::build::Blank;
-pub(crate) use super::header::{Budget, Built};
-use super::header::{Effort, Header, Rounding};
+pub(crate) use super::build::{Budget, Built};
+use super::build::{Effort, Header, Rounding};
 use super::{FilterKind, Params, math};
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;

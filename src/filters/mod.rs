@@ -60,24 +60,19 @@ mod bumped_ribbon;
 mod bytes_tests;
 mod constant;
 mod filter;
-mod header;
-mod inline;
 mod kernels;
 pub(crate) mod math;
-mod plain;
 mod range;
 mod ribbon;
 mod split_block;
 #[cfg(test)]
 mod statistics;
 
-pub(crate) use build::{Filled, build};
+pub use build::Header;
+pub(crate) use build::{Effort, Filled, MAX_RECORD_LEN_BYTES, Rounding, build};
 pub(crate) use filter::{Budget, Budgets, Info, MILLIBITS, Planned};
 pub use filter::{KeyBits, TOO_LARGE};
-pub use header::Header;
-pub(crate) use header::{Effort, MAX_RECORD_LEN_BYTES, Rounding};
-pub(crate) use inline::InlineParams;
-pub(crate) use kernels::{FilterView, Kernel};
+pub(crate) use kernels::{FilterView, InlineParams, Kernel};
 pub(crate) use range::{
     MAX_RANGE_LEN, RangeHash, RangeKernel, RangeKeys, build_range, is_empty_range, is_reversed_range, max_keys_of_rate,
     range_rate,

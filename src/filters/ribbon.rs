@@ -20,8 +20,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::build::{Effort, Header, zeros};
 use super::filter::{Budget, Budgets, Built, Filter, Info, Planned, Query, TOO_LARGE, payload_of};
-use super::header::{Effort, Header, zeros};
 use super::math::{lines_of, pair_lines};
 use super::{FilterKind, math};
 use crate::codec::{Cursor, put_varint};

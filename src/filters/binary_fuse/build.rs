@@ -14,7 +14,7 @@
 
 use super::{Geometry, MAX_SEGMENT_LOG2, Width, mask, read};
 use crate::codec::{u16_bytes, u64_bytes};
-use crate::filters::header::zeros;
+use crate::filters::build::zeros;
 use crate::hash::KeyHash;
 use crate::simd;
 use crate::simd::NoMemory;

@@ -18,8 +18,8 @@ mod build;
 
 use std::fmt;
 
+use super::build::{Effort, Header};
 use super::filter::{Budget, Budgets, Built, Compiled, Filter, Info, Planned, Query, in_batches, payload_of};
-use super::header::{Effort, Header};
 use super::math::lines_of;
 use super::{FilterKind, math};
 use crate::codec::u16_at;

@@ -56,8 +56,8 @@ use flat::{Flat, FlatQuery, Form, Groups, Lines, Words};
 pub(super) use inline::Unread;
 use read::Geometry;
 
+use super::build::{Effort, Header};
 use super::filter::{Budget, Built, Compiled, Filter, Info, Planned, TOO_LARGE_FOR_MEMORY};
-use super::header::{Effort, Header};
 use super::math;
 use crate::error::Result;
 use crate::hash::KeyHash;

@@ -11,7 +11,7 @@ use super::small::Small;
 use crate::error::too_large;
 use crate::error::{Error, Field, Result};
 use crate::filters::Header;
-use crate::filters::header::zeros;
+use crate::filters::build::zeros;
 
 impl Geometry {
     /// Returns the geometry of the first `columns` columns. Returns `None` if the filter has at

@@ -12,7 +12,7 @@
 use std::ops::Bound;
 
 use super::MAX_PLAIN_POSITIONS;
-use super::bytes::{Bytes, IsValid};
+use super::elias_fano::{Bytes, IsValid};
 use super::keys::{ByteSet, shared_len};
 use crate::codec::{u64_big_at, u64_from};
 

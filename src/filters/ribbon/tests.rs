@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use super::*;
 use crate::FilterSpec;
-use crate::filters::header::Rounding;
+use crate::filters::build::Rounding;
 use crate::hash::HashSeed;
 use crate::simd::Portable;
 
