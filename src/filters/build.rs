@@ -375,6 +375,7 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
+    use crate::filters::tests::EFFORT;
     use crate::hash::HashSeed;
     use crate::spec::FilterSpec;
 
@@ -388,8 +389,7 @@ mod tests {
         sort(&mut distinct);
         distinct.dedup();
         let budget = spec.budget();
-        let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
-        let built = spec.kind().build(budget, &mut distinct, effort).unwrap().unwrap();
+        let built = spec.kind().build(budget, &mut distinct, EFFORT).unwrap().unwrap();
         let Some(filled) = fill(spec.kind(), budget, hashes, Rounding::Words).unwrap() else { return false };
         assert_eq!(filled.num_keys, distinct.len() as u64, "{spec}, {} hashes", hashes.len());
         assert!((filled.header, filled.payload) == built, "{spec}, {} hashes", hashes.len());

@@ -120,9 +120,6 @@ impl<'a> FilterView<'a> {
     }
 }
 
-#[cfg(test)]
-mod tests;
-
 /// The parameters of a filter in borrowed bytes. They answer like the [`Params`] of the same header.
 #[derive(Debug, Clone)]
 pub(crate) enum InlineParams<'a> {

@@ -56,8 +56,6 @@ mod blocked_bloom;
 pub(crate) mod bloom;
 mod build;
 mod bumped_ribbon;
-#[cfg(test)]
-mod bytes_tests;
 mod constant;
 mod filter;
 mod kernels;
@@ -67,6 +65,8 @@ mod ribbon;
 mod split_block;
 #[cfg(test)]
 mod statistics;
+#[cfg(test)]
+mod tests;
 
 pub use build::Header;
 pub(crate) use build::{Effort, Filled, MAX_RECORD_LEN_BYTES, Rounding, build};
@@ -346,94 +346,5 @@ impl Params {
 impl fmt::Display for Params {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         of_params!(self, F, params => F::describe(params, f))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-    use std::num::NonZeroUsize;
-
-    use super::*;
-    use crate::FilterSpec;
-
-    fn hash(i: u64) -> KeyHash {
-        let z = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        KeyHash::from_raw((z ^ (z >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9))
-    }
-
-    /// Builds the filter of the first hashes.
-    fn built(text: &str, keys: u64) -> (Params, Vec<u8>) {
-        let mut hashes: Vec<_> = (0..keys).map(hash).collect();
-        hashes.sort_unstable();
-        let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
-        let (header, payload) = text.parse::<FilterSpec>().unwrap().encode(&mut hashes, effort).unwrap();
-        (Params::new(&header, keys, payload.len() as u64).unwrap(), payload)
-    }
-
-    /// An "absent" rests on the bytes that the filter names, and on no other byte.
-    #[test]
-    fn an_absence_stays_whatever_the_other_bytes_are() {
-        let of_hashes = |kind: &FilterKind| kind.takes_budget() && !kind.info().is_of_ranges;
-        for kind in FilterKind::ALL.into_iter().filter(of_hashes) {
-            let info = kind.info();
-            let budgets: Vec<f64> = match info.budgets {
-                Budgets::Widths(widths) => widths.iter().copied().map(f64::from).collect(),
-                _ => vec![1.0, info.example_bits, 12.3, 20.0, 32.0],
-            };
-            for (bits, keys) in budgets.iter().flat_map(|&bits| [1, 2, 60, 700, 5_000].map(|keys| (bits, keys))) {
-                let what = format!("{kind}:{bits}, {keys} keys");
-                let (geometry, payload) = built(&format!("{kind}:{bits}"), keys);
-                let kernel = Kernel::of(&geometry);
-                let (mut num_absent, len) = (0, payload.len());
-                for hash in (keys..keys + 4_000).map(hash) {
-                    let padded = [payload.as_slice(), &[0; 64]].concat();
-                    if kernel.may_contain(&geometry, &padded, len, hash) || num_absent == 40 {
-                        continue;
-                    }
-                    num_absent += 1;
-                    let named = RefCell::new(vec![false; len + 64]);
-                    let name = |at: usize, len: usize| {
-                        named.borrow_mut()[at..at + len].fill(true);
-                        true
-                    };
-                    assert!(geometry.is_proven(&padded, len, hash, name), "{what}");
-                    let named = named.into_inner();
-                    assert!(named.contains(&true), "{what}: no byte is named");
-                    for other in [0x00, 0xff, 0x5a] {
-                        let changed = |(&byte, &is_named): (&u8, &bool)| if is_named { byte } else { byte ^ other };
-                        let changed: Vec<u8> = padded.iter().zip(&named).map(changed).collect();
-                        assert!(!kernel.may_contain(&geometry, &changed, len, hash), "{what}, {other:x}");
-                    }
-                    assert!(!geometry.is_proven(&padded, len, hash, |_, _| false), "{what}: no byte is valid");
-                }
-                assert!(num_absent > 0 || bits < 2.0, "{what}");
-            }
-        }
-    }
-
-    #[test]
-    fn geometries_print_their_parameters() {
-        let geometry = |text, keys| built(text, keys).0;
-        for (text, keys, expected) in [
-            ("always-maybe", 9, "0 bits tested per query; the other parameters are reserved"),
-            ("bloom:1", 9_000, "1 bit tested per query; the other parameters are reserved"),
-            ("split-block:9", 9, "8 bits tested per query; the other parameters are reserved"),
-            ("binary-fuse:12", 1_000, "segments of 128 slots, 12 bits per slot, seed 0; 1408 slots"),
-            ("ribbon:7.3", 1_000, "columns: 8, seed 0; 8 blocks of 128 slots, 7 with one column less"),
-            (
-                "bumped-ribbon:7.3",
-                300,
-                "columns: 8; 304 slots in the single system, seed 0, 3 of 4 whole blocks with one column less",
-            ),
-            (
-                "bumped-ribbon:7.3",
-                12_000,
-                "columns: 8; layer 0: 182 blocks of 64 slots, 137 with one column less; 392 slots in the single \
-                 system, seed 2, 4 of 6 whole blocks with one column less",
-            ),
-        ] {
-            assert_eq!(geometry(text, keys).to_string(), expected, "{text}, {keys} keys");
-        }
     }
 }
