@@ -372,8 +372,6 @@ pub(super) fn parse_plain(
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroUsize;
-
     use super::*;
     use crate::filters::tests::EFFORT;
     use crate::hash::HashSeed;

@@ -61,6 +61,10 @@ impl Built {
         Self { header, params, padded, len }
     }
 
+    pub(super) fn view(&self) -> FilterView<'_> {
+        FilterView::new(&self.params, Kernel::of(&self.params), &self.padded, self.len)
+    }
+
     pub(super) fn may_contain(&self, isa: Isa, hash: KeyHash) -> bool {
         self.params.compile::<Kernel>(isa).may_contain(&self.params, &self.padded, self.len, hash)
     }
@@ -81,8 +85,12 @@ impl Built {
     }
 }
 
+/// Builds the filter of distinct hashes in ascending order.
 pub(super) fn encode(spec: &str, hashes: &[KeyHash]) -> (Header<'static>, Vec<u8>) {
-    spec.parse::<FilterSpec>().unwrap().encode(&mut hashes.to_vec(), EFFORT).unwrap()
+    let mut given = hashes.to_vec();
+    let built = spec.parse::<FilterSpec>().unwrap().encode(&mut given, EFFORT).unwrap();
+    assert!(sorted(given) == hashes, "encode must keep the set of hashes");
+    built
 }
 
 fn assert_written(text: &str, sets: impl Iterator<Item = Vec<KeyHash>>, wanted: u32) {

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::band::{Keys, Row, Rows, SHARD_SLOTS, Section, WINDOW, buckets_of_shards, tail_of};
+use super::band::{State, solve_blocks};
 use super::hashes::{remix, unremix};
 use super::layer::{Blocks, Columns, bumps_len_bytes};
 use super::read::{Geometry, Layer};
 use super::small::{Small, wanted_sums};
-use super::solve::{State, solve_blocks};
 use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, MAX_COLUMNS};
 use crate::codec::put_varint;
 use crate::filters::build::{Effort, Header, room_behind};

@@ -1,7 +1,7 @@
 //! Describes a layer as a reader sees it: the start of a hash, whether its key was bumped, and the
 //! positions of the columns.
 
-use super::equation::Equation;
+use super::hashes::Equation;
 use super::hashes::column_group;
 use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, LEFT, RIGHT, THRESHOLDS};
 use crate::simd::Simd;

@@ -6,10 +6,10 @@
 //! slots, it has one per slot.
 
 use super::band::{Moving, Rows};
-use super::equation::{Equation, MAX_GROUPS};
+use super::band::{State, solve, solve_blocks};
+use super::hashes::{Equation, MAX_GROUPS};
 use super::hashes::{coefficients, column_group, fingerprint, seeded};
 use super::layer::{Blocks, Columns, FirstGroup, Starts};
-use super::solve::{State, solve, solve_blocks};
 use super::{BLOCK_SLOTS, GROUP_COLUMNS};
 use crate::codec::u64_from;
 use crate::hash::KeyHash;
