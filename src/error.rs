@@ -198,7 +198,6 @@ impl Error {
     }
 }
 
-/// The advice about a damaged block.
 const REBUILD: &str = "answer without the filter, and build it again from its keys";
 
 impl fmt::Display for Error {

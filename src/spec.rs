@@ -169,7 +169,6 @@ impl FilterSpec {
 pub const EQUAL_HASHES: &str = "hashes have 64 bits, so a filter of n keys has a false-positive rate of at least \
                                        n / 2^64; use a higher FPR, or filters of fewer keys";
 
-/// Returns the error of a filter of `spec` that does not fit in memory.
 pub(crate) fn no_memory(spec: FilterSpec) -> Error {
     Error::invalid(
         "filter",
@@ -178,7 +177,6 @@ pub(crate) fn no_memory(spec: FilterSpec) -> Error {
     )
 }
 
-/// Returns the reason for refusing a kind without a budget, or a budget for a kind that takes none.
 fn missing_budget(kind: FilterKind) -> String {
     match kind {
         FilterKind::Empty => EMPTY_TAKES_NO_SPEC.to_owned(),
@@ -209,7 +207,6 @@ impl fmt::Display for FilterSpec {
     }
 }
 
-/// Returns the reason for refusing a number of bits per key.
 fn bits_expected(kind: FilterKind) -> String {
     let info = kind.info();
     let range = match info.budgets {
@@ -236,7 +233,6 @@ fn check_rate(kind: FilterKind, rate: f64) -> Result<()> {
     Err(Error::invalid("filter", format!("{kind}:fpr={rate}"), rate_expected(kind)))
 }
 
-/// Returns the reason for refusing a false-positive rate.
 fn rate_expected(kind: FilterKind) -> String {
     if !kind.takes_budget() {
         return missing_budget(kind);
@@ -329,7 +325,6 @@ impl FilterSpec {
         Self { kind, budget: Budget { rate: Some(rate), ..bits } }.with_range_len(range_len)
     }
 
-    /// Returns whether a filter of this specification answers for ranges of keys.
     pub(crate) fn is_for_ranges(self) -> bool {
         self.kind.info().is_of_ranges
     }

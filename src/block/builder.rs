@@ -115,12 +115,10 @@ impl FilterBuilder {
         self
     }
 
-    /// Returns a builder with the same settings and without keys.
     pub(super) fn without_keys(&self) -> Self {
         Self::new(self.options.clone(), self.hasher.clone())
     }
 
-    /// Returns a block with the settings of this builder.
     pub(super) fn built(&self, bytes: Vec<u8>, checksum: u32, num_keys: u64) -> Built {
         Built { bytes, checksum, num_keys, table_id: self.options.table_id, hash: self.hasher.identity() }
     }
@@ -370,7 +368,6 @@ impl FilterBuilder {
         Ok(exact.unwrap_or(payload))
     }
 
-    /// Builds the filter of the added hashes.
     fn encode(&mut self, rounding: Rounding) -> Result<Filled> {
         let spec = if self.lacks_prefixes() { FilterSpec::ALWAYS_MAYBE } else { self.options.spec };
         let no_memory = || spec::no_memory(spec);

@@ -243,7 +243,6 @@ pub struct FilterHandle {
     pub seed: HashSeed,
 }
 
-/// The version of the bytes.
 const VERSION: u8 = 1;
 
 impl FilterHandle {

@@ -98,14 +98,12 @@ pub fn stated_len_bytes(tail: &[u8]) -> Option<u64> {
     block_len_bytes(u48_of(trailer, Field::PayloadLen), 0)?.checked_add(extension_len.into())
 }
 
-/// Returns the bytes of a field of [`FIELDS`], which has `N` bytes.
 pub(super) fn field<const N: usize>(trailer: &[u8; TRAILER_LEN_BYTES], field: Field) -> [u8; N] {
     let bytes = trailer.get(offset_of(field)..).and_then(<[u8]>::first_chunk);
     // Every field lies within the trailer.
     bytes.copied().unwrap_or([0; N])
 }
 
-/// Returns a field of six bytes as an integer.
 pub(super) fn u48_of(trailer: &[u8; TRAILER_LEN_BYTES], name: Field) -> u64 {
     let [a, b, c, d, e, f] = field(trailer, name);
     codec::u64_from(&[a, b, c, d, e, f, 0, 0])
@@ -230,7 +228,6 @@ const _: () = assert!(
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Trailer<'a> {
     pub(crate) table_id: [u8; 16],
-    /// Hash function, seed and fingerprint of the secret.
     pub(crate) hash: HashIdentity,
     pub(crate) num_keys: u64,
     pub(crate) payload_len_bytes: u64,
@@ -239,16 +236,13 @@ pub(crate) struct Trailer<'a> {
     /// The header of the filter. It is `None` for a partition index.
     pub(crate) header: Option<Header<'a>>,
     pub(crate) added: Added,
-    /// The name of the prefix extractor, if prefixes were added.
     pub(crate) extractor: Option<Cow<'a, str>>,
-    /// The record of the range filter in front of the payload, if there is one.
     pub(crate) ranges: Option<RangesRecord>,
 }
 
 /// The record of a range filter in front of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RangesRecord {
-    /// The length of the range filter's block in bytes.
     pub(crate) len_bytes: u64,
     /// The checksum in the trailer of the range filter's block.
     pub(crate) checksum: u32,
@@ -370,9 +364,7 @@ pub(super) struct Located<'a> {
     pub(super) payload_start: usize,
     pub(super) payload_len: usize,
     bytes: &'a [u8],
-    /// The offset of the extension, which follows the page checksums.
     extension_start: usize,
-    /// The checksum of the page checksums.
     page_checksums: u32,
 }
 
@@ -431,7 +423,6 @@ impl<'a> Located<'a> {
         Ok(Self { trailer, checksum: stored, payload_start, payload_len, bytes, extension_start, page_checksums })
     }
 
-    /// Compares the page checksums of the block with their own checksum.
     pub(super) fn check_page_checksums(&self) -> Result<()> {
         let from = self.payload_start + self.payload_len;
         // `read` found room for the payload and its page checksums.
@@ -443,7 +434,6 @@ impl<'a> Located<'a> {
         Ok(())
     }
 
-    /// Returns a `Corrupt` error at a field of the trailer.
     pub(super) fn corrupt(&self, field: Field) -> Error {
         let start = self.bytes.len() - TRAILER_LEN_BYTES;
         let offset = if field == Field::Extension { self.extension_start } else { start + offset_of(field) };
@@ -459,7 +449,6 @@ impl<'a> Located<'a> {
         }
     }
 
-    /// Returns the payload and the bytes after it.
     pub(super) fn padded(&self) -> &'a [u8] {
         self.bytes.get(self.payload_start..).unwrap_or_default()
     }
@@ -539,7 +528,6 @@ fn interpret<'a>(raw: &[u8; TRAILER_LEN_BYTES], extension: &'a [u8], start: usiz
     })
 }
 
-/// The decoded records of an extension.
 #[derive(Default)]
 struct Extension<'a> {
     fingerprint: Option<Fingerprint>,

@@ -53,7 +53,6 @@ pub enum WholeKeys {
     Not,
 }
 
-/// Takes the prefixes of keys.
 #[derive(Debug, Clone)]
 pub(super) enum PrefixSource {
     /// The builder takes them with this extractor.
@@ -128,7 +127,6 @@ impl FilterOptions {
         })
     }
 
-    /// Returns an error for settings that no filter can have.
     pub(super) fn check(&self) -> Result<()> {
         if let Some(extractor) = self.extractor() {
             if !(1..=MAX_EXTRACTOR_LEN_BYTES).contains(&extractor.len()) {
@@ -174,7 +172,6 @@ impl PrefixTaker {
         Self { extractor, last: [None, None] }
     }
 
-    /// Calls `add` with each prefix of `key` that is not skipped.
     pub(super) fn take(&mut self, key: &[u8], mut add: impl FnMut(&[u8])) {
         for (last, prefix) in self.last.iter_mut().zip(self.extractor.prefixes(key)) {
             if last.as_deref() == Some(prefix) {

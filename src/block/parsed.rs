@@ -45,12 +45,10 @@ pub(super) struct Rare {
 }
 
 impl Rare {
-    /// Returns whether the block must answer "maybe" for every whole key.
     pub(super) fn never_denies_keys(&self) -> bool {
         self.is_of_prefixes_only || self.is_partition
     }
 
-    /// Returns whether the block must answer "maybe" for the hash of every whole key.
     pub(super) fn never_denies_hashes(&self) -> bool {
         self.never_denies_keys() || self.is_of_ranges_only
     }
@@ -111,7 +109,6 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
         Ok(Self { filter, rare, data, trailer, ranges, offset: 0 })
     }
 
-    /// Returns the checksum in the trailer, which identifies the block.
     pub(super) fn checksum(&self) -> u32 {
         // A block with a trailer has a checksum, so the default is never used.
         checksum_of(self.as_bytes()).unwrap_or_default()
@@ -251,7 +248,6 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
         }
     }
 
-    /// Returns the usable range filter beside the block's filter. Returns `None` if there is none.
     pub(super) fn part_beside(&self) -> Option<&Part> {
         match self.ranges.as_deref()? {
             RangeFilter::Beside(part) => Some(part),

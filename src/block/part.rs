@@ -58,7 +58,6 @@ impl From<bool> for Answer {
     }
 }
 
-/// The lower and the upper bound of a query.
 pub(super) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// The hash function and the kernel that a query of a range filter needs besides the filter.
@@ -107,7 +106,6 @@ impl Part {
         bytes.get(self.start..self.start + self.len).unwrap_or_default()
     }
 
-    /// Returns the payload and all bytes after it.
     #[inline(always)]
     fn padded<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         bytes.get(self.start..).unwrap_or_default()
@@ -171,12 +169,10 @@ impl Part {
         }
     }
 
-    /// Compares each page with its checksum.
     pub(super) fn check_pages(&self, bytes: &[u8], table_id: &[u8; 16], partition_number: u32) -> Result<()> {
         self.check_pages_before(self.len, bytes, table_id, partition_number)
     }
 
-    /// Compares the pages of the first `len` bytes of the payload with their checksums.
     pub(super) fn check_pages_before(
         &self,
         len: usize,
@@ -212,7 +208,6 @@ impl fmt::Debug for PageStates {
 }
 
 impl PageStates {
-    /// Creates the states of a payload whose pages are all unverified.
     pub(super) fn new(table_id: &[u8; 16], partition_number: u32, payload_len: usize) -> Result<Self> {
         let num_words = 2 * page_count(payload_len).div_ceil(64);
         let words = try_collect((0..num_words).map(|_| AtomicU64::new(0)));

@@ -22,7 +22,6 @@ use crate::filters::is_reversed_range;
 use crate::hash::KeyHash;
 use crate::simd::try_push;
 
-/// The partitions of an open block.
 #[derive(Debug)]
 pub(super) struct Partitions {
     entries: Vec<Entry>,
@@ -196,7 +195,6 @@ impl Partitions {
         self.entries.len()
     }
 
-    /// Returns the length of the payloads of all partitions together, in bytes.
     pub(super) fn payload_len_bytes(&self) -> u64 {
         self.payload_len_bytes
     }

@@ -22,7 +22,6 @@ use crate::simd::{try_collect, try_push};
 const RESTART_ENTRIES: u32 = 16;
 const _: () = assert!(size_of::<Restart>() <= 16);
 
-/// The name of the index in error messages.
 const INDEX: &str = "a partition index";
 
 /// The index of a partitioned filter. A host keeps the index in memory and loads partitions on
@@ -278,7 +277,6 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     }
 }
 
-/// Iterates over the entries of an index.
 #[derive(Debug, Clone)]
 struct Walk<'a> {
     cursor: Cursor<'a>,
@@ -294,8 +292,6 @@ impl<'a> Walk<'a> {
         Self { cursor: Cursor::new(entries, 0), number: 0, start: 0, after: None }
     }
 
-    /// Returns the next entry, or `None` after the last one. Returns an error if the entry is not
-    /// valid.
     fn take_entry(&mut self) -> Result<Option<PartitionEntry<'a>>> {
         if self.cursor.is_empty() {
             return Ok(None);

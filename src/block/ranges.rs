@@ -17,7 +17,6 @@ use crate::error::{Error, Field, Result};
 use crate::filters::{FilterKind, Header, Params, RangeHash, RangeKernel, RangeKeys, build_range};
 use crate::spec::{self, FilterSpec};
 
-/// The range filter of an open block.
 #[derive(Debug)]
 pub(super) enum RangeFilter {
     /// The block itself is the range filter, in one piece or in partitions.
@@ -81,7 +80,6 @@ impl FilterBuilder {
         Ok(Built { bytes, ..points })
     }
 
-    /// Encodes the block of a range filter. With the self-check, asks it for every key.
     fn range_block(&self, spec: FilterSpec, keys: RangeKeys) -> Result<Built> {
         let no_memory = |_| spec::no_memory(spec);
         if self.is_short_of_memory() {

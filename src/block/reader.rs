@@ -178,14 +178,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Returns whether the block answers "maybe" for every whole key, because it holds only
-    /// prefixes or is a partition without its index.
     pub(super) fn never_denies_keys(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.never_denies_keys())
     }
 
-    /// Returns whether the block answers "maybe" for the hash of every whole key. This is so if it
-    /// answers "maybe" for every whole key, or if it is a range filter.
     pub(super) fn never_denies_hashes(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.never_denies_hashes())
     }

@@ -19,7 +19,6 @@ use crate::error::{Result, too_large};
 use crate::filters::Params;
 use crate::simd::try_collect;
 
-/// What a copy is called in errors.
 const SHRUNK: &str = "a shrunk filter";
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {

@@ -56,7 +56,6 @@ pub struct VerifiedFilter<'a> {
 #[derive(Debug, Clone)]
 struct Inline<'a> {
     params: InlineParams<'a>,
-    /// The payload and the bytes after it.
     padded: &'a [u8],
     len: usize,
 }
@@ -150,7 +149,6 @@ impl<'a> VerifiedFilter<'a> {
     }
 }
 
-/// Reads the trailer of a filter without partitions, and compares it with the expectations.
 fn read_trailer<'a>(bytes: &'a [u8], expected: &Expected<'_>) -> Result<Located<'a>> {
     let found = Located::read(bytes)?;
     // A partition denies the keys of other partitions.

@@ -117,7 +117,6 @@ impl Query for BlockedBloom {
     }
 }
 
-/// Returns the expected FPR of a filter with `num_keys` keys in a payload of `len_bytes`.
 pub(super) fn expected_fpr(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
     math::blocked_bloom_rate(num_keys, len_bytes / LINE_LEN_BYTES as u64, probes)
 }

@@ -130,7 +130,6 @@ fn blank(budget: Budget, num_keys: u64, rounding: Rounding) -> std::result::Resu
     Ok(Blank::new::<Bloom>(FilterKind::Bloom, math::bloom_probes(size.millibits), payload))
 }
 
-/// Returns the expected FPR of a filter with `num_keys` keys in a payload of `len_bytes`.
 pub(super) fn expected_fpr(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
     math::with_equal_hashes(math::bloom_rate(num_keys, len_bytes.saturating_mul(8), probes), num_keys)
 }

@@ -28,13 +28,11 @@ pub struct Header<'a> {
     pub record: Cow<'a, [u8]>,
 }
 
-/// The maximum length of [`Header::record`].
 pub(crate) const MAX_RECORD_LEN_BYTES: usize = 120;
 
 impl Header<'_> {
     pub(crate) const ALWAYS_MAYBE: Header<'static> = Header::plain(FilterKind::AlwaysMaybe, 0);
 
-    /// Makes a header with one parameter.
     pub(crate) const fn plain(kind: FilterKind, param: u8) -> Header<'static> {
         Header { kind, params: [param, 0, 0], record: Cow::Borrowed(&[]) }
     }
@@ -44,10 +42,8 @@ impl Header<'_> {
     }
 }
 
-/// A built filter: its header and its payload.
 pub(crate) type Built = (Header<'static>, Vec<u8>);
 
-/// The budget of a filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Budget {
     /// Thousandths of a bit per distinct key.
@@ -62,7 +58,6 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Makes a budget of thousandths of a bit per key.
     pub(crate) const fn of_millibits(millibits: u32) -> Self {
         Self { millibits, rate: None, compact: false, range_len: 0 }
     }
@@ -99,7 +94,6 @@ pub(super) fn room_behind(len: usize) -> usize {
     len / 1024 + 320
 }
 
-/// A built filter.
 #[derive(Debug)]
 pub(crate) struct Filled {
     pub(crate) header: Header<'static>,
@@ -182,13 +176,11 @@ fn fill(kind: FilterKind, budget: Budget, hashes: &[KeyHash], rounding: Rounding
     Ok(Some(Filled { header, payload, num_keys }))
 }
 
-/// A kind that is built by setting bits.
 pub(super) trait SetBits {
     /// Sets the bits of a hash. `payload` must be the whole payload. Returns whether all of these
     /// bits were already set.
     fn set(simd: impl Simd, probes: u32, payload: &mut [u8], hash: KeyHash) -> bool;
 
-    /// Prefetches the cache lines that have the bits of a hash.
     fn prefetch(probes: u32, payload: &[u8], hash: KeyHash);
 }
 

@@ -27,7 +27,6 @@ pub const TOO_LARGE: &str = "its size is too large for a plan; plan for fewer ke
 /// The reason why [`Filter::plan`] finds no plan for a bumped ribbon of about 2^62 bytes or more.
 pub const TOO_LARGE_FOR_MEMORY: &str = "too large for this machine's memory; plan for fewer keys";
 
-/// The budgets that a filter accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Budgets {
     /// No budget, because the filter has no payload.
@@ -39,7 +38,6 @@ pub(crate) enum Budgets {
 }
 
 impl Budgets {
-    /// Every budget of [`MILLIBITS`].
     pub(super) const ALL: Self = Self::UpTo(*MILLIBITS.end());
 
     /// Returns whether the filter accepts this many thousandths of a bit per key. Returns `false` for
@@ -304,7 +302,6 @@ pub(crate) trait Query {
     fn prefetch(params: &ParamsOf<Self>, padded: &[u8], len: usize, hash: KeyHash);
 }
 
-/// The parameters that a query takes.
 pub(crate) type ParamsOf<Q> = <<Q as Query>::Filter as Filter>::Params;
 
 /// A filter in the list of filters. The list implements this trait.
@@ -333,7 +330,6 @@ impl<Q: Query<Filter: Listed>> Asked for Q {
 
 /// A pointer to the compiled code of a query: see [`super::kernels`].
 pub(crate) trait Compiled {
-    /// Returns the code of a query for an instruction set.
     fn of<Q: Asked>(isa: Isa) -> Self;
 }
 

@@ -23,7 +23,6 @@ kernels! {
     pub(crate) struct Kernel[K: Asked];
     |simd|
 
-    /// Returns `false` if the key was certainly not added, and `true` if it may have been added.
     fn may_contain(params: &Params, padded: &[u8], len: usize, hash: KeyHash) -> bool {
         match K::params(params) {
             Some(params) => K::may_contain(simd, params, padded, len, hash),
@@ -60,7 +59,6 @@ impl Compiled for BatchKernel {
 }
 
 impl Kernel {
-    /// Returns the kernel for the instruction set that [`Isa::detect`] selects.
     pub(crate) fn of(params: &Params) -> Self {
         params.compile(Isa::detect())
     }
@@ -91,7 +89,6 @@ impl<'a> FilterView<'a> {
         Self { params, kernel, len, padded }
     }
 
-    /// Returns `false` if the key was certainly not added, and `true` if it may have been added.
     #[inline]
     pub(crate) fn may_contain_hash(&self, hash: KeyHash) -> bool {
         self.kernel.may_contain(self.params, self.padded, self.len, hash)
@@ -113,7 +110,6 @@ impl<'a> FilterView<'a> {
         kernel.may_contain_batch(self.params, self.padded, self.len, hashes, answers);
     }
 
-    /// Prefetches the first cache lines that a query of `hash` will need.
     #[inline]
     pub(crate) fn prefetch(&self, hash: KeyHash) {
         self.params.prefetch(self.padded, self.len, hash);

@@ -173,7 +173,6 @@ filters!(generate);
 const _: () = assert!(size_of::<Params>() <= 24);
 
 impl FilterKind {
-    /// Returns the facts of the filter.
     pub(crate) fn info(self) -> &'static Info {
         of_kind!(self, F => const { &F::INFO })
     }
@@ -196,7 +195,6 @@ impl FilterKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns the kind with this tag on disk, or `None` if no kind has it.
     pub(crate) fn from_tag(tag: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|&kind| kind as u8 == tag)
     }
@@ -208,7 +206,6 @@ impl FilterKind {
         self.info().budgets != Budgets::None
     }
 
-    /// Calls [`Filter::rate_of_many`].
     pub(crate) fn rate_of_many(self, millibits: u32) -> f64 {
         of_kind!(self, F => F::rate_of_many(millibits))
     }
@@ -220,12 +217,10 @@ impl FilterKind {
         Some(Budget { rate: Some(rate), ..Budget::of_millibits(millibits) })
     }
 
-    /// Calls [`Filter::plan`].
     pub(crate) fn plan(self, budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
         of_kind!(self, F => F::plan(budget, num_keys))
     }
 
-    /// Calls [`Filter::build`].
     pub(crate) fn build(
         self,
         budget: Budget,
@@ -235,12 +230,10 @@ impl FilterKind {
         of_kind!(self, F => F::build(budget, hashes, effort))
     }
 
-    /// Calls [`Filter::blank`].
     fn blank(self, budget: Budget, num_keys: u64, rounding: Rounding) -> std::result::Result<Option<Blank>, NoMemory> {
         of_kind!(self, F => F::blank(budget, num_keys, rounding))
     }
 
-    /// Calls [`Filter::fallback_rate`].
     pub(crate) fn fallback_rate(self, budget: Budget) -> Option<f64> {
         of_kind!(self, F => F::fallback_rate(budget))
     }
@@ -253,7 +246,6 @@ impl fmt::Display for FilterKind {
 }
 
 impl Params {
-    /// Calls [`Filter::parse`].
     pub(crate) fn new(header: &Header<'_>, num_keys: u64, len_bytes: u64) -> Result<Self> {
         of_kind!(header.kind, F => F::parse(header, num_keys, len_bytes).map(F::wrap))
     }
@@ -262,22 +254,18 @@ impl Params {
         of_params!(self, F, _params => F::KIND)
     }
 
-    /// Calls [`Filter::expected_fpr`].
     pub(crate) fn expected_fpr(&self, num_keys: u64, payload_len_bytes: u64) -> f64 {
         of_params!(self, F, params => F::expected_fpr(params, num_keys, payload_len_bytes))
     }
 
-    /// Calls [`Filter::probes`].
     pub(crate) fn probes(&self) -> u32 {
         of_params!(self, F, params => F::probes(params))
     }
 
-    /// Calls [`Filter::estimated_keys`].
     pub(crate) fn estimated_keys(&self, set_bits: u64, bits: u64) -> Option<f64> {
         of_params!(self, F, params => F::estimated_keys(params, set_bits, bits))
     }
 
-    /// Returns the parameters of a range filter, or `None` for any other filter.
     #[inline]
     pub(crate) fn range(&self) -> Option<&range::Geometry> {
         range::Grafite::of(self).map(AsRef::as_ref)
@@ -288,19 +276,16 @@ impl Params {
         of_params!(self, F, params => F::compile(params, isa))
     }
 
-    /// Calls [`Query::prefetch`].
     #[inline(always)]
     fn prefetch(&self, padded: &[u8], len: usize, hash: KeyHash) {
         of_params!(self, F, params => F::prefetch(params, padded, len, hash));
     }
 
-    /// Calls [`Filter::is_proven`].
     #[cfg(test)]
     fn is_proven(&self, padded: &[u8], len: usize, hash: KeyHash, is_valid: impl Fn(usize, usize) -> bool) -> bool {
         of_params!(self, F, params => F::is_proven(params, padded, len, hash, is_valid))
     }
 
-    /// Calls [`Filter::may_contain_if_valid`].
     #[inline(always)]
     fn may_contain_if_valid(
         &self,
@@ -313,17 +298,14 @@ impl Params {
         of_params!(self, F, params => F::may_contain_if_valid(ask, params, padded, len, hash, is_valid))
     }
 
-    /// Calls [`Filter::columns`].
     pub(crate) fn columns(&self) -> Option<u32> {
         of_params!(self, F, params => F::columns(params))
     }
 
-    /// Calls [`Filter::asked_len`].
     pub(crate) fn asked_len(&self, len: usize) -> usize {
         of_params!(self, F, params => F::asked_len(params, len))
     }
 
-    /// Calls [`Filter::with_columns`].
     pub(crate) fn with_columns(&self, columns: u32) -> Option<Self> {
         of_params!(self, F, params => F::with_columns(params, columns).map(F::wrap))
     }
@@ -342,7 +324,6 @@ impl Params {
     }
 }
 
-/// Prints the parameters in one line of text.
 impl fmt::Display for Params {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         of_params!(self, F, params => F::describe(params, f))

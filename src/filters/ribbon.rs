@@ -206,7 +206,6 @@ fn build(layout: &Layout, hashes: &[KeyHash]) -> Result<Option<Vec<u8>>, NoMemor
     ribbon::solve(layout, hashes.iter().map(|hash| layout.row(hash.raw())), zeros)
 }
 
-/// Returns the record of a filter, which the extension stores.
 fn record(layout: &Layout) -> Vec<u8> {
     let mut layers = Vec::new();
     put_varint(&mut layers, layout.blocks);

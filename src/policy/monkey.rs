@@ -152,7 +152,6 @@ fn spec(kind: FilterKind, bits: f64) -> FilterSpec {
     FilterSpec::at_most(kind, bits).unwrap_or(FilterSpec::ALWAYS_MAYBE)
 }
 
-/// The runs of a level.
 struct Runs {
     count: f64,
     /// The number of keys of each run.

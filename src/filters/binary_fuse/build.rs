@@ -278,21 +278,18 @@ impl Peeling {
     }
 }
 
-/// Returns the two slots of a key that are not `own`.
 #[inline]
 fn others([first, second, third]: [u64; 3], own: u32) -> [u64; 2] {
     let own = u64::from(own);
     [if own == first { second } else { first }, if own == third { second } else { third }]
 }
 
-/// Converts a slot, or a number of slots, to a `usize`.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "build has shown that the number of slots is a u32")]
 fn index(slot: u64) -> usize {
     slot as usize
 }
 
-/// Converts a slot to the type of [`Peeling::order`].
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "build has shown that the number of slots is a u32")]
 fn short(slot: usize) -> u32 {

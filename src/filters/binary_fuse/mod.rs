@@ -37,7 +37,6 @@ const FUSE_SEED: u64 = 0xb29e_ce7f_ab4b_c66b;
 
 /// The widths of fingerprints, in bits.
 const WIDTHS: [u32; 3] = [8, 12, 16];
-/// The number of slots that a query reads.
 const SLOTS_OF_A_KEY: f64 = 3.0;
 /// The binary logarithm of the maximum number of slots in a segment. At most 18 bits of the mixed
 /// hash select the slot in the second segment, and at most 18 others the slot in the third segment.
@@ -168,7 +167,6 @@ impl Query for BinaryFuse {
     }
 }
 
-/// The layout of the slots, and the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
     width: Width,
@@ -220,7 +218,6 @@ impl Geometry {
         Ok(Self::of(width, segment_log2, slots, seed))
     }
 
-    /// Returns the width of a fingerprint in bits.
     fn bits(&self) -> u32 {
         self.width as u32
     }
@@ -306,7 +303,6 @@ impl<const BITS: u32> Query for Slots<BITS> {
     }
 }
 
-/// Returns a mask of the lowest `BITS` bits.
 const fn mask<const BITS: u32>() -> u16 {
     u16::MAX >> (16 - BITS)
 }

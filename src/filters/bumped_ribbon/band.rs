@@ -61,7 +61,6 @@ pub(super) struct Row {
 pub(super) struct Rows(pub(super) Vec<Row>);
 
 impl Rows {
-    /// Makes `slots` free rows.
     pub(super) fn reset(&mut self, slots: usize) -> Result<(), NoMemory> {
         self.0.clear();
         if self.0.capacity() < slots {
@@ -155,7 +154,6 @@ impl Rows {
     }
 }
 
-/// An equation that moves through the rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moving {
     pub(super) row: usize,

@@ -310,7 +310,6 @@ pub(super) fn record(layers: &[Layer], last: Option<&Small>) -> Vec<u8> {
     record
 }
 
-/// The bytes of a layer.
 struct BuiltLayer {
     /// All groups of columns, one after the other.
     groups: Vec<u8>,
@@ -450,7 +449,6 @@ impl<'a> Shard<'a> {
         if self.is_last { 0 } else { WINDOW }
     }
 
-    /// Returns the first bucket of the tail.
     fn tail(&self) -> usize {
         tail_of(&self.buckets)
     }

@@ -67,7 +67,6 @@ pub(super) fn seeded(hash: u64, seed: u8) -> u64 {
     remix(hash ^ u64::from(seed).wrapping_mul(SEED))
 }
 
-/// The maximum number of column groups.
 pub(super) const MAX_GROUPS: usize = (MAX_COLUMNS / GROUP_COLUMNS) as usize;
 
 /// The equation of a key within a layer or a single system: the XOR of the slots that the

@@ -7,7 +7,6 @@ use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, LEFT, RIGHT, THRESHOLDS};
 use crate::simd::Simd;
 use crate::simd::reduce;
 
-/// The number of columns, and the share of blocks with one column less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Columns {
     /// The number of columns of the blocks that do not have one column less.

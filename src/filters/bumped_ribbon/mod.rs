@@ -61,7 +61,6 @@ pub(super) use queries::Unread;
 
 pub(crate) struct BumpedRibbon;
 
-/// The parameters of a filter.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Params {
     /// The parameters that most queries need, if they have a [`Form`].
@@ -161,7 +160,6 @@ impl Filter for BumpedRibbon {
 
 /// The number of slots of a block. Their bits of one column form a word.
 const BLOCK_SLOTS: usize = 64;
-/// The number of columns of a group.
 const GROUP_COLUMNS: u32 = 8;
 /// The maximum number of columns, which is the number of bits of the fingerprint.
 const MAX_COLUMNS: u32 = 32;
@@ -207,12 +205,10 @@ struct Layout {
 }
 
 impl Layout {
-    /// Returns the length of `blocks` whole blocks in bytes.
     fn blocks_len_bytes(&self, blocks: u64) -> u64 {
         8 * (blocks * u64::from(self.columns.all) - self.fewer(blocks))
     }
 
-    /// Returns how many of `blocks` blocks have one column less.
     fn fewer(&self, blocks: u64) -> u64 {
         u64::try_from((u128::from(blocks) * u128::from(self.columns.fewer_share)) >> 16).unwrap_or(blocks)
     }
@@ -314,7 +310,6 @@ fn of_single(columns: Columns, keys: u64) -> Layout {
     Layout { columns, layers: Vec::new(), last_slots: keys + spare_of(keys) }
 }
 
-/// Returns the number of spare slots of a single system of `keys` keys.
 fn spare_of(keys: u64) -> u64 {
     first_spare(usize::try_from(keys).unwrap_or(usize::MAX)) as u64
 }

@@ -215,7 +215,6 @@ fn holds_in_lines(simd: impl Simd, bytes: &[u8], equation: Equation) -> bool {
     simd.parities_of_64(first, second, low, high) == column_group(equation.sum, 0)
 }
 
-/// Prefetches the block of `start` and the next block, which are cache lines.
 #[inline(always)]
 fn prefetch_lines(bytes: &[u8], start: usize) {
     let from = start / BLOCK_SLOTS * BLOCK_SLOTS;

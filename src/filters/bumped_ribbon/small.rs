@@ -45,7 +45,6 @@ impl Small {
         self.blocks.len_bytes(columns, group) + (self.tail() * columns.of_group(group)).div_ceil(8)
     }
 
-    /// Returns the equation of a seeded hash.
     #[inline(always)]
     fn equation(&self, hash: u64) -> Equation {
         // Only slots that exist can have a coefficient.

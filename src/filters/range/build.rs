@@ -328,7 +328,6 @@ pub(crate) fn build(budget: Budget, keys: &RangeKeys, hash: &RangeHash) -> Resul
     Ok((geometry.header(), payload))
 }
 
-/// Returns the high half of a product.
 fn mul_high(one: u64, other: u64) -> u64 {
     ((u128::from(one) * u128::from(other)) >> u64::BITS) as u64
 }

@@ -91,7 +91,6 @@ pub(super) struct EliasFano {
     highs_at: usize,
     ranks_at: usize,
     lows_at: usize,
-    /// The end of the last part.
     pub(super) end: usize,
 }
 
@@ -180,7 +179,6 @@ impl EliasFano {
         (1 << self.low_bits) - 1
     }
 
-    /// Returns the low bits of code `i`.
     #[inline(always)]
     fn low<V: IsValid>(&self, bytes: &Bytes<'_, V>, i: u64) -> Option<u64> {
         Some(bytes.window(self.lows_at, i.wrapping_mul(self.low_bits.into()))? & self.low_mask())
@@ -285,7 +283,6 @@ pub(super) fn len_bits(num_codes: u64, universe: u64, low_bits: u32) -> u128 {
     u128::from(num_codes) * u128::from(low_bits) + u128::from(num_codes) + buckets + steps * 18
 }
 
-/// The lengths of the parts in bytes.
 struct Sizes {
     highs: u64,
     ranks: u64,

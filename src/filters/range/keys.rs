@@ -214,7 +214,6 @@ fn put_short(entries: &mut Vec<u8>, last: &mut [u8], key: &[u8], shared: usize) 
     true
 }
 
-/// Returns the number of leading bytes in which two keys agree.
 pub(super) fn shared_len(one: &[u8], other: &[u8]) -> usize {
     let (words, _) = one.as_chunks::<8>();
     let (others, _) = other.as_chunks::<8>();

@@ -63,7 +63,6 @@ impl Cut {
     }
 }
 
-/// A symbol of a position.
 struct Symbol {
     value: u64,
     /// The number of symbols of the position.

@@ -46,7 +46,6 @@ pub(crate) use query::{RangeHash, RangeKernel, is_empty as is_empty_range, is_re
 /// The maximum length of the common prefix of all keys. Further common bytes are positions with one
 /// symbol.
 const MAX_PREFIX_LEN_BYTES: usize = 255;
-/// The maximum number of positions of a mapping.
 const MAX_POSITIONS: usize = 255;
 /// The maximum number of leading bytes of a key that a mapping reads.
 const KEPT_LEN_BYTES: usize = MAX_PREFIX_LEN_BYTES + MAX_POSITIONS;
@@ -188,7 +187,6 @@ pub(crate) struct Grafite;
 
 /// The maximum number of integers in the ranges that a filter may be sized for.
 pub(crate) const MAX_RANGE_LEN: u64 = 1 << 40;
-/// The maximum budget, in thousandths of a bit per key.
 const MAX_MILLIBITS: u32 = 50_000;
 /// The planned length of the record.
 const RECORD_LEN_BYTES: usize = 52;

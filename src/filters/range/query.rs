@@ -83,7 +83,6 @@ fn fold(value: u64) -> u64 {
     if value >= PRIME { value - PRIME } else { value }
 }
 
-/// The universe of codes, and the length of a stretch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Codes {
     pub(super) universe: u64,
@@ -199,7 +198,6 @@ kernels! {
 }
 
 impl RangeKernel {
-    /// Returns the kernel for the instruction set that [`Isa::detect`] selects.
     pub(crate) fn detect() -> Self {
         Self::on(Isa::detect())
     }
