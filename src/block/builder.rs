@@ -50,7 +50,7 @@ pub struct FilterBuilder {
     is_short_of_memory: bool,
     /// Changes the payload before the self-check.
     #[cfg(test)]
-    pub(super) spoil: fn(&mut [u8]),
+    spoil: fn(&mut [u8]),
 }
 
 /// A built filter block.

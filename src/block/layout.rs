@@ -27,7 +27,7 @@ pub const VERSION: u8 = 1;
 pub const PARTITION_INDEX_TAG: u8 = 9;
 
 /// The length in bytes of the tag and the length of a record of the extension.
-pub(super) const RECORD_HEAD_LEN_BYTES: usize = 2;
+const RECORD_HEAD_LEN_BYTES: usize = 2;
 
 const FLAG_WHOLE_KEYS: u8 = 1;
 const FLAG_PREFIXES: u8 = 2;
@@ -104,7 +104,7 @@ pub(super) fn field<const N: usize>(trailer: &[u8; TRAILER_LEN_BYTES], field: Fi
     bytes.copied().unwrap_or([0; N])
 }
 
-pub(super) fn u48_of(trailer: &[u8; TRAILER_LEN_BYTES], name: Field) -> u64 {
+fn u48_of(trailer: &[u8; TRAILER_LEN_BYTES], name: Field) -> u64 {
     let [a, b, c, d, e, f] = field(trailer, name);
     codec::u64_from(&[a, b, c, d, e, f, 0, 0])
 }
@@ -160,7 +160,7 @@ impl Added {
         }
     }
 
-    pub(super) fn flags(self) -> u8 {
+    fn flags(self) -> u8 {
         match self {
             Self::WholeKeys => FLAG_WHOLE_KEYS,
             Self::Prefixes => FLAG_PREFIXES,
@@ -169,7 +169,7 @@ impl Added {
         }
     }
 
-    pub(super) fn from_flags(flags: u8) -> Option<Self> {
+    fn from_flags(flags: u8) -> Option<Self> {
         [Self::WholeKeys, Self::Prefixes, Self::Both, Self::Ranges].into_iter().find(|added| added.flags() == flags)
     }
 }

@@ -248,7 +248,7 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
         }
     }
 
-    pub(super) fn part_beside(&self) -> Option<&Part> {
+    fn part_beside(&self) -> Option<&Part> {
         match self.ranges.as_deref()? {
             RangeFilter::Beside(part) => Some(part),
             RangeFilter::Own | RangeFilter::Unusable(_) => None,

@@ -251,7 +251,7 @@ impl PageStates {
 
 /// A payload whose pages are verified on first touch.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct FirstTouch<'a> {
+struct FirstTouch<'a> {
     pub(super) states: &'a PageStates,
     pub(super) payload: &'a [u8],
     pub(super) checksums: &'a [u8],
@@ -261,7 +261,7 @@ impl FirstTouch<'_> {
     /// Returns whether the pages of a range of bytes match their checksums. Verifies each page only
     /// once.
     #[inline]
-    pub(super) fn are_valid(&self, offset: usize, len: usize) -> bool {
+    fn are_valid(&self, offset: usize, len: usize) -> bool {
         let last = (offset + len.max(1) - 1) / PAGE_LEN_BYTES;
         (offset / PAGE_LEN_BYTES..=last).all(|page| self.states.is_valid(page, self.payload, self.checksums))
     }
@@ -269,7 +269,7 @@ impl FirstTouch<'_> {
 
 /// Compares all pages with their checksums. The offset in an error counts from the start of the
 /// payload.
-pub(super) fn check_all(table_id: &[u8; 16], partition_number: u32, payload: &[u8], checksums: &[u8]) -> Result<()> {
+fn check_all(table_id: &[u8; 16], partition_number: u32, payload: &[u8], checksums: &[u8]) -> Result<()> {
     let identity = page_identity(table_id, partition_number);
     (0..page_count(payload.len())).try_for_each(|page| check_page(&identity, page, payload, checksums))
 }

@@ -10,6 +10,7 @@ use super::layout::{ALIGN_BYTES, Located, Trailer};
 use super::layout::{Added, TRAILER_LEN_BYTES};
 use super::parsed::ParsedBlock;
 use super::part::{Part, Verify};
+use super::partition::IndexEntry;
 use super::reader::FilterBlock;
 use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
@@ -297,9 +298,7 @@ impl<'a> Walk<'a> {
             return Ok(None);
         }
         let corrupt = self.cursor.corrupt(Field::PartitionIndex);
-        let len = self.cursor.take_varint(Field::PartitionIndex)?;
-        let checksum = self.cursor.take_u32(Field::PartitionIndex)?;
-        let last_key = self.cursor.take_bytes(Field::PartitionIndex)?;
+        let IndexEntry { len_bytes: len, checksum, last_key } = IndexEntry::take(&mut self.cursor)?;
         let is_ascending = self.after.is_none_or(|after| after <= last_key);
         let end = self.start.checked_add(len).filter(|_| len >= TRAILER_LEN_BYTES as u64 && is_ascending);
         let next = end.and_then(|end| end.checked_next_multiple_of(ALIGN_BYTES as u64)).zip(self.number.checked_add(1));

@@ -40,7 +40,7 @@ use crate::hash::{Key, KeyHash, KeyHasher, Secret};
 pub struct FilterBlock<D> {
     pub(super) parsed: ParsedBlock<D>,
     pub(super) hasher: KeyHasher,
-    pub(super) range_query: RangeQuery,
+    range_query: RangeQuery,
 }
 
 /// Omits the bytes, which may be gigabytes.

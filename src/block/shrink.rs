@@ -46,7 +46,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// Returns a copy of the block with only the first `columns` columns and without a range
     /// filter. Returns `None` if this block has no such smaller form.
-    pub(super) fn copy_of_columns(&self, columns: u32) -> Result<Option<FilterBlock<SharedBytes>>> {
+    fn copy_of_columns(&self, columns: u32) -> Result<Option<FilterBlock<SharedBytes>>> {
         let (Some(header), Some(params)) = (self.header(), self.params_of_copy(columns)) else { return Ok(None) };
         let (bytes, trailer) = (self.as_bytes(), &self.trailer);
         let payload = self.filter.payload(bytes);
@@ -78,7 +78,7 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
     /// present number of columns, or one more for a block that has a range filter: a copy has no
     /// range filter, so even a copy of all columns is smaller. Returns `None` if the filter cannot
     /// drop columns. Of a filter in partitions, a host can load and unload partitions.
-    pub(super) fn columns_to_drop_from(&self) -> Option<u32> {
+    fn columns_to_drop_from(&self) -> Option<u32> {
         if self.partitions().is_some() || self.trailer.partition_number != 0 {
             return None;
         }
@@ -87,7 +87,7 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
 
     /// Returns the length in bytes of a copy of the first `columns` columns. Returns `None` if the
     /// block has no such smaller form.
-    pub(super) fn len_with(&self, columns: u32) -> Option<u64> {
+    fn len_with(&self, columns: u32) -> Option<u64> {
         let payload_len = self.params_of_copy(columns)?.asked_len(self.filter.len);
         let record_len = self.header()?.record.len();
         Trailer { ranges: None, ..Trailer::clone(&self.trailer) }.block_len_bytes(payload_len as u64, record_len)

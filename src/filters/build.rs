@@ -24,7 +24,7 @@ pub struct Header<'a> {
     /// The parameters of the filter. For a Bloom filter, the first is the number of probes.
     pub params: [u8; 3],
     /// The parameters that do not fit in `params`. Most filters have none. At most
-    /// [`MAX_RECORD_LEN_BYTES`].
+    /// `MAX_RECORD_LEN_BYTES`.
     pub record: Cow<'a, [u8]>,
 }
 
@@ -227,7 +227,7 @@ impl Blank {
 
     /// Sets the bits of all hashes. Returns `None` if there are too many suspects, or if there is
     /// no memory for them.
-    pub(super) fn filled(mut self, hashes: &[KeyHash], suspects: &mut Suspects) -> Option<(Header<'static>, Vec<u8>)> {
+    fn filled(mut self, hashes: &[KeyHash], suspects: &mut Suspects) -> Option<(Header<'static>, Vec<u8>)> {
         #[expect(clippy::cast_possible_truncation, reason = "at most MAX_BLOOM_PROBES")]
         let probes = self.probes as u8;
         let is_filled = self.fill.fill(self.probes, &mut self.payload, hashes, suspects);
@@ -242,7 +242,7 @@ impl Blank {
 
 /// The hashes that may be repetitions: all their bits were set before.
 #[derive(Debug)]
-pub(super) struct Suspects {
+struct Suspects {
     found: Vec<KeyHash>,
     /// The maximum number of suspects, or `None` if no suspects are noted.
     most: Option<usize>,

@@ -126,7 +126,7 @@ impl Info {
 
 /// The contract of a filter. Each filter is a type with this trait and an entry in the list of
 /// filters ([`super::filters`]). Elsewhere, only ranges and the filters that are opened for one query
-/// ([`super::inline`]) name single filters.
+/// ([`super::kernels`]) name single filters.
 pub(crate) trait Filter: Query<Filter = Self> + Sized {
     /// The parsed parameters, after they were found to fit the payload. Their length is at most 24
     /// bytes, because every partition of an open filter has them.
@@ -302,7 +302,7 @@ pub(crate) trait Query {
     fn prefetch(params: &ParamsOf<Self>, padded: &[u8], len: usize, hash: KeyHash);
 }
 
-pub(crate) type ParamsOf<Q> = <<Q as Query>::Filter as Filter>::Params;
+type ParamsOf<Q> = <<Q as Query>::Filter as Filter>::Params;
 
 /// A filter in the list of filters. The list implements this trait.
 pub(crate) trait Listed: Filter {

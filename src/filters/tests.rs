@@ -461,8 +461,8 @@ fn parameters_are_printed() {
         (
             "bumped-ribbon:7.3",
             12_000,
-            "columns: 8; layer 0: 182 blocks of 64 slots, 137 with one column less; 392 slots in the single \
-             system, seed 2, 4 of 6 whole blocks with one column less",
+            "columns: 8; layer 0: 182 blocks of 64 slots, 137 with one column less; 385 slots in the single \
+             system, seed 0, 4 of 6 whole blocks with one column less",
         ),
     ] {
         let Built { params, .. } = Built::new(text, &random_hashes(keys, 1));

@@ -64,7 +64,7 @@ impl Secret {
     }
 
     /// Derives word `number` for a hash function under a seed. Word 0 is the fingerprint.
-    pub(super) fn word(&self, kind: HashKind, seed: HashSeed, number: u32) -> u64 {
+    fn word(&self, kind: HashKind, seed: HashSeed, number: u32) -> u64 {
         let mut message = Vec::with_capacity(24);
         message.extend_from_slice(LABEL);
         message.push(kind as u8);
@@ -73,7 +73,7 @@ impl Secret {
         self.root.hash(&message)
     }
 
-    pub(super) fn fingerprint(&self, kind: HashKind, seed: HashSeed) -> Fingerprint {
+    fn fingerprint(&self, kind: HashKind, seed: HashSeed) -> Fingerprint {
         Fingerprint::from_bytes(u64_bytes(self.word(kind, seed, 0)))
     }
 }
@@ -208,15 +208,21 @@ impl KeyHasher {
         }
     }
 
+    #[inline]
+    fn kind_and_fingerprint(&self) -> (HashKind, Option<Fingerprint>) {
+        match &self.function {
+            Function::Xxh3 => (HashKind::Xxh3, None),
+            Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, Some(*fingerprint)),
+            Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, Some(*fingerprint)),
+        }
+    }
+
     /// Returns the tag of this hasher, which is never 0. Two different hashers have the same tag
     /// only by chance.
     #[cfg(debug_assertions)]
     fn tag(&self) -> u64 {
-        let (kind, secret) = match &self.function {
-            Function::Xxh3 => (HashKind::Xxh3, 0),
-            Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, u64::from_le_bytes(fingerprint.to_bytes())),
-            Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, u64::from_le_bytes(fingerprint.to_bytes())),
-        };
+        let (kind, secret) = self.kind_and_fingerprint();
+        let secret = secret.map_or(0, |secret| u64::from_le_bytes(secret.to_bytes()));
         // Without a secret, at most two seeds have the same tag: every step but the last is
         // invertible, and the last step drops one bit.
         let mixed =
@@ -241,11 +247,7 @@ impl KeyHasher {
     /// hashes, unless two secrets have the same fingerprint by chance.
     #[must_use]
     pub fn identity(&self) -> HashIdentity {
-        let (kind, fingerprint) = match &self.function {
-            Function::Xxh3 => (HashKind::Xxh3, None),
-            Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, Some(*fingerprint)),
-            Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, Some(*fingerprint)),
-        };
+        let (kind, fingerprint) = self.kind_and_fingerprint();
         HashIdentity { kind, seed: self.seed, fingerprint }
     }
 
@@ -253,11 +255,8 @@ impl KeyHasher {
     /// different hashers have the same bits only by chance.
     #[inline]
     pub(crate) fn folded_identity(&self) -> u32 {
-        let (kind, fingerprint) = match &self.function {
-            Function::Xxh3 => (HashKind::Xxh3, 0),
-            Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, u64::from_le_bytes(fingerprint.to_bytes())),
-            Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, u64::from_le_bytes(fingerprint.to_bytes())),
-        };
+        let (kind, fingerprint) = self.kind_and_fingerprint();
+        let fingerprint = fingerprint.map_or(0, |fingerprint| u64::from_le_bytes(fingerprint.to_bytes()));
         // The shift leaves 32 bits.
         ((self.seed.0 ^ fingerprint).wrapping_mul(BIND) >> 32) as u32 ^ kind as u32
     }

@@ -246,7 +246,7 @@ const SHARE_OF_FUSE_BITS: f64 = 0.72;
 const MAX_BITS_PER_KEY: f64 = 20.0;
 
 /// A policy that keeps the total size of all filters of the store near a limit. It spreads the
-/// bytes over the levels as [`Monkey`](Monkey) does.
+/// bytes over the levels as [`Monkey`] does.
 ///
 /// The policy gives at most 20 bits per key on average. It computes the share of a new SST from the
 /// size of the store when the SST is written. An SST keeps its filter until a compaction rewrites

@@ -45,7 +45,7 @@ const MAX_SEGMENT_LOG2: u32 = 18;
 const BATCH: usize = 16;
 
 /// The width of a slot. The type has only three values, so the compiler can store the enum tag of
-/// [`super::Geometry`] in the unused values.
+/// [`super::Params`] in the unused values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Width {

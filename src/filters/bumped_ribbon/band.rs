@@ -39,7 +39,7 @@ const _: () = assert!(SHARD_SLOTS / 2 >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_ST
 
 /// The result of inserting an equation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sink {
+enum Sink {
     /// The equation takes this row, which is free.
     Placed(usize),
     /// The equation follows from other equations.

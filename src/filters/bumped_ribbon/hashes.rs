@@ -4,9 +4,9 @@
 use super::{GROUP_COLUMNS, MAX_COLUMNS};
 
 /// Multipliers: outputs 19 to 23 of the generator that [`super::super::bloom`] names, made odd.
-pub(super) const COEFFICIENTS: u64 = 0xac1d_5cfa_b383_b27d;
-pub(super) const FINGERPRINT: u64 = 0x617b_687c_63d8_2f4f;
-pub(super) const REMIX: [u64; 2] = [0xd8cc_2380_229f_6d29, 0x775a_8a56_00d9_67e1];
+const COEFFICIENTS: u64 = 0xac1d_5cfa_b383_b27d;
+const FINGERPRINT: u64 = 0x617b_687c_63d8_2f4f;
+const REMIX: [u64; 2] = [0xd8cc_2380_229f_6d29, 0x775a_8a56_00d9_67e1];
 const SEED: u64 = 0xfc40_143e_3017_c50d;
 
 /// Returns which of the 64 slots from the start on are used. The first slot always is.
@@ -51,7 +51,7 @@ pub(super) fn unremix(remixed: u64) -> u64 {
 }
 
 /// Returns the inverse of an odd number for multiplication modulo 2^64.
-pub(super) const fn inverse(odd: u64) -> u64 {
+const fn inverse(odd: u64) -> u64 {
     // The start value is right in three bits, because the square of an odd number is 1 modulo 8.
     // Each round doubles the number of right bits.
     let mut inverse = odd;

@@ -248,7 +248,7 @@ fn words(block: usize, columns: usize, fewer: usize) -> (usize, usize) {
 /// block. `from` and `used` say where the words of the first block lie: see [`words`]. Returns
 /// `true` if bytes are missing.
 #[inline(always)]
-pub(super) fn holds_in_words(
+fn holds_in_words(
     simd: impl Simd,
     bytes: &[u8],
     (from, used): (usize, usize),
@@ -305,7 +305,7 @@ impl Blockwise for Groups {
 }
 
 /// The maximum number of keys of one call.
-pub(super) const KEYS: usize = 32;
+const KEYS: usize = 32;
 
 impl Geometry {
     /// Answers for the first `answers.len()` keys. There must be at most [`KEYS`] answers. There
@@ -313,7 +313,7 @@ impl Geometry {
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "a start is the index of a slot in memory")]
     #[expect(clippy::indexing_slicing, reason = "the arrays have KEYS elements, and indices are below KEYS")]
-    pub(super) fn ask_batch(&self, simd: impl Simd, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
+    fn ask_batch(&self, simd: impl Simd, bytes: &[u8], hashes: &[KeyHash], answers: &mut [bool]) {
         let groups = self.groups();
         let mut raw = [0; KEYS];
         raw.iter_mut().zip(hashes).for_each(|(raw, hash)| *raw = hash.raw());

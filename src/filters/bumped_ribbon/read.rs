@@ -212,7 +212,7 @@ impl<L: Layers> Geometry<L> {
         Ok(Self::lay_out(columns, layers, last))
     }
 
-    pub(super) fn has_layers(&self) -> bool {
+    fn has_layers(&self) -> bool {
         !self.layers.is_empty()
     }
 

@@ -445,7 +445,7 @@ fn the_rate_of_each_width_is_within_5_sigma() {
             let (mut asked, mut maybe, mut random) = (0.0, 0.0, Random(u64::from(columns) << 32));
             let mut expected = 0.0;
             for whole in &wholes {
-                let shrunk = copied(&whole, columns, n);
+                let shrunk = copied(whole, columns, n);
                 expected += shrunk.params.expected_fpr(n as u64, shrunk.len as u64) / filters as f64;
                 for _ in 0..per_filter {
                     asked += 1.0;

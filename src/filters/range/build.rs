@@ -29,7 +29,7 @@ enum Symbols {
 
 /// A mapping, and its tables for the keys that it was chosen for.
 #[derive(Debug)]
-pub(super) struct Chosen {
+struct Chosen {
     pub(super) mapping: Mapping,
     prefix: Vec<u8>,
     positions: Vec<(Symbols, bool)>,

@@ -33,7 +33,7 @@ impl<'a, V: IsValid> Bytes<'a, V> {
     /// Returns the `N` bytes from `at` on. The bytes after the payload belong to no part of the
     /// filter, so no answer depends on them, and they need not be valid.
     #[inline(always)]
-    pub(super) fn chunk<const N: usize>(&self, at: usize) -> Option<&'a [u8; N]> {
+    fn chunk<const N: usize>(&self, at: usize) -> Option<&'a [u8; N]> {
         let bytes = self.padded.get(at..)?.first_chunk::<N>()?;
         self.are_valid(at, N).then_some(bytes)
     }
@@ -44,7 +44,7 @@ impl<'a, V: IsValid> Bytes<'a, V> {
     }
 
     #[inline(always)]
-    pub(super) fn u32_at(&self, at: usize) -> Option<u32> {
+    fn u32_at(&self, at: usize) -> Option<u32> {
         u32_at(self.chunk::<4>(at)?, 0)
     }
 
@@ -58,7 +58,7 @@ impl<'a, V: IsValid> Bytes<'a, V> {
     /// Returns the bits from bit `bit` on. Bit 0 is the lowest bit of byte `start`. At least the
     /// lowest 57 bits of the result are valid.
     #[inline(always)]
-    pub(super) fn window(&self, start: usize, bit: u64) -> Option<u64> {
+    fn window(&self, start: usize, bit: u64) -> Option<u64> {
         let at = usize::try_from(bit / 8).ok()?.checked_add(start)?;
         Some(u64_from(self.chunk::<8>(at)?) >> (bit % 8))
     }
@@ -72,7 +72,7 @@ const STEPS_PER_GROUP: usize = 16;
 const GROUP_LEN_BYTES: usize = 4 + 2 * STEPS_PER_GROUP;
 /// The maximum number of low bits of a code. A 64-bit word has at least [`WINDOW_BITS`] bits from
 /// any bit of its first byte on, so one load gets the low bits of a code.
-pub(super) const MAX_LOW_BITS: u32 = 56;
+const MAX_LOW_BITS: u32 = 56;
 const WINDOW_BITS: u32 = 57;
 /// The number of bytes of the high bits that a query loads at once.
 const LOAD_LEN_BYTES: usize = 64;

@@ -155,7 +155,7 @@ impl RangeKeys {
     /// Calls `visit` for each key with the number of leading bytes that it shares with the key
     /// before it, and with its other bytes.
     #[inline]
-    pub(super) fn for_each_entry(&self, mut visit: impl FnMut(usize, &[u8])) {
+    fn for_each_entry(&self, mut visit: impl FnMut(usize, &[u8])) {
         let mut cursor = Cursor::new(&self.entries, 0);
         let mut next = || -> Option<()> {
             let shared = take_len(&mut cursor)?;

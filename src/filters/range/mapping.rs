@@ -21,7 +21,7 @@ pub(super) const MAX_BITS: u32 = 120;
 /// The length of the description of a position: flags, and two bytes.
 pub(super) const POSITION_LEN_BYTES: usize = 3;
 /// The length of a set of bytes: one bit per byte value.
-pub(super) const SET_LEN_BYTES: usize = 32;
+const SET_LEN_BYTES: usize = 32;
 /// The flag of a position where a key may end.
 pub(super) const FLAG_END: u8 = 1;
 /// The flag of a position whose symbols are a set. The number of the set follows. Without the flag,

@@ -152,7 +152,7 @@ impl Geometry {
     }
 
     /// Returns the upper bound on the FPR for ranges of the length that the filter is sized for. It
-    /// leaves out the rounding of the hash: see [`MAX_CODES`](MAX_CODES).
+    /// leaves out the rounding of the hash: see [`MAX_CODES`].
     pub(crate) fn expected_fpr(&self) -> f64 {
         let is_one_stretch = self.last - self.first < self.codes.universe.into();
         let len = match self.range_len {

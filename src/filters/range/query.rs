@@ -149,7 +149,7 @@ impl Codes {
 
     /// Returns the result of [`Codes::interval`] for integers of 64 bits.
     #[inline(always)]
-    pub(super) fn short_interval(&self, hash: &RangeHash, from: u64, to: u64) -> Option<(u64, u64)> {
+    fn short_interval(&self, hash: &RangeHash, from: u64, to: u64) -> Option<(u64, u64)> {
         if from >> self.stretch_bits != to >> self.stretch_bits {
             return None;
         }
