@@ -1,10 +1,6 @@
-//! Passes the version of the compiler to the program, and links the C libraries of the features.
-
-#[path = "../peers/build.rs"]
-mod compiler;
+//! Links the C libraries of the features.
 
 fn main() {
-    compiler::main();
     if std::env::var_os("CARGO_FEATURE_LEVELDB").is_some() {
         println!("cargo:rustc-link-lib=leveldb");
     }

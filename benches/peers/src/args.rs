@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use filterblock_testkit::measure::keys::Mix;
+use filterblock_testkit::measure::size;
 
 use crate::contender::Mode;
-use crate::keys::Mix;
 
 const EXAMPLES: &str = "Examples:
   peers measure --quick                                    all filters at two sizes: half a minute
@@ -23,12 +24,10 @@ docs/BENCHMARKS.md has the commands of the record.";
 #[derive(Debug, Parser)]
 #[command(name = "peers", after_help = EXAMPLES)]
 pub struct Cli {
-    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measures filters that are built once. `--out` writes a CSV.
@@ -104,7 +103,6 @@ pub struct Measure {
 
 impl Measure {
     /// Applies `--quick`, and rounds up the number of queries.
-    #[must_use]
     pub fn resolved(mut self) -> Self {
         if self.quick {
             self.sizes = vec![10_000, 1_000_000];
@@ -120,7 +118,6 @@ impl Measure {
 
     /// Returns whether `--filters` selects the filter `name`. Without `--filters`, every filter is
     /// selected.
-    #[must_use]
     pub fn wants(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|part| name.contains(part.as_str()))
     }
@@ -136,8 +133,6 @@ pub enum Form {
 }
 
 impl Form {
-    /// Returns the name in the CSV.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Hash => "hash",
@@ -199,14 +194,4 @@ pub struct Report {
 /// Parses 0, or a number as [`size`] does.
 fn size_or_none(text: &str) -> Result<usize, String> {
     if text == "0" { Ok(0) } else { size(text) }
-}
-
-/// Parses a number above 0. A `k` or `K` at its end stands for thousands, an `M` for millions.
-fn size(text: &str) -> Result<usize, String> {
-    let (digits, unit) = match text.strip_suffix(['k', 'K']) {
-        Some(digits) => (digits, 1_000),
-        None => text.strip_suffix('M').map_or((text, 1), |digits| (digits, 1_000_000)),
-    };
-    let number: usize = digits.parse().map_err(|_| format!("{text}: expected a number like 1000, 10k or 1M"))?;
-    if number == 0 { Err("0: expected at least 1".into()) } else { Ok(number * unit) }
 }

@@ -5,14 +5,12 @@
 
 use std::hint::black_box;
 
-use crate::clock::{process_time, thread_time};
-use crate::keys::{Key, hash_of};
 use filterblock::KeyHash;
+use filterblock_testkit::measure::clock::{process_time, thread_time};
+use filterblock_testkit::measure::keys::{Key, hash_of};
 
-/// The number of keys in a batch.
 pub const BATCH: usize = 32;
 
-/// A filter that answers queries.
 pub trait Probe {
     /// Whether the filter takes hashes that the caller has computed.
     const TAKES_HASHES: bool = true;
@@ -62,8 +60,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Returns the name in the CSV.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Single => "single",
@@ -73,7 +69,6 @@ impl Mode {
     }
 }
 
-/// The questions of a run.
 pub enum Asked {
     /// Hashes for the first filter of a group.
     Hashes(Vec<u64>),
@@ -86,8 +81,6 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// Returns the number of questions.
-    #[must_use]
     pub fn len(&self) -> usize {
         match self {
             Self::Hashes(asked) => asked.len(),
@@ -97,8 +90,6 @@ impl Asked {
         }
     }
 
-    /// Returns whether there are no questions.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -107,9 +98,6 @@ impl Asked {
 /// Filters of one kind with the same settings.
 pub trait Group {
     /// Builds one more filter. Returns the CPU time of the build in ns, summed over all threads.
-    ///
-    /// # Errors
-    /// Returns the error of the builder.
     fn build(&mut self, input: Input<'_>) -> Result<f64, String>;
 
     /// Returns how many keys of `input` the newest filter denies. `input` is the input of its
@@ -125,11 +113,8 @@ pub trait Group {
     fn ask(&self, asked: &Asked, mode: Mode, count: usize) -> (f64, u64);
 }
 
-/// A filter that is measured.
 pub struct Contender {
-    /// A unique name.
     pub name: String,
-    /// The crate of the filter.
     pub krate: &'static str,
     /// Whether the filter takes hashes that the caller has computed.
     pub takes_hashes: bool,

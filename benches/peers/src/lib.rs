@@ -7,11 +7,7 @@
 //! tables and pictures for docs/ from a CSV file.
 
 pub mod args;
-pub mod clock;
 pub mod contender;
-pub mod csv_file;
-pub mod keys;
-pub mod machine;
 pub mod ours;
 pub mod peers;
 pub mod ranges;
@@ -21,3 +17,8 @@ pub mod report;
 pub mod rocksdb;
 pub mod run;
 pub mod variants;
+
+/// Returns the version of a package in the lock file of this benchmark.
+fn version_of(package: &str) -> &'static str {
+    filterblock_testkit::measure::machine::version_in(include_str!("../Cargo.lock"), package)
+}

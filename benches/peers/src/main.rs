@@ -4,21 +4,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use filterblock_peers::args::{Cli, Command};
-use filterblock_peers::{machine, ranges, report, run, variants};
+use filterblock_peers::{ranges, report, run, variants};
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    let done = machine::choose_instruction_set().and_then(|()| match command {
+    filterblock_testkit::measure::run(|| match command {
         Command::Measure(args) => run::measure(args.resolved()),
         Command::Variants(args) => variants::measure(&args),
         Command::Ranges(args) => ranges::measure(&args),
         Command::Report(args) => report::write(&args),
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("error: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }

@@ -9,8 +9,8 @@ use filterblock::{
     AlignedBytes, Answer, FilterBlock, FilterOptions, FilterSet, FilterSlot, FilterSpec, HashSeed, KeyHash,
     SharedBytes, TableFilter, Verify,
 };
+use filterblock_testkit::measure::clock::{process_time, thread_time};
 
-use crate::clock::{process_time, thread_time};
 use crate::contender::{Asked, BATCH, Contender, Group, Input, Mode, Probe, chain, single};
 
 const SPECS: [&str; 13] = [
@@ -88,7 +88,6 @@ fn known(specs: &[&'static str]) -> impl Iterator<Item = (&'static str, FilterSp
 
 /// Returns a contender for each specification that this version of filterblock knows. The bytes are
 /// aligned, and the self-check is off.
-#[must_use]
 pub fn all() -> Vec<Contender> {
     let contender = |(text, spec)| {
         let mut contender = Contender::new(text, "filterblock", move |input| build(spec, input, false));
@@ -102,7 +101,6 @@ pub fn all() -> Vec<Contender> {
 const SET_OF: &str = "set of ";
 
 /// Returns contenders that ask many filters through a [`FilterSet`].
-#[must_use]
 pub fn sets() -> Vec<Contender> {
     let contender = |(text, spec)| Contender {
         name: format!("{SET_OF}{text}"),
@@ -116,7 +114,6 @@ pub fn sets() -> Vec<Contender> {
 }
 
 /// Returns whether a filter is one of [`sets`].
-#[must_use]
 pub fn is_set(filter: &str) -> bool {
     filter.starts_with(SET_OF)
 }
@@ -178,7 +175,6 @@ impl Set {
 }
 
 /// Returns contenders that show what self-checks and unaligned bytes cost.
-#[must_use]
 pub fn extras() -> Vec<Contender> {
     let contenders = |(text, spec)| {
         let checked =
@@ -191,7 +187,6 @@ pub fn extras() -> Vec<Contender> {
 }
 
 /// Returns whether a filter is one of [`extras`].
-#[must_use]
 pub fn is_extra(filter: &str) -> bool {
     filter.ends_with(SELF_CHECK) || filter.ends_with(UNALIGNED)
 }

@@ -11,6 +11,7 @@ use bloomfilter::Bloom;
 use cuckoofilter::CuckooFilter;
 use dsi_progress_logger::no_logging;
 use fastbloom::BloomFilter;
+use filterblock_testkit::measure::keys::{Key, mix};
 use lsm_tree::table::filter::standard_bloom::{Builder as LsmBuilder, StandardBloomFilterReader};
 use mem_dbg::{MemSize, SizeFlags};
 use pleat::filter::{Ribbon, StdRibbon};
@@ -19,13 +20,11 @@ use sux::dict::VFilter;
 use xorf::{BinaryFuse8, BinaryFuse16, Filter as _, Xor8};
 
 use crate::contender::{BATCH, Contender, Input, Probe};
-use crate::keys::{Key, mix};
 
 /// The false-positive rate of eight columns, or of a fingerprint of eight bits.
 const EIGHT_BITS: f64 = 1.0 / 256.0;
 
 /// Returns the contenders of other crates, and the empty loop.
-#[must_use]
 pub fn all() -> Vec<Contender> {
     #[allow(unused_mut, reason = "a feature adds one")]
     let mut found = vec![
@@ -76,7 +75,6 @@ pub fn all() -> Vec<Contender> {
 }
 
 /// Returns a fastbloom with `bits` bits per key and `probes` probes.
-#[must_use]
 pub fn fastbloom(name: String, bits: f64, probes: u32) -> Contender {
     Contender::new(name, "fastbloom", move |input| Ok(fastbloom_of(input, bits, probes)))
 }

@@ -1,7 +1,8 @@
 //! Measures false-positive rates, and computes their intervals and FPR lower bounds.
 
+use filterblock_testkit::measure::keys::{Mix, Ranges, hash_of, key};
+
 use crate::contender::{Asked, Contender, Mode};
-use crate::keys::{Mix, Ranges, hash_of, key};
 
 /// The maximum number of questions that are in memory at a time.
 const CHUNK: usize = 1 << 17;
@@ -11,7 +12,6 @@ const Z99: f64 = 2.575_829_303_548_901;
 /// A share, and its 99 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// The share that was counted.
     pub share: f64,
     /// The lower end of the interval.
     pub low: f64,
@@ -22,7 +22,6 @@ pub struct Rate {
 impl Rate {
     /// Returns the share of `hits` in `asked` with its interval (Wilson, "Probable inference, the
     /// law of succession, and statistical inference", 1927).
-    #[must_use]
     pub fn of(hits: u64, asked: u64) -> Self {
         let n = asked.max(1) as f64;
         let share = hits as f64 / n;
@@ -33,7 +32,6 @@ impl Rate {
     }
 
     /// Returns the FPR lower bound in bits per key, which is infinite for a share of 0.
-    #[must_use]
     pub fn least_bits(&self) -> f64 {
         -self.share.log2()
     }
@@ -41,7 +39,6 @@ impl Rate {
 
 /// Measures the FPR of every contender with `count` absent keys, spread over its filters.
 /// Contenders that hash keys themselves are slow, so they get only every eighth chunk of the keys.
-#[must_use]
 pub fn measure(contenders: &[Contender], ranges: &Ranges, count: usize) -> Vec<Rate> {
     let mut counted = vec![(0u64, 0u64); contenders.len()];
     for (chunk, start) in (0..count).step_by(CHUNK).enumerate() {
@@ -66,7 +63,6 @@ pub fn measure(contenders: &[Contender], ranges: &Ranges, count: usize) -> Vec<R
 /// Returns the bits per key and the number of probes of the smallest Bloom filter with the FPR
 /// `rate` and 1 to 30 probes. The formula is the common approximation
 /// `FPR = (1 - e^(-probes / bits))^probes`.
-#[must_use]
 pub fn bloom_for(rate: f64) -> (f64, u32) {
     let bits = |probes: u32| -f64::from(probes) / (-rate.powf(1.0 / f64::from(probes))).ln_1p();
     (1..=30)

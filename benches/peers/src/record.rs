@@ -5,12 +5,9 @@ use serde::{Deserialize, Serialize};
 /// The results of one filter in one setting. The optional fields are `None` for the empty loop.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    /// The name of the filter.
     pub filter: String,
-    /// The crate of the filter.
     #[serde(rename = "crate")]
     pub krate: String,
-    /// The version of the crate.
     pub version: String,
     /// Number of keys in a filter. If `filters_asked` is more than 1, the approximate mean.
     pub n: usize,

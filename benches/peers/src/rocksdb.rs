@@ -1,10 +1,10 @@
-//! Builds RocksDB's filters with the `foreign` feature of filterblock. The bytes equal RocksDB's
+//! Builds RocksDB's filters with the crate `filterblock-foreign`. The bytes equal RocksDB's
 //! bit for bit. The code is filterblock's, so RocksDB itself may have other times.
 
 use filterblock_foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
+use filterblock_testkit::measure::keys::Key;
 
 use crate::contender::{Contender, Input, Probe};
-use crate::keys::Key;
 
 /// The crate name of these filters. It is not `RocksDB`, because the code is filterblock's.
 pub const READER: &str = "filterblock reader";
@@ -13,7 +13,6 @@ const TRAILER_BYTES: usize = 5;
 
 /// Returns RocksDB's Bloom filter and its ribbon, both for a policy of ten bits per key. The Bloom
 /// filter takes ten bits per key. The ribbon has about the same FPR, and takes about seven.
-#[must_use]
 pub fn all() -> Vec<Contender> {
     vec![
         Contender::new("RocksDB FastLocalBloom:10", READER, |input| build(RocksDbFilterKind::FastLocalBloom, input)),

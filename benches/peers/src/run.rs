@@ -4,12 +4,13 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
+use filterblock_testkit::measure::clock;
+use filterblock_testkit::measure::csv_file::Recorder;
+use filterblock_testkit::measure::keys::{Key, Mix, Ranges, hash_of, key};
+use filterblock_testkit::measure::machine;
+
 use crate::args::{Form, Measure};
-use crate::clock;
 use crate::contender::{Asked, Contender, Input, Mode};
-use crate::csv_file::Recorder;
-use crate::keys::{Key, Mix, Ranges, hash_of, key};
-use crate::machine;
 use crate::ours;
 use crate::peers;
 use crate::rate::{self, Rate};
@@ -28,23 +29,11 @@ const MANY_KEYS: usize = 10_000;
 pub const SAME_RATE: &str = "fastbloom at the rate of ";
 
 /// Measures all filters and settings of the options, prints the results, and writes them to the
-/// CSV.
-///
-/// # Errors
-/// Returns an error if the thread cannot be pinned to a core, or if no filter can be measured.
-/// Returns an error if a filter denies one of its keys, or if the CSV cannot be written.
+/// CSV. It is an error if a filter denies one of its keys.
 pub fn measure(args: Measure) -> Result<(), String> {
-    if cfg!(debug_assertions) {
-        eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
-    }
-    let cpu = clock::pin(args.cpu)?;
-    let machine = machine::describe(cpu);
-    eprintln!("{machine}");
+    let machine = machine::describe(clock::pin(args.cpu)?);
+    let mut recorder = Recorder::open::<Row>(args.out.as_deref(), args.append, &machine)?;
     ours::tell_unknown();
-    let mut recorder = match &args.out {
-        Some(path) if args.append => Recorder::append::<Row>(path)?,
-        out => Recorder::create(out.as_deref(), &machine)?,
-    };
     let sizes = if args.only_many { &[][..] } else { &args.sizes };
     for &n in sizes {
         let filters = (KEYS_BUILT / n).clamp(1, MOST_FILTERS);
@@ -227,7 +216,7 @@ impl<'a> Session<'a> {
         Row {
             filter: contender.name.clone(),
             krate: contender.krate.into(),
-            version: machine::version_of(contender.krate.split(' ').next().unwrap_or_default()).into(),
+            version: crate::version_of(contender.krate.split(' ').next().unwrap_or_default()).into(),
             n: self.n,
             filters_asked: self.asked,
             key_form: form.name().into(),

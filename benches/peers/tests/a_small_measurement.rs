@@ -7,9 +7,9 @@ use std::path::Path;
 
 use clap::Parser;
 use filterblock_peers::args::{Cli, Command};
-use filterblock_peers::csv_file;
 use filterblock_peers::record::Row;
 use filterblock_peers::{ranges, report, run, variants};
+use filterblock_testkit::measure::csv_file;
 
 /// The arguments of a small measurement.
 const ARGS: [&str; 15] = [

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
+use filterblock_testkit::measure::size;
 
 const EXAMPLES: &str = "Examples:
   stores measure --keys 100k --rounds 1                          all stores, a first look: half a minute
@@ -19,12 +20,10 @@ docs/BENCHMARKS.md has the commands of the record.";
 #[derive(Debug, Parser)]
 #[command(name = "stores", after_help = EXAMPLES)]
 pub struct Cli {
-    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Loads the stores in every layout, and measures them in turn. `--out` writes a CSV.
@@ -122,14 +121,4 @@ impl FromStr for Layout {
             _ => Err(format!("{text}: expected as-fallen, compacted, or runs-N like runs-5")),
         }
     }
-}
-
-/// Parses a number above 0. A `k` or `K` at its end stands for thousands, an `M` for millions.
-fn size(text: &str) -> Result<usize, String> {
-    let (digits, unit) = match text.strip_suffix(['k', 'K']) {
-        Some(digits) => (digits, 1_000),
-        None => text.strip_suffix('M').map_or((text, 1), |digits| (digits, 1_000_000)),
-    };
-    let number: usize = digits.parse().map_err(|_| format!("{text}: expected a number like 1000, 10k or 1M"))?;
-    if number == 0 { Err("0: expected at least 1".into()) } else { Ok(number * unit) }
 }

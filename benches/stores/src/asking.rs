@@ -4,27 +4,23 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::clock::thread_time;
+use filterblock_testkit::measure::clock::thread_time;
+use filterblock_testkit::measure::keys::{ABSENT, Key, key};
+
 use crate::engine::{Engine, Outcome};
-use crate::keys::{ABSENT, Key, key};
 use crate::questions::{Question, value};
 
-/// The number of keys in a batch.
 pub const BATCH: usize = 32;
 
 /// An open store of any engine. Each loop of gets compares every answer with the expected one, and
 /// returns an error if an answer is wrong.
 pub trait Store {
     /// Writes pairs of key and value.
-    ///
-    /// # Errors
-    /// Returns the error of the engine, as do all functions of this trait.
     fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Outcome<()>;
 
     /// Writes the memtable to a file, as [`Engine::flush`] does.
     fn flush(&mut self) -> Outcome<()>;
 
-    /// Compacts the whole store.
     fn compact(&mut self) -> Outcome<()>;
 
     /// Gets every `step`-th of the keys 0 to `n` - 1, and as many absent keys. Compares whole
@@ -42,7 +38,6 @@ pub trait Store {
     /// batch. Returns the total CPU time of the thread in ns.
     fn ask_batches(&mut self, asked: &[Question]) -> Outcome<f64>;
 
-    /// Closes the store.
     fn close(self: Box<Self>) -> Outcome<()>;
 }
 

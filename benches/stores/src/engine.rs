@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::keys::Key;
+use filterblock_testkit::measure::keys::Key;
 
 /// Settings that are the same for every store.
 #[derive(Debug, Clone, Copy)]
@@ -23,12 +23,8 @@ pub const BITS_PER_KEY: u8 = 10;
 /// A result whose error is a text, because engines have different types of errors.
 pub type Outcome<T> = Result<T, String>;
 
-/// An open store.
 pub trait Engine {
     /// Writes pairs of key and value in one batch or transaction, without waiting for the disk.
-    ///
-    /// # Errors
-    /// Returns the error of the engine, as do all functions of this trait.
     fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Outcome<()>;
 
     /// Writes the memtable to a file. Does nothing in an engine that writes its memtable when it is
@@ -53,15 +49,11 @@ pub trait Engine {
         Err("this engine has no batches".into())
     }
 
-    /// Closes the store cleanly.
     fn close(self) -> Outcome<()>;
 }
 
-/// A store that is measured.
 pub struct Contender {
-    /// A unique name.
     pub name: &'static str,
-    /// The version of its crate or library.
     pub version: String,
     /// The maximum number of runs that the store keeps apart, or 0 if the benchmark cannot control
     /// the number of runs.
@@ -72,7 +64,6 @@ pub struct Contender {
     pub open: fn(&Path, &Settings) -> Outcome<Box<dyn crate::asking::Store>>,
 }
 
-/// Returns an error as text.
 pub fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -14,11 +14,7 @@ pub mod record;
 pub mod report;
 pub mod run;
 
-#[path = "../../peers/src/clock.rs"]
-pub mod clock;
-#[path = "../../peers/src/csv_file.rs"]
-pub mod csv_file;
-#[path = "../../peers/src/keys.rs"]
-pub mod keys;
-#[path = "../../peers/src/machine.rs"]
-pub mod machine;
+/// Returns the version of a package in the lock file of this benchmark.
+fn version_of(package: &str) -> &'static str {
+    filterblock_testkit::measure::machine::version_in(include_str!("../Cargo.lock"), package)
+}

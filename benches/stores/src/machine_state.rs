@@ -5,10 +5,10 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use filterblock_testkit::measure::clock;
 use rustix::fs::{Advice, fadvise};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::clock;
 use crate::engine::{Outcome, text};
 
 /// The maximum time to wait until the process is idle.
@@ -21,9 +21,6 @@ const QUIET_WINDOWS: u32 = 4;
 /// Waits until the process is idle, which takes several quiet windows in a row. In a quiet window,
 /// the process uses less than 5 % of a core, and the files in `dir` keep their number and size. The
 /// benchmark observes the process, because not every engine tells when its compactions end.
-///
-/// # Errors
-/// Returns an error if the process is not idle after 300 seconds.
 pub fn wait_idle(dir: &Path) -> Outcome<()> {
     let start = Instant::now();
     let (mut quiet, mut cpu, mut files) = (0, clock::process_time(), contents(dir));
@@ -45,14 +42,12 @@ pub fn wait_idle(dir: &Path) -> Outcome<()> {
 }
 
 /// Returns the time that [`wait_idle`] takes if the process is idle from the start.
-#[must_use]
 pub fn idle_check() -> Duration {
     WINDOW * QUIET_WINDOWS
 }
 
 /// Returns the number of files in a folder and its subfolders, and the bytes that the files take on
 /// disk. A file or folder that cannot be read is left out, for example because it vanished.
-#[must_use]
 pub fn contents(dir: &Path) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
     let mut sum = (0, 0);
@@ -70,9 +65,6 @@ pub fn contents(dir: &Path) -> (u64, u64) {
 }
 
 /// Writes every file of a closed store to the device, and drops it from the page cache.
-///
-/// # Errors
-/// Returns the error of the operating system.
 pub fn drop_files(dir: &Path) -> Outcome<()> {
     for entry in fs::read_dir(dir).map_err(text)? {
         let path = entry.map_err(text)?.path();
@@ -96,9 +88,6 @@ pub struct Pinned {
 
 impl Pinned {
     /// Pins the calling thread to the core `cpu`.
-    ///
-    /// # Errors
-    /// Returns the error of the operating system.
     pub fn to(cpu: usize) -> Outcome<Self> {
         let before = sched_getaffinity(None).map_err(text)?;
         clock::pin(Some(cpu))?;

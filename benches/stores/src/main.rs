@@ -4,19 +4,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use filterblock_stores::args::{Cli, Command};
-use filterblock_stores::{machine, report, run};
+use filterblock_stores::{report, run};
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    let done = machine::choose_instruction_set().and_then(|()| match command {
+    filterblock_testkit::measure::run(|| match command {
         Command::Measure(args) => run::measure(&args),
         Command::Report(args) => report::write(&args),
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("error: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }

@@ -1,7 +1,7 @@
 //! Makes values and questions. A key and its value are functions of a number, so the benchmark
 //! keeps no copy of the contents of a store.
 
-use crate::keys::{ABSENT, Key, Mix, Random, key, mix};
+use filterblock_testkit::measure::keys::{ABSENT, Key, Mix, Random, key, mix};
 
 /// The distribution of the ranks of the keys that queries ask for. Each rank selects a key. Several
 /// ranks may select the same key.
@@ -14,8 +14,6 @@ pub enum Spread {
 }
 
 impl Spread {
-    /// Returns the name in the CSV.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",
@@ -27,7 +25,6 @@ impl Spread {
 /// A key, and the value that a store must return for it.
 #[derive(Debug, Clone, Copy)]
 pub struct Question {
-    /// The key.
     pub key: Key,
     /// The first eight bytes of the value, or `None` for an absent key.
     stamp: Option<[u8; 8]>,
@@ -37,7 +34,6 @@ pub struct Question {
 impl Question {
     /// Returns the question for the key with this number. Numbers from [`ABSENT`] on are absent
     /// keys.
-    #[must_use]
     pub fn new(number: u64, value_len: u16) -> Self {
         let stamp = (number < ABSENT).then(|| stamp(number, 0));
         Self { key: key(number), stamp, value_len }
@@ -46,7 +42,6 @@ impl Question {
     /// Returns whether an answer is right. For an absent key, only `None` is right. For a present
     /// key, the value must have the right length and the right first eight bytes.
     #[inline]
-    #[must_use]
     pub fn accepts(&self, found: Option<&[u8]>) -> bool {
         match (found, &self.stamp) {
             (None, None) => true,
@@ -61,13 +56,11 @@ fn stamp(number: u64, word: u64) -> [u8; 8] {
 }
 
 /// Returns the value of the key with this number: `len` pseudo-random bytes.
-#[must_use]
 pub fn value(number: u64, len: u16) -> Vec<u8> {
     (0..).flat_map(|word| stamp(number, word)).take(len.into()).collect()
 }
 
 /// Returns `count` questions for a store of the keys 0 to `n` - 1.
-#[must_use]
 pub fn questions(mix: Mix, spread: Spread, n: usize, count: usize, value_len: u16) -> Vec<Question> {
     let mut random = Random::new(100 + mix as u64 * 2 + spread as u64);
     let zipf = Zipf::new(n);
@@ -82,7 +75,7 @@ pub fn questions(mix: Mix, spread: Spread, n: usize, count: usize, value_len: u1
             Spread::Zipf => zipf.rank(random.below(1 << 53) as f64 / (1u64 << 53) as f64),
         };
         // The most frequent keys are spread over the order of loading.
-        let number = crate::keys::mix(rank) % n as u64;
+        let number = filterblock_testkit::measure::keys::mix(rank) % n as u64;
         Question::new(if is_present { number } else { ABSENT + number }, value_len)
     };
     (0..count).map(question).collect()

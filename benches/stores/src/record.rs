@@ -5,9 +5,7 @@ use serde::{Deserialize, Serialize};
 /// One measured quantity of one store in one setting.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    /// The name of the store.
     pub store: String,
-    /// The version of its crate or library.
     pub version: String,
     /// The number of keys in the store.
     pub n: usize,
@@ -21,9 +19,7 @@ pub struct Row {
     pub spread: String,
     /// The median of the rounds, in the unit of the measure.
     pub median: f64,
-    /// The minimum over the rounds.
     pub min: f64,
-    /// The maximum over the rounds.
     pub max: f64,
     /// The median wall time of a get in ns. `None` for every measure except [`GET`], as in the next
     /// two fields.

@@ -1,24 +1,17 @@
 //! Makes the tables and the picture of docs/BENCHMARKS.md from a CSV.
 
-#[path = "../../peers/src/report/markers.rs"]
-mod markers;
-#[allow(dead_code, reason = "the command `filterblock` draws with more of it")]
-#[path = "../../../crates/cli/src/picture/mod.rs"]
-mod picture;
-#[allow(dead_code, reason = "`benches/peers` writes with more of it")]
-#[path = "../../peers/src/report/text.rs"]
-mod text;
-
 use std::fs;
 
+use charts::bars::{Bar, Bars, Group};
+use charts::frame::Axis;
+use charts::markdown::{self, none, table as markdown, unknown, wrapped};
+use charts::text::{short, thousands, whole};
+use charts::theme::Colour;
+use filterblock_testkit::measure::csv_file;
+
 use crate::args::Report;
-use crate::csv_file;
 use crate::engine::Outcome;
 use crate::record::{BATCH, COLD, DISK, FILES, GET, LOAD, REOPEN, Row, SETTLE};
-use picture::Colour;
-use picture::bars::{Bar, Bars, Group};
-use picture::frame::Axis;
-use text::{grouped, markdown, none, short, wrapped};
 
 /// The start of a marker in BENCHMARKS.md.
 const BEGIN: &str = "<!-- stores: ";
@@ -29,16 +22,12 @@ const DRAWN: [&str; 2] = ["compacted", "runs-5"];
 
 /// Writes the tables of `stores measure` into BENCHMARKS.md, and the picture to stores.svg in the
 /// same folder.
-///
-/// # Errors
-/// Returns an error if a file cannot be read or written, if the CSV has no measurements, or if the
-/// page has a wrong marker.
 pub fn write(args: &Report) -> Outcome<()> {
     let (machine, rows) = csv_file::read::<Row>(&args.csv)?;
     if rows.is_empty() {
         return Err(format!("{}: no measurements; `stores measure --out` writes them", args.csv.display()));
     }
-    markers::in_file(&args.docs.join("BENCHMARKS.md"), BEGIN, |what| table(what, &machine, &rows))?;
+    markdown::fill_file(&args.docs.join("BENCHMARKS.md"), BEGIN, |what| table(what, &machine, &rows))?;
     let path = args.docs.join("stores.svg");
     fs::write(&path, drawing(&rows)).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -55,7 +44,7 @@ fn table(what: &str, machine: &str, rows: &[Row]) -> Outcome<String> {
         "mixed" => Ok(gets(rows, n, "mixed")),
         "cold" => Ok(by_layout(rows, n, &[("absent", COLD, "negative"), ("present", COLD, "positive")], 1e-3)),
         "loading" => Ok(loading(rows, n)),
-        _ => Err(format!("no table is called {what}; the markers of docs/BENCHMARKS.md show the names")),
+        _ => unknown(&["machine", "absent", "present", "mixed", "cold", "loading"]),
     }
 }
 
@@ -74,8 +63,8 @@ fn machine_line(machine: &str, rows: &[Row]) -> String {
     }
     wrapped(&format!(
         "{machine}; {rounds} rounds of {} warm and {} cold queries; {}.",
-        grouped(queries),
-        grouped(cold),
+        thousands(queries),
+        thousands(cold),
         versions.join(", ")
     ))
 }
@@ -127,7 +116,7 @@ fn gets(rows: &[Row], n: usize, mix: &str) -> String {
         for store in stores(rows, n) {
             let at = At { store, n, layout, mix };
             let Some(uniform) = find(rows, at, GET, "uniform") else { continue };
-            let number = |ns: Option<f64>| ns.map_or(none(), whole);
+            let number = |ns: Option<f64>| ns.map_or(none(), integer);
             let median = |row: Option<&Row>| row.map_or(none(), |row| time(row.median));
             lines.push(vec![
                 named(store),
@@ -171,10 +160,10 @@ fn loading(rows: &[Row], n: usize) -> String {
             lines.push(vec![
                 named(store),
                 layout.into(),
-                whole(puts),
+                integer(puts),
                 median(SETTLE).map_or(none(), |seconds| format!("{seconds:.1}")),
-                median(DISK).map_or(none(), |bytes| whole(bytes / 1e6)),
-                median(FILES).map_or(none(), whole),
+                median(DISK).map_or(none(), |bytes| integer(bytes / 1e6)),
+                median(FILES).map_or(none(), integer),
                 median(REOPEN).map_or(none(), time),
             ]);
         }
@@ -182,14 +171,12 @@ fn loading(rows: &[Row], n: usize) -> String {
     markdown(&["Store", "layout", "puts/s", "settle, s", "disk, MB", "files", "reopen, ms"], &lines)
 }
 
-fn time(value: f64) -> String {
-    if value < 999.5 { short(value) } else { whole(value) }
+fn integer(value: f64) -> String {
+    thousands(whole(value))
 }
 
-fn whole(value: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and far below 2^53")]
-    let whole = value.round() as usize;
-    grouped(whole)
+fn time(value: f64) -> String {
+    if value < 999.5 { short(value) } else { integer(value) }
 }
 
 /// Draws the warm gets of absent and present keys in the layouts [`DRAWN`], for the smallest number
@@ -202,7 +189,7 @@ fn drawing(rows: &[Row]) -> String {
             let bar = |store: &&str| {
                 let row = find(rows, At { store, n, layout, mix }, GET, "uniform")?;
                 let colour = Colour::Series(usize::from(!store.starts_with(OURS)));
-                Some(Bar { label: (*store).into(), value: row.median, value_text: time(row.median), colour })
+                Some(Bar::new(*store, row.median, time(row.median), colour))
             };
             let mut bars: Vec<_> = stores(rows, n).iter().filter_map(bar).collect();
             bars.sort_by(|one, other| one.value.total_cmp(&other.value));
@@ -218,11 +205,11 @@ fn drawing(rows: &[Row]) -> String {
         from,
         to,
         is_logarithmic: true,
-        labels: Axis::powers_of_ten(from, to, whole),
+        labels: Axis::powers_of_ten(from, to, integer),
     };
     Bars {
         title: "Gets of key-value stores".into(),
-        subtitle: format!("{} keys of 16 bytes, warm, in random order; shorter is better", grouped(n)),
+        subtitle: format!("{} keys of 16 bytes, warm, in random order; shorter is better", thousands(n)),
         description: "Bars of the mean times of gets in filterblock-store and in other stores, for absent and for \
                       present keys, with one run and with five."
             .into(),
@@ -241,7 +228,7 @@ mod tests {
     fn the_picture_of_the_record_is_readable() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../record/stores.csv");
         let svg = drawing(&csv_file::read::<Row>(&path).unwrap().1);
-        picture::check::is_readable(&svg);
+        charts::check::is_readable(&svg);
         assert!(svg.contains("filterblock") && svg.contains("present keys, compacted"), "{svg}");
     }
 }

@@ -6,17 +6,18 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use filterblock_testkit::measure::csv_file::Recorder;
+use filterblock_testkit::measure::keys::{Mix, key};
+use filterblock_testkit::measure::{clock, machine};
 use tempfile::TempDir;
 
 use crate::args::{Layout, Measure};
 use crate::asking::Store;
-use crate::csv_file::Recorder;
 use crate::engine::{Contender, Outcome, Settings, text};
-use crate::keys::{Mix, key};
+use crate::engines;
 use crate::machine_state::{Pinned, contents, drop_files, idle_check, wait_idle};
 use crate::questions::{Question, Spread, questions, value};
 use crate::record::{BATCH, COLD, DISK, FILES, GET, LOAD, REOPEN, Row, SETTLE};
-use crate::{clock, engines, machine};
 
 /// The maximum number of keys in a batch or transaction while loading.
 const LOADED_AT_ONCE: usize = 100;
@@ -26,7 +27,6 @@ const MOST_CHECKED: usize = 1_000_000;
 const WRITE_BUFFER_BYTES: usize = 16 << 20;
 /// An upper bound on the bytes that an entry of a memtable needs besides key and value.
 const ENTRY_OVERHEAD_BYTES: usize = 256;
-/// The settings of the warm gets.
 const SETTINGS: [(Mix, Spread); 6] = [
     (Mix::Negative, Spread::Uniform),
     (Mix::Positive, Spread::Uniform),
@@ -37,24 +37,14 @@ const SETTINGS: [(Mix, Spread); 6] = [
 ];
 
 /// Measures all stores and layouts of the options, prints the results, and writes them to the CSV.
-///
-/// # Errors
-/// Returns an error if no store is selected, if a store fails or gives a wrong answer, or if the
-/// CSV cannot be written.
+/// A wrong answer of a store is an error.
 pub fn measure(args: &Measure) -> Outcome<()> {
-    if cfg!(debug_assertions) {
-        eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
-    }
     // A helper thread finds out on which core queries run, because `clock::pin` never unpins its
     // thread. `Pinned` pins the main thread only while it runs warm queries.
     let cpu = std::thread::scope(|scope| scope.spawn(|| clock::pin(args.cpu)).join());
     let cpu = cpu.map_err(|_| "the thread that looks for a core panicked")??;
     let machine = format!("{}; {} MiB of block cache for each store", machine::describe(cpu), args.cache_mb);
-    eprintln!("{machine}");
-    let mut recorder = match &args.out {
-        Some(path) if args.append => Recorder::append::<Row>(path)?,
-        out => Recorder::create(out.as_deref(), &machine)?,
-    };
+    let mut recorder = Recorder::open::<Row>(args.out.as_deref(), args.append, &machine)?;
     let names: Vec<_> = engines::all().iter().map(|contender| contender.name).collect();
     let selects = |part: &String, name: &str| {
         if names.contains(&part.as_str()) { name == part } else { name.contains(part.as_str()) }
@@ -71,7 +61,6 @@ pub fn measure(args: &Measure) -> Outcome<()> {
     Ok(())
 }
 
-/// A store and its folder.
 struct Place<'a> {
     contender: &'a Contender,
     dir: PathBuf,
@@ -94,7 +83,9 @@ impl<'a> Session<'a> {
     fn load(args: &'a Measure, cpu: usize, layout: Layout, contenders: &'a [Contender]) -> Outcome<Self> {
         let (write_buffer_bytes, compacts) = match layout {
             Layout::Runs(runs) => {
-                let entry = size_of::<crate::keys::Key>() + usize::from(args.value_len) + ENTRY_OVERHEAD_BYTES;
+                let entry = size_of::<filterblock_testkit::measure::keys::Key>()
+                    + usize::from(args.value_len)
+                    + ENTRY_OVERHEAD_BYTES;
                 ((args.keys.div_ceil(runs) * entry).max(1 << 20), false)
             }
             _ => (WRITE_BUFFER_BYTES, true),
@@ -381,7 +372,6 @@ fn progress(text: &str) {
     }
 }
 
-/// Rounds to three decimals.
 fn rounded(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }

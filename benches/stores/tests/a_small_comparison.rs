@@ -8,13 +8,13 @@ use std::path::Path;
 use clap::Parser;
 use filterblock_stores::args::{Cli, Command};
 use filterblock_stores::asking::Store;
-use filterblock_stores::csv_file;
 use filterblock_stores::engine::{Engine, Outcome};
 use filterblock_stores::engines;
-use filterblock_stores::keys::Key;
 use filterblock_stores::questions::{Question, value};
 use filterblock_stores::record::{BATCH, COLD, GET, LOAD, Row};
 use filterblock_stores::{report, run};
+use filterblock_testkit::measure::csv_file;
+use filterblock_testkit::measure::keys::Key;
 
 fn measured(dir: &Path, more: &[&str]) -> Outcome<Vec<Row>> {
     let (out, dir) = (dir.join("stores.csv"), dir.to_str().unwrap());

@@ -74,6 +74,16 @@ impl Versions {
     pub fn is_optimised(&self) -> bool {
         self.optimised
     }
+
+    /// Returns a line that warns of the times of a build that is not optimised, or an empty text.
+    pub fn warning(&self) -> &'static str {
+        match self.optimised {
+            true => "",
+            false => {
+                "UNOPTIMISED BUILD: the times are meaningless; measure with a build of \"cargo build --release\".\n"
+            }
+        }
+    }
 }
 
 fn unknown() -> String {

@@ -30,7 +30,6 @@ mod new_block;
 mod new_file;
 mod output;
 mod parquet;
-mod picture;
 mod plan;
 mod progress;
 mod query;

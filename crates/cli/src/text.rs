@@ -1,33 +1,10 @@
-//! Formats numbers, bytes and texts for people, and decodes hexadecimal digits.
+//! Quotes words, and encodes and decodes hexadecimal digits. The formats of numbers are those of
+//! the pictures.
 
 use std::fmt::Write as _;
 
-/// Formats an integer with thousands separators: `1,234,567`.
-pub fn thousands(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Rounds to the nearest integer. A negative number or NaN gives 0, and a number that is too large
-/// gives [`u64::MAX`].
-pub fn whole(value: f64) -> u64 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
-    let rounded = value.round() as u64;
-    rounded
-}
-
-/// Formats a number with its unit: `1 key`, `2 keys`. The plural of `unit` must be `unit` and an
-/// `s`.
-pub fn count(value: u64, unit: &str) -> String {
-    format!("{} {unit}{}", thousands(value), if value == 1 { "" } else { "s" })
-}
+#[allow(unused_imports, reason = "the web page, which has this file too, formats fewer numbers")]
+pub use charts::text::{count, percent, printable, significant, thousands, whole};
 
 /// Returns whether the recorded number of keys is clearly above the number that the fill ratio
 /// shows. A merge counts a key several times if several blocks have it.
@@ -35,47 +12,6 @@ pub fn is_overstated(recorded: u64, estimated: Option<f64>) -> bool {
     let recorded = recorded as f64;
     // An estimate of few keys may be wrong by one or two.
     estimated.is_some_and(|keys| keys < recorded * 0.9 && keys < recorded - 2.0)
-}
-
-/// Formats a fraction of 1 as a percentage, with as many digits as [`significant`] gives.
-pub fn percent(share: f64) -> String {
-    format!("{} %", significant(share * 100.0))
-}
-
-/// Formats a number with three significant digits, or with two below 0.001. From 1,000 on, the
-/// number is rounded to an integer with thousands separators. Zero becomes `0`. A number that
-/// rounds to less than 0.0000001 becomes `<0.0000001`, and no number has an exponent. An infinite
-/// number or NaN is formatted as in Rust.
-pub fn significant(value: f64) -> String {
-    if !value.is_finite() {
-        return value.to_string();
-    }
-    let size = value.abs();
-    if size >= 999.5 {
-        let digits = thousands(whole(size));
-        return if value < 0.0 { format!("-{digits}") } else { digits };
-    }
-    let decimals = match size {
-        0.0 => 0,
-        size if size >= 99.95 => 0,
-        size if size >= 9.995 => 1,
-        size if size >= 0.9995 => 2,
-        size if size >= 0.09995 => 3,
-        size if size >= 0.009995 => 4,
-        size if size >= 0.0009995 => 5,
-        size if size >= 0.000_099_5 => 5,
-        size if size >= 0.000_009_95 => 6,
-        size if size >= 0.000_000_995 => 7,
-        size if size >= 0.000_000_099_5 => 8,
-        _ => return "<0.0000001".into(),
-    };
-    format!("{value:.decimals$}")
-}
-
-/// Escapes the control characters of an untrusted text, so that a terminal can show it.
-pub fn printable(text: &str) -> String {
-    let spell = |c: char| if c.is_control() { c.escape_unicode().to_string() } else { c.to_string() };
-    text.chars().map(spell).collect()
 }
 
 /// Returns the text of an error without its advice, which follows the last "; ".
@@ -133,26 +69,6 @@ mod tests {
         {
             assert_eq!(quoted(word), quoted_word);
         }
-    }
-
-    #[test]
-    fn numbers_are_grouped_and_rounded_for_reading() {
-        let cases = [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")];
-        for (value, text) in cases {
-            assert_eq!(thousands(value), text);
-        }
-        let cases = [(0.0, "0"), (0.00955, "0.00955"), (0.96, "0.960"), (62.34, "62.3"), (2_345.6, "2,346")];
-        let tiny = [(0.000_821, "0.00082"), (0.000_082_1, "0.000082"), (8.21e-7, "0.00000082"), (1e-20, "<0.0000001")];
-        for (value, text) in cases.into_iter().chain(tiny) {
-            assert_eq!(significant(value), text);
-        }
-        assert_eq!(percent(0.0095), "0.950 %");
-        assert_eq!((count(1, "table"), count(0, "key")), ("1 table".into(), "0 keys".into()));
-    }
-
-    #[test]
-    fn control_characters_are_escaped() {
-        assert_eq!(printable("naïve \u{1b}[31m\n"), "naïve \\u{1b}[31m\\u{a}");
     }
 
     #[test]

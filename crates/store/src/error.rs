@@ -185,13 +185,10 @@ impl Error {
     }
 }
 
-/// The next step in the messages about a damaged file.
 const REPAIR: &str = "run \"filterblock db repair\" on the store, or restore from a backup";
 
-/// The next step in the messages about a damaged filter block.
 const REPAIR_FILTER: &str = "no key is lost, because filters only save reads; run \"filterblock db repair\"";
 
-/// Returns the next step for an I/O error of this kind.
 fn next_step(kind: std::io::ErrorKind) -> &'static str {
     use std::io::ErrorKind as Kind;
     match kind {

@@ -57,7 +57,6 @@ pub mod repair;
 pub mod sstable;
 pub mod storage;
 mod sync;
-mod zeros;
 
 pub use error::{Error, Field, Result};
 pub use lsm::{Db, Options};

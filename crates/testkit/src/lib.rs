@@ -1,11 +1,13 @@
 //! Helpers for the tests, benches, examples and fuzz targets of this repository; never published.
-#![allow(clippy::cast_possible_truncation, reason = "the tests cut random numbers and sizes")]
+#![allow(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::unwrap_used, reason = "a test may panic")]
 
 pub mod allocation;
 pub mod blocks;
 pub mod example;
 pub mod foreign;
 mod isa;
+#[cfg(feature = "measure")]
+pub mod measure;
 mod messages;
 mod random;
 

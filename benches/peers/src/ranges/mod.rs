@@ -8,14 +8,14 @@ mod filters;
 
 use std::hint::black_box;
 
+use filterblock_testkit::measure::clock::{self, process_time, thread_time};
+use filterblock_testkit::measure::csv_file::Recorder;
+use filterblock_testkit::measure::keys::{Random, mix};
+use filterblock_testkit::measure::machine;
 use serde::{Deserialize, Serialize};
 
 use self::filters::{CONTENDERS, Contender, RangeFilter};
 use crate::args::Ranges;
-use crate::clock::{self, process_time, thread_time};
-use crate::csv_file::Recorder;
-use crate::keys::{Random, mix};
-use crate::machine;
 use crate::rate::Rate;
 
 /// The upper bound on the FPR for which filters are built, if they take one.
@@ -29,13 +29,9 @@ const KEY_BITS: u32 = 60;
 /// The results of one range filter with one number of keys and one length of ranges.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    /// The name of the filter.
     pub range_filter: String,
-    /// The crate of the filter.
     pub package: String,
-    /// The version of the crate.
     pub version: String,
-    /// Number of keys.
     pub keys: usize,
     /// Length of the ranges that are asked. A filter that takes a length is built for it.
     pub range_len: u64,
@@ -67,13 +63,11 @@ pub struct Row {
 
 impl Row {
     /// Returns the size of the filter in bits per key, or `None` if the size is unknown.
-    #[must_use]
     pub fn bits_per_key(&self) -> Option<f64> {
         Some(self.bytes? as f64 * 8.0 / self.keys as f64)
     }
 }
 
-/// The keys and the ranges that all filters get.
 struct Work {
     range_len: u64,
     keys: Vec<u64>,
@@ -184,18 +178,10 @@ fn ask<F: RangeFilter>(filter: &mut F, ranges: &[(u64, u64)]) -> Answers {
 
 /// Measures all filters in turn in each pass, prints the results, and writes them to the CSV.
 /// Leaves out slow filters if there are many keys.
-///
-/// # Errors
-/// Returns an error if the thread cannot be pinned to a core, if a filter fails, or if the CSV
-/// cannot be written.
 pub fn measure(args: &Ranges) -> Result<(), String> {
-    if cfg!(debug_assertions) {
-        eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
-    }
     let machine = machine::describe(clock::pin(args.cpu)?);
     let machine = format!("{machine}; load average {} at the start", machine::load());
-    eprintln!("{machine}");
-    let mut recorder = Recorder::create(args.out.as_deref(), &machine)?;
+    let mut recorder = Recorder::open::<Row>(args.out.as_deref(), false, &machine)?;
     println!(
         "{:38} {:>8} {:>8} {:>10} {:>8} {:>9} {:>9} {:>9} {:>9}",
         "", "build", "uniform", "correlated", "present", "bits/key", "rate %", "corr. %", "denied %"
@@ -237,7 +223,7 @@ fn row(contender: &Contender, work: &Work, passes: usize, found: &Pass) -> Resul
     Ok(Row {
         range_filter: name.into(),
         package: package.into(),
-        version: machine::version_of(package).into(),
+        version: crate::version_of(package).into(),
         keys: work.keys.len(),
         range_len: work.range_len,
         passes,

@@ -1,20 +1,15 @@
 //! Makes the tables and pictures of docs/BENCHMARKS.md and docs/VARIANTS.md from a CSV.
 
-mod labels;
-mod markers;
-#[allow(dead_code, reason = "the command `filterblock` draws with more of it")]
-#[path = "../../../../crates/cli/src/picture/mod.rs"]
-mod picture;
 mod plots;
-mod ranges;
+mod speed;
 mod tables;
-mod text;
-mod variants;
 
 use std::fs;
 
+use charts::markdown;
+use filterblock_testkit::measure::csv_file;
+
 use crate::args::Report;
-use crate::csv_file;
 
 /// The start of a begin marker, except for the tables of range filters.
 const BEGIN: &str = "<!-- generated: ";
@@ -22,30 +17,39 @@ const BEGIN: &str = "<!-- generated: ";
 /// Writes the tables of one record into its page: `peers measure` and `peers ranges` into
 /// BENCHMARKS.md, `peers variants` into VARIANTS.md. Writes the pictures of `peers measure` to
 /// files in the folder of BENCHMARKS.md.
-///
-/// # Errors
-/// Returns an error if a file cannot be read or written, if the CSV has no measurements, or if the
-/// page has a wrong marker.
 pub fn write(args: &Report) -> Result<(), String> {
     if let Ok((machine, rows)) = csv_file::read(&args.csv)
         && !rows.is_empty()
     {
-        return markers::in_file(&args.docs.join("VARIANTS.md"), BEGIN, |what| variants::table(what, &machine, &rows));
+        return markdown::fill_file(&args.docs.join("VARIANTS.md"), BEGIN, |what| {
+            table(what, &machine, || speed::of_variants(&rows))
+        });
     }
     let benchmarks = args.docs.join("BENCHMARKS.md");
     if let Ok((machine, rows)) = csv_file::read(&args.csv)
         && !rows.is_empty()
     {
-        return markers::in_file(&benchmarks, "<!-- ranges: ", |what| ranges::table(what, &machine, &rows));
+        return markdown::fill_file(&benchmarks, "<!-- ranges: ", |what| {
+            table(what, &machine, || speed::of_ranges(&rows))
+        });
     }
     let (machine, rows) = csv_file::read(&args.csv)?;
     if rows.is_empty() {
         return Err(format!("{}: no measurements; `peers measure --out` writes them", args.csv.display()));
     }
-    markers::in_file(&benchmarks, BEGIN, |what| tables::table(what, &machine, &rows))?;
+    markdown::fill_file(&benchmarks, BEGIN, |what| tables::table(what, &machine, &rows))?;
     for (name, svg) in plots::all(&rows) {
         let path = args.docs.join(name);
         fs::write(&path, svg).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())
+}
+
+/// Returns the table that `what` names. `what` is the text of a marker.
+fn table(what: &str, machine: &str, speed: impl Fn() -> String) -> Result<String, String> {
+    match what {
+        "machine" => Ok(markdown::wrapped(&format!("{machine}."))),
+        "speed" => Ok(speed()),
+        _ => markdown::unknown(&["machine", "speed"]),
+    }
 }

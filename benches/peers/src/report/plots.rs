@@ -1,10 +1,12 @@
 //! Draws the pictures: space and query time, false-positive rate and bits per key, and build times.
 
-use super::labels::{self, Box2};
-use super::picture::bars::{Bar, Bars, Group};
-use super::picture::frame::{Axis, Frame};
-use super::picture::{Anchor, Colour, Picture, Stroke, WIDTH, text_width};
-use super::text::{grouped, short};
+use charts::bars::{Bar, Bars, Group};
+use charts::frame::{Axis, Frame, plain};
+use charts::picture::{Anchor, Picture, Stroke, text_width};
+use charts::scatter::{self, Mark, Point};
+use charts::text::{short, thousands};
+use charts::theme::Colour;
+
 use crate::ours;
 use crate::record::Row;
 use crate::rocksdb;
@@ -65,7 +67,7 @@ fn colour(row: &Row) -> Colour {
 fn shown_n(rows: &[Row]) -> (usize, String) {
     let sizes = || rows.iter().filter(|row| row.filters_asked == 1).map(|row| row.n);
     let n = if sizes().any(|n| n == SHOWN_N) { SHOWN_N } else { sizes().max().unwrap_or(0) };
-    (n, grouped(n))
+    (n, thousands(n))
 }
 
 /// Returns one row of each filter that a picture may show, with [`shown_n`] keys.
@@ -110,73 +112,16 @@ fn bits(row: &Row) -> f64 {
     row.bits_per_key_bare.unwrap_or(0.0)
 }
 
-/// Returns an axis with some room around the values.
-fn axis(title: &str, values: impl Iterator<Item = f64>, is_logarithmic: bool) -> Axis {
-    let ends = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(from, to), value| (from.min(value), to.max(value)));
-    let (from, to) = match ends {
-        (from, to) if from > to => (1.0, 2.0),
-        (from, to) if is_logarithmic => (from * 0.7, to * 1.5),
-        // Labels may lie to the left of their points, so the left has more room.
-        (from, to) => ((from - 3.75).max(0.0), to + 1.0),
-    };
-    let mut axis = Axis { title: title.into(), from, to, is_logarithmic, labels: Vec::new() };
-    axis.labels = ticks(&axis).into_iter().map(|tick| (tick, plain(tick))).collect();
-    axis
+fn point(row: &Row, x: f64, y: f64) -> Point {
+    let mark = if is_ours(row) { Mark::Dot } else { Mark::Ring };
+    Point { label: short_name(&row.filter), values: (x, y), mark, colour: colour(row) }
 }
 
-fn ticks(axis: &Axis) -> Vec<f64> {
-    let within = |value: &f64| *value >= axis.from && *value <= axis.to;
-    if !axis.is_logarithmic {
-        return (0..200).map(|number| f64::from(number) * 2.0).filter(within).collect();
-    }
-    let steps: &[f64] = match (axis.to / axis.from).log10() {
-        decades if decades > 4.0 => &[1.0],
-        decades if decades > 2.0 => &[1.0, 3.0],
-        _ => &[1.0, 2.0, 5.0],
-    };
-    (-9..10).flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power))).filter(within).collect()
-}
-
-/// Formats a value. A value of 0, or from 1 on, has no decimals. Another value has as many decimals
-/// as its first digit needs.
-fn plain(value: f64) -> String {
-    let decimals = if value >= 1.0 || value <= 0.0 { 0.0 } else { (-value.log10() - 1e-9).ceil() };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most nine")]
-    let decimals = decimals as usize;
-    format!("{value:.decimals$}")
-}
-
-fn frame(x: Axis, y: Axis) -> Frame {
-    Frame { x, y, left: 58.0, right: WIDTH - 24.0, top: 90.0, bottom: HEIGHT - 56.0 }
-}
-
-/// Draws points with labels. The points of filterblock are dots, and those of other crates are
-/// rings.
-fn scatter(picture: &mut Picture, frame: &Frame, points: &[(&Row, f64, f64)], avoid: &[Box2]) {
-    let places: Vec<_> = points.iter().map(|&(_, x, y)| frame.at((x, y))).collect();
-    let texts: Vec<_> = points.iter().map(|(row, _, _)| short_name(&row.filter)).collect();
-    let within =
-        Box2 { left: frame.left + 2.0, top: frame.top + 2.0, right: frame.right - 2.0, bottom: frame.bottom - 2.0 };
-    let boxes = labels::place(&places, &texts, within, avoid);
-    for (((row, _, _), &(x, y)), place) in points.iter().zip(&places).zip(&boxes) {
-        let end = place.leader_to((x, y));
-        if (end.0 - x).hypot(end.1 - y) > 13.0 {
-            picture.line(&[(x, y), end], Stroke::Thin, colour(row));
-        }
-    }
-    for ((row, _, _), &at) in points.iter().zip(&places) {
-        if is_ours(row) {
-            picture.dot(at, 5.0, OURS);
-        } else {
-            picture.ring(at, 4.0, THEIRS);
-        }
-    }
-    for (((row, _, _), &(x, _)), (text, place)) in points.iter().zip(&places).zip(texts.iter().zip(&boxes)) {
-        // The width of a text is an estimate, so the text is anchored at the edge near the point.
-        let is_left = place.right <= x;
-        let (edge, anchor) = if is_left { (place.right, Anchor::End) } else { (place.left, Anchor::Start) };
-        picture.text(text, (edge, f64::midpoint(place.top, place.bottom)), anchor, colour(row));
-    }
+/// Returns the frame of a scatter plot with room for its points.
+fn frame(points: &[Point], x_title: &str, x_is_logarithmic: bool, y_title: &str) -> Frame {
+    let x = Axis::around(x_title, points.iter().map(|point| point.values.0), x_is_logarithmic);
+    let y = Axis::around(y_title, points.iter().map(|point| point.values.1), true);
+    Frame::new(x, y, HEIGHT, 24.0)
 }
 
 /// Draws the legend of dots and rings above the axes, at the right.
@@ -190,14 +135,13 @@ fn legend(picture: &mut Picture, frame: &Frame) {
 
 fn space_picture(rows: &[Row]) -> String {
     let found = scattered(rows);
-    let points: Vec<_> = found.iter().map(|row| (*row, row.ns_min, row.overhead_bare.unwrap_or(1.0) * 100.0)).collect();
+    let points = found.iter().map(|row| point(row, row.ns_min, row.overhead_bare.unwrap_or(1.0) * 100.0));
+    let points: Vec<_> = points.collect();
     let frame = frame(
-        axis(
-            "ns of CPU time for an absent key whose hash is known (logarithmic)",
-            points.iter().map(|point| point.1),
-            true,
-        ),
-        axis("% more bits than the FPR lower bound (logarithmic)", points.iter().map(|point| point.2), true),
+        &points,
+        "ns of CPU time for an absent key whose hash is known (logarithmic)",
+        true,
+        "% more bits than the FPR lower bound (logarithmic)",
     );
     let (_, n) = shown_n(rows);
     let mut picture = Picture::new(
@@ -209,18 +153,15 @@ fn space_picture(rows: &[Row]) -> String {
     );
     frame.draw(&mut picture);
     legend(&mut picture, &frame);
-    scatter(&mut picture, &frame, &points, &[]);
+    scatter::draw(&mut picture, &frame, &points, &[]);
     picture.finish()
 }
 
 fn rate_picture(rows: &[Row]) -> String {
     let mut found = scattered(rows);
     found.retain(|row| !SAME_DESIGN.contains(&row.filter.as_str()));
-    let points: Vec<_> = found.iter().map(|row| (*row, bits(row), row.rate.unwrap_or(1.0) * 100.0)).collect();
-    let frame = frame(
-        axis("bits per key", points.iter().map(|point| point.1), false),
-        axis("false-positive rate, % (logarithmic)", points.iter().map(|point| point.2), true),
-    );
+    let points: Vec<_> = found.iter().map(|row| point(row, bits(row), row.rate.unwrap_or(1.0) * 100.0)).collect();
+    let frame = frame(&points, "bits per key", false, "false-positive rate, % (logarithmic)");
     let (_, n) = shown_n(rows);
     let mut picture = Picture::new(
         HEIGHT,
@@ -239,7 +180,7 @@ fn rate_picture(rows: &[Row]) -> String {
     legend(&mut picture, &frame);
     let mut note = |picture: &mut Picture, text: &str, at: (f64, f64)| {
         picture.text(text, at, Anchor::Start, Colour::Faint);
-        avoid.push(labels::box_of(text, at, false));
+        avoid.push(scatter::box_of(text, at, false));
     };
     if let Some(ends) = lower {
         picture.line(&ends, Stroke::Solid, Colour::Faint);
@@ -254,8 +195,8 @@ fn rate_picture(rows: &[Row]) -> String {
         note(&mut picture, name, ((x + 10.0).min(frame.right - text_width(name)), y - 8.0));
     }
     // Labels must not hide the lines.
-    avoid.extend([lower, bloom].into_iter().flatten().flat_map(|[from, to]| labels::along(from, to)));
-    scatter(&mut picture, &frame, &points, &avoid);
+    avoid.extend([lower, bloom].into_iter().flatten().flat_map(|[from, to]| scatter::along(from, to)));
+    scatter::draw(&mut picture, &frame, &points, &avoid);
     picture.finish()
 }
 
@@ -277,7 +218,7 @@ fn build_picture(rows: &[Row]) -> String {
                 let value = row.build_ns?;
                 let own = if row.build_form == "key" { " (hashes keys)" } else { "" };
                 let label = format!("{}{own}", short_name(&row.filter));
-                Some(Bar { label, value, value_text: short(value), colour: colour(row) })
+                Some(Bar::new(label, value, short(value), colour(row)))
             })
             .collect();
         bars.sort_by(|one, other| one.value.total_cmp(&other.value));
@@ -285,9 +226,6 @@ fn build_picture(rows: &[Row]) -> String {
     };
     let groups = vec![group("filterblock", &is_ours), group("other crates", &|row: &Row| !is_ours(row))];
     let slowest = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value).fold(1.0, f64::max);
-    let step = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0].into_iter();
-    let step = step.clone().find(|step| slowest / step <= 8.0).unwrap_or(5000.0);
-    let ticks = (0..=8).map(|number| f64::from(number) * step).filter(|tick| *tick <= slowest);
     let (_, n) = shown_n(rows);
     Bars {
         title: "Build time of filters".into(),
@@ -296,13 +234,7 @@ fn build_picture(rows: &[Row]) -> String {
             "Bars of the build times per key of the filters of this crate and of other crates. Split blocks of \
                       other crates are the fastest, then Bloom filters; ribbons and xor filters take the longest."
                 .into(),
-        axis: Axis {
-            title: "ns of CPU time per key".into(),
-            from: 0.0,
-            to: slowest,
-            is_logarithmic: false,
-            labels: ticks.map(|tick| (tick, plain(tick))).collect(),
-        },
+        axis: Axis::from_zero("ns of CPU time per key".into(), slowest),
         groups,
         caption: "Bars of filters that start threads count the CPU time of all threads.".into(),
     }
@@ -323,12 +255,12 @@ fn short_name(filter: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::picture::check;
     use super::*;
+    use charts::check;
 
     fn recorded() -> Vec<Row> {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../record/peers.csv");
-        crate::csv_file::read(&path).unwrap().1
+        filterblock_testkit::measure::csv_file::read(&path).unwrap().1
     }
 
     #[test]

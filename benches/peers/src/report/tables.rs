@@ -1,6 +1,8 @@
 //! Makes the Markdown tables of filters that are built once.
 
-use super::text::{grouped, markdown, none, percent, short, wrapped};
+use charts::markdown::{none, table as markdown, unknown, wrapped};
+use charts::text::{short, short_percent, thousands};
+
 use crate::ours;
 use crate::record::Row;
 use crate::run::SAME_RATE;
@@ -22,7 +24,7 @@ pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> 
         "space" => Ok(by_size(rows, &space_cell)),
         "build" => Ok(by_size(rows, &build_cell)),
         "extras" => Ok(extras(rows)),
-        _ => Err(format!("unknown table: {what}; expected machine, queries, same-rate, many, space, build or extras")),
+        _ => unknown(&["machine", "queries", "same-rate", "many", "space", "build", "extras"]),
     }
 }
 
@@ -30,7 +32,7 @@ fn machine_line(machine: &str, rows: &[Row]) -> String {
     let passes = rows.iter().map(|row| row.passes).max().unwrap_or(0);
     let single = rows.iter().filter(|row| row.mode == "single");
     let queries = single.map(|row| row.queries).max().unwrap_or(0);
-    wrapped(&format!("{machine}; {passes} passes of {} queries.", grouped(queries)))
+    wrapped(&format!("{machine}; {passes} passes of {} queries.", thousands(queries)))
 }
 
 /// Returns the names of the filters in the order of the record. Leaves out the fastbloom filters
@@ -78,6 +80,11 @@ const SETTINGS: [(&str, &str); 6] = [
     ("negative", "chain"),
 ];
 
+/// The headings of the columns of [`space_and_rate`].
+const SPACE: [&str; 3] = ["bits per key", "over the lower bound", "FPR, %"];
+/// The headings of the columns of [`SETTINGS`].
+const TIMES: [&str; 6] = ["absent", "present", "mixed", "absent, batch", "present, batch", "absent, chain"];
+
 fn times(rows: &[Row], at: At<'_>) -> Vec<String> {
     let cell = |(mix, mode): (&str, &str)| find(rows, at, mix, mode).map_or(none(), |row| short(row.ns_min));
     SETTINGS.into_iter().map(cell).collect()
@@ -95,22 +102,7 @@ fn queries(rows: &[Row], n: usize, form: &str) -> String {
         Some(line)
     };
     let lines: Vec<_> = filters(rows).iter().filter_map(line).collect();
-    markdown(
-        &[
-            "Filter",
-            "bits per key",
-            "over the lower bound",
-            "FPR, %",
-            "absent",
-            "present",
-            "mixed",
-            "absent, batch",
-            "present, batch",
-            "absent, chain",
-            "build",
-        ],
-        &lines,
-    )
+    markdown(&[&["Filter"], &SPACE[..], &TIMES, &["build"]].concat(), &lines)
 }
 
 /// Returns the name of a filter for a table. For a filter of another crate, adds the version, and a
@@ -139,7 +131,11 @@ fn space_and_rate(row: &Row) -> [String; 3] {
         }
         _ => none(),
     };
-    [row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}")), row.overhead_bare.map_or(none(), percent), rate]
+    [
+        row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}")),
+        row.overhead_bare.map_or(none(), short_percent),
+        rate,
+    ]
 }
 
 /// Returns the table that compares filters of filterblock with fastbloom filters of about the same
@@ -153,7 +149,7 @@ fn same_rate(rows: &[Row]) -> String {
             let rival_name = format!("{SAME_RATE}{filter}");
             let rival = At { filter: &rival_name, ..at };
             let (Some(row), Some(other)) = (any(rows, at), any(rows, rival)) else { continue };
-            let mut line = vec![format!("`{filter}`"), grouped(n)];
+            let mut line = vec![format!("`{filter}`"), thousands(n)];
             line.extend([row, other].map(|row| row.rate.map_or(none(), |rate| format!("{:.4}", rate * 100.0))));
             line.extend([row, other].map(|row| row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}"))));
             for (mix, mode) in SETTINGS {
@@ -165,23 +161,8 @@ fn same_rate(rows: &[Row]) -> String {
             lines.push(line);
         }
     }
-    markdown(
-        &[
-            "Filter",
-            "keys",
-            "FPR, %",
-            "fastbloom's",
-            "bits per key",
-            "fastbloom's",
-            "absent",
-            "present",
-            "mixed",
-            "absent, batch",
-            "present, batch",
-            "absent, chain",
-        ],
-        &lines,
-    )
+    let space = ["Filter", "keys", "FPR, %", "fastbloom's", "bits per key", "fastbloom's"];
+    markdown(&[&space[..], &TIMES].concat(), &lines)
 }
 
 fn rival_of(row: &Row) -> Option<&str> {
@@ -193,44 +174,17 @@ fn many(rows: &[Row]) -> String {
     let Some(n) = rows.iter().find(|row| row.filters_asked > 1).map(|row| row.n) else {
         return markdown(&[""], &[]);
     };
-    let settings = [
-        ("hash", "negative", "single"),
-        ("hash", "positive", "single"),
-        ("hash", "mixed", "single"),
-        ("hash", "negative", "batch"),
-        ("hash", "positive", "batch"),
-        ("hash", "negative", "chain"),
-        ("key", "negative", "single"),
-        ("key", "positive", "single"),
-    ];
     let line = |filter: &&str| {
         let row = any(rows, At { filter, n, many: true, form: "" })?;
         let mut line = vec![named(row)];
         line.extend(space_and_rate(row));
-        for (form, mix, mode) in settings {
-            let found = find(rows, At { filter, n, many: true, form }, mix, mode);
-            line.push(found.map_or(none(), |row| short(row.ns_min)));
-        }
+        line.extend(times(rows, At { filter, n, many: true, form: "hash" }));
+        // The first two settings: single queries for absent and for present keys.
+        line.extend(times(rows, At { filter, n, many: true, form: "key" }).into_iter().take(2));
         Some(line)
     };
     let lines: Vec<_> = filters(rows).iter().filter_map(line).collect();
-    markdown(
-        &[
-            "Filter",
-            "bits per key",
-            "over the lower bound",
-            "FPR, %",
-            "absent",
-            "present",
-            "mixed",
-            "absent, batch",
-            "present, batch",
-            "absent, chain",
-            "absent, key",
-            "present, key",
-        ],
-        &lines,
-    )
+    markdown(&[&["Filter"], &SPACE[..], &TIMES, &["absent, key", "present, key"]].concat(), &lines)
 }
 
 /// Returns the table of build times with and without the self-check, and of query times with
@@ -244,7 +198,7 @@ fn extras(rows: &[Row]) -> String {
         let query = |filter, mix| find(rows, at(filter), mix, "single").map_or_else(none, |row| short(row.ns_min));
         Some(vec![
             format!("**`{spec}`**"),
-            grouped(n),
+            thousands(n),
             build(spec),
             build(&checked),
             query(spec, "negative"),
@@ -279,12 +233,12 @@ fn by_size(rows: &[Row], cell: &dyn Fn(&Row) -> Option<String>) -> String {
         Some(std::iter::once(named(first)).chain(cells).collect::<Vec<_>>())
     };
     let lines: Vec<_> = filters(rows).iter().filter_map(line).collect();
-    let heads: Vec<_> = std::iter::once("Filter".to_owned()).chain(sizes.iter().map(|&n| grouped(n))).collect();
+    let heads: Vec<_> = std::iter::once("Filter".to_owned()).chain(sizes.iter().map(|&n| thousands(n))).collect();
     markdown(&heads.iter().map(String::as_str).collect::<Vec<_>>(), &lines)
 }
 
 fn space_cell(row: &Row) -> Option<String> {
-    Some(format!("{:.2} ({})", row.bits_per_key?, row.overhead_bare.map_or(none(), percent)))
+    Some(format!("{:.2} ({})", row.bits_per_key?, row.overhead_bare.map_or(none(), short_percent)))
 }
 
 fn build_cell(row: &Row) -> Option<String> {

@@ -9,11 +9,11 @@ use filterblock_family::{
     Bloom, CounterBits, Counting, DLeft, DynamicCounting, FileFilter, Growth, Membership, Partitioned, Removable,
     Scalable, Spectral, SpectralMode, Stable,
 };
+use filterblock_testkit::measure::keys::Key;
 use growable_bloom_filter::GrowableBloom;
 use tempfile::TempDir;
 
 use super::{Kind, Variant};
-use crate::keys::Key;
 
 const RATE: f64 = 0.01;
 const SEED: HashSeed = HashSeed(7);

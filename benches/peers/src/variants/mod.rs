@@ -10,19 +10,18 @@ mod filters;
 
 use std::hint::black_box;
 
+use filterblock_testkit::measure::clock::{self, thread_time};
+use filterblock_testkit::measure::csv_file::Recorder;
+use filterblock_testkit::measure::keys::{ABSENT, Key, key, mix};
+use filterblock_testkit::measure::machine;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Variants;
-use crate::clock::{self, thread_time};
-use crate::csv_file::Recorder;
-use crate::keys::{ABSENT, Key, key, mix};
-use crate::machine;
 use crate::rate::Rate;
 
 /// The results of one kind of filter.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    /// The name of the filter.
     pub variant: String,
     /// The crate or Python package of the filter.
     pub package: String,
@@ -196,8 +195,8 @@ impl Kind {
         Row {
             variant: self.name.clone(),
             package: self.package.into(),
-            version: machine::version_of(self.package).into(),
-            runtime: env!("RUSTC_VERSION").split(" (").next().unwrap_or_default().into(),
+            version: crate::version_of(self.package).into(),
+            runtime: machine::RUSTC.split(" (").next().unwrap_or_default().into(),
             keys,
             passes,
             insert_ns: found.insert_ns,
@@ -215,18 +214,11 @@ impl Kind {
 }
 
 /// Measures all kinds in turn in each pass, prints the results, and writes them to the CSV.
-///
-/// # Errors
-/// Returns an error if the thread cannot be pinned to a core, if a filter fails, or if the CSV
-/// cannot be written. A denied key is an error too, unless the kind may deny keys by design.
+/// A denied key is an error, unless the kind may deny keys by design.
 pub fn measure(args: &Variants) -> Result<(), String> {
-    if cfg!(debug_assertions) {
-        eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
-    }
     let machine = machine::describe(clock::pin(args.cpu)?);
     let machine = format!("{machine}; load average {} at the start", machine::load());
-    eprintln!("{machine}");
-    let mut recorder = Recorder::create(args.out.as_deref(), &machine)?;
+    let mut recorder = Recorder::open::<Row>(args.out.as_deref(), false, &machine)?;
     let (work, kinds) = (Work::new(args.keys), filters::all(args.keys)?);
     let mut found: Vec<Option<Pass>> = vec![None; kinds.len()];
     for number in 0..args.passes {

@@ -8,11 +8,11 @@ use filterblock::{
     policy::{ByLevel, FilterPolicy},
 };
 use filterblock_store::lsm::{Db, Options, WriteBatch};
+use filterblock_testkit::measure::keys::Key;
 
 use crate::asking::Store;
 use crate::engine::{BLOCK_BYTES, Contender, Engine, Outcome, Settings, text};
-use crate::keys::Key;
-use crate::machine::version_of;
+use crate::version_of;
 
 /// Returns a contender for each filter.
 pub fn contenders() -> Vec<Contender> {

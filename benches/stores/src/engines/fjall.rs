@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use filterblock_testkit::measure::keys::Key;
 use fjall::compaction::Leveled;
 use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions};
 
 use crate::asking::Store;
 use crate::engine::{BITS_PER_KEY, Contender, Engine, Outcome, Settings, text};
-use crate::keys::Key;
-use crate::machine::version_of;
+use crate::version_of;
 
 pub fn contender() -> Contender {
     Contender {

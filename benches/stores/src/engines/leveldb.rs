@@ -5,10 +5,11 @@ use std::ffi::{c_char, c_int, c_uchar, c_void};
 use std::path::Path;
 use std::ptr::{null, null_mut};
 
+use filterblock_testkit::measure::keys::Key;
+
 use super::c::{done, path_text};
 use crate::asking::Store;
 use crate::engine::{BITS_PER_KEY, BLOCK_BYTES, Contender, Engine, Outcome, Settings};
-use crate::keys::Key;
 
 type Handle = *mut c_void;
 

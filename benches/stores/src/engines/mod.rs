@@ -15,7 +15,6 @@ mod surrealkv;
 use crate::engine::Contender;
 
 /// Returns all stores that this build can measure.
-#[must_use]
 pub fn all() -> Vec<Contender> {
     let mut found = filterblock::contenders();
     #[cfg(feature = "rocksdb")]

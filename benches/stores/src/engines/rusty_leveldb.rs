@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::rc::Rc;
 
+use filterblock_testkit::measure::keys::Key;
 use rusty_leveldb::{BloomPolicy, DB, Options, WriteBatch};
 
 use crate::asking::Store;
 use crate::engine::{BITS_PER_KEY, BLOCK_BYTES, Contender, Engine, Outcome, Settings, text};
-use crate::keys::Key;
-use crate::machine::version_of;
+use crate::version_of;
 
 /// A key above all keys of the store.
 const HIGHEST: [u8; 17] = [0xff; 17];

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use filterblock_testkit::measure::keys::Key;
 use surrealkv::{CompactRangeOptions, Mode, Options, Transaction, Tree, TreeBuilder};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::asking::Store;
 use crate::engine::{BLOCK_BYTES, Contender, Engine, Outcome, Settings, text};
-use crate::keys::Key;
-use crate::machine::version_of;
+use crate::version_of;
 
 /// An upper limit for the number of SSTs in level 0. No layout reaches this limit.
 const NO_COMPACTION: usize = 10_000;

@@ -92,7 +92,6 @@ pub struct Arguments {
     append: bool,
 }
 
-/// Runs `filterblock bench load`.
 pub fn run(arguments: &Arguments) -> Outcome {
     // A benchmark may take minutes, so the outputs are checked first.
     output::check_stdout()?;

@@ -50,7 +50,6 @@ impl LoadRecord {
         })
     }
 
-    /// Formats all reports for people.
     pub fn to_text(&self) -> String {
         self.loads.iter().map(LoadReport::to_text).collect::<Vec<_>>().join("\n")
     }

@@ -71,7 +71,6 @@ pub struct Loaded {
 }
 
 impl LoadReport {
-    /// Formats the report for people.
     pub fn to_text(&self) -> String {
         let load = &self.load;
         let per_user_byte = |bytes: u64| significant(load.per_user_byte(bytes));
@@ -121,12 +120,7 @@ impl LoadReport {
             count(load.get.count, "get"),
             count(load.checked_keys, "lookup")
         ));
-        if !self.versions.is_optimised() {
-            let unoptimised =
-                "UNOPTIMISED BUILD: the times are meaningless; measure with a build of \"cargo build --release\".";
-            lines.push(unoptimised.into());
-        }
-        lines.join("\n") + "\n"
+        lines.join("\n") + "\n" + self.versions.warning()
     }
 }
 

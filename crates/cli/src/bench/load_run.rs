@@ -56,7 +56,6 @@ struct Seen {
 }
 
 impl<'a> Load<'a> {
-    /// Opens an empty store in `dir`.
     pub fn new(plan: Plan<'a>, dir: &Path) -> Outcome<Self> {
         let db = Db::open(dir, options(&plan))?;
         Ok(Self { plan, dir: dir.to_path_buf(), db })

@@ -230,7 +230,6 @@ fn device_bytes_read() -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
 }
 
-/// Returns an empty histogram of latencies in ns.
 pub fn new_histogram() -> Outcome<Histogram<u64>> {
     Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|error| Failure::Message(error.to_string()))
 }

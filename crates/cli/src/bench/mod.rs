@@ -46,7 +46,6 @@ enum Command {
     Report(record::Arguments),
 }
 
-/// Runs `filterblock bench`.
 pub fn run(arguments: &Arguments) -> Outcome {
     match &arguments.command {
         Command::PointMiss(arguments) => point_miss::run(arguments),

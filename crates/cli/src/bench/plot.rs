@@ -1,21 +1,17 @@
 //! Draws the picture of `bench point-miss`: the mean latency of absent keys, with filters and
 //! without.
 
-use super::super::picture::Colour;
-use super::super::picture::bars::{Bar, Bars, Group};
-use super::super::picture::frame::Axis;
+use charts::bars::{Bar, Bars, Group};
+use charts::frame::Axis;
+use charts::theme::Colour;
+
+use super::super::machine::Machine;
 use super::super::text::{count, significant, thousands, whole};
 use super::report::{Report, Row};
-
-/// The latency at the left end of the axis.
-pub const AXIS_FROM_NS: f64 = 10.0;
 
 /// Draws the rows of absent keys of the report as an SVG document. `filters` names the filters to
 /// draw; an empty slice means all.
 pub fn draw(report: &Report, filters: &[String]) -> String {
-    let groups = groups(report, filters);
-    let slowest = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value).fold(AXIS_FROM_NS, f64::max);
-    let to = 10f64.powf(slowest.log10().ceil().max(2.0));
     let settings = &report.settings;
     let waits = match (settings.cold, settings.io.as_str()) {
         (true, _) => "page cache dropped",
@@ -23,18 +19,33 @@ pub fn draw(report: &Report, filters: &[String]) -> String {
         (false, _) => "data in the page cache, no block cache",
     };
     let (keys, reads) = (count(settings.keys, "key"), &settings.io);
+    misses(
+        ["Mean latency of a miss, with and without filters", "Mean latency of a get of an absent key."],
+        format!("A get of an absent key among {keys}; {reads} reads, {waits}"),
+        format!("ns per get, {} time (logarithmic)", settings.mean_clock),
+        groups(report, filters),
+        &report.machine,
+    )
+}
+
+/// Draws groups of latencies as an SVG document. Screen readers read all bars.
+pub fn misses(
+    [title, description]: [&str; 2],
+    subtitle: String,
+    axis_title: String,
+    groups: Vec<Group>,
+    machine: &Machine,
+) -> String {
+    let slowest = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value).fold(100.0, f64::max);
+    let bar = |bar: &Bar| format!("{} {}", bar.label, bar.value_text);
+    let group =
+        |group: &Group| format!(" {}: {}.", group.heading, group.bars.iter().map(bar).collect::<Vec<_>>().join("; "));
     Bars {
-        title: "Mean latency of a miss, with and without filters".into(),
-        subtitle: format!("A get of an absent key among {keys}; {reads} reads, {waits}"),
-        description: description(&groups),
-        axis: Axis {
-            title: format!("ns per get, {} time (logarithmic)", settings.mean_clock),
-            from: AXIS_FROM_NS,
-            to,
-            is_logarithmic: true,
-            labels: Axis::powers_of_ten(AXIS_FROM_NS, to, |ns| thousands(whole(ns))),
-        },
-        caption: report.machine.short(),
+        title: title.into(),
+        subtitle,
+        description: format!("{description}{}", groups.iter().map(group).collect::<String>()),
+        axis: Axis::decades(axis_title, 10.0, slowest, |ns| thousands(whole(ns))),
+        caption: machine.short(),
         groups,
     }
     .svg()
@@ -56,25 +67,9 @@ fn groups(report: &Report, filters: &[String]) -> Vec<Group> {
         if groups.iter().any(|&(shown, _)| shown == runs) {
             continue;
         }
-        let without = of_layout(false).next();
-        let with = of_layout(true).zip((0..).map(Colour::Series)).map(|(row, colour)| {
-            let gain = without.map_or(String::new(), |without| times_less(without.mean_ns / row.mean_ns));
-            let value_text = format!("{} ns{gain}", significant(row.mean_ns));
-            Bar {
-                label: format!("{}, {:.1} bits per key", row.filter, row.bits_per_key),
-                value: row.mean_ns,
-                value_text,
-                colour,
-            }
-        });
-        let without = without.map(|row| Bar {
-            label: "no filters".into(),
-            value: row.mean_ns,
-            value_text: format!("{} ns", significant(row.mean_ns)),
-            colour: Colour::Faint,
-        });
         let heading = format!("{}{}", count(runs, "sorted run"), note(layout));
-        groups.push((runs, Group { heading, bars: with.chain(without).collect() }));
+        let with = of_layout(true).map(|row| (row.filter.as_str(), row.bits_per_key, row.mean_ns));
+        groups.push((runs, Group { heading, bars: bars(with, of_layout(false).next().map(|row| row.mean_ns)) }));
     }
     groups.into_iter().map(|(_, group)| group).collect()
 }
@@ -87,22 +82,23 @@ fn note(layout: &str) -> &'static str {
     }
 }
 
+/// Returns a bar for each filter, its bits per key and its mean latency in ns, and a bar for reads
+/// without filters.
+pub fn bars<'a>(with: impl Iterator<Item = (&'a str, f64, f64)>, without_ns: Option<f64>) -> Vec<Bar> {
+    let with = with.zip((0..).map(Colour::Series)).map(|((filter, bits, ns), colour)| {
+        let gain = without_ns.map_or(String::new(), |without| times_less(without / ns));
+        Bar::new(format!("{filter}, {bits:.1} bits per key"), ns, format!("{} ns{gain}", significant(ns)), colour)
+    });
+    let without = without_ns.map(|ns| Bar::new("no filters", ns, format!("{} ns", significant(ns)), Colour::Faint));
+    with.chain(without).collect()
+}
+
 /// Returns a text with the factor by which filters reduce the latency. The text is empty if the
 /// factor is below 1.05.
-pub fn times_less(ratio: f64) -> String {
+fn times_less(ratio: f64) -> String {
     match ratio {
         ratio if ratio < 1.05 => String::new(),
         ratio if ratio < 9.95 => format!(", {ratio:.1} times less"),
         ratio => format!(", {} times less", thousands(whole(ratio))),
     }
-}
-
-fn description(groups: &[Group]) -> String {
-    let bar = |bar: &Bar| format!("{} {}", bar.label, bar.value_text);
-    let group = |group: &Group| {
-        let bars: Vec<String> = group.bars.iter().map(bar).collect();
-        format!("{}: {}.", group.heading, bars.join("; "))
-    };
-    let groups: Vec<String> = groups.iter().map(group).collect();
-    format!("Mean latency of a get of an absent key. {}", groups.join(" "))
 }

@@ -205,7 +205,6 @@ enum VerifyChoice {
     OnFirstTouch,
 }
 
-/// Runs `filterblock bench point-miss`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let outputs = arguments.outputs.create(arguments.keys.as_deref())?;
     let source = source(arguments)?;

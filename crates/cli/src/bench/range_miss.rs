@@ -88,7 +88,6 @@ pub struct Arguments {
     outputs: OutputArguments,
 }
 
-/// Runs `filterblock bench range-miss`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let outputs = arguments.outputs.create(None)?;
     let plan = plan(arguments);

@@ -81,13 +81,7 @@ const HEADER: [&str; 12] = [
 ];
 
 impl RangeReport {
-    /// Formats the table, the stores, the machine, the settings and the conclusions.
     pub fn to_text(&self) -> String {
-        let optimised = if self.versions.is_optimised() {
-            ""
-        } else {
-            "UNOPTIMISED BUILD: the times are meaningless; measure with a build of \"cargo build --release\".\n"
-        };
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
         table.set_header(HEADER.map(str::to_lowercase));
@@ -97,7 +91,7 @@ impl RangeReport {
         }
         let mut text = format!("{table}\n\n");
         self.stores.iter().for_each(|store| text += &format!("{}\n", store.describe()));
-        text += &format!("\n{}\n{optimised}{}\n\n", self.machine.describe(), self.settings());
+        text += &format!("\n{}\n{}{}\n\n", self.machine.describe(), self.versions.warning(), self.settings());
         self.conclusions().for_each(|sentence| text += &format!("{sentence}\n"));
         text
     }

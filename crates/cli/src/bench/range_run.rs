@@ -38,7 +38,6 @@ pub struct RangePlan {
     pub dir: PathBuf,
 }
 
-/// All queries of one kind.
 struct Queries {
     name: &'static str,
     range_len: Option<u64>,
@@ -73,7 +72,6 @@ impl Query {
     }
 }
 
-/// Loads and measures all stores.
 pub fn run(plan: &RangePlan, settings: RangeSettings) -> Outcome<RangeReport> {
     let (machine, versions) = (Machine::here(), Versions::here());
     let mut report =

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use charts::markdown;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -40,8 +41,6 @@ The rest of the file stays as it is. Without --markdown the command prints the w
 Exit status: 0 done; 2 an error.";
 
 const BEGIN: &str = "<!-- bench report: ";
-const BEGIN_TAIL: &str = " -->\n";
-const END: &str = "<!-- end -->";
 
 /// Print or draw the results in a JSON file of point-miss, range-miss or load
 #[derive(Debug, clap::Args)]
@@ -66,7 +65,6 @@ pub struct Arguments {
     markdown: Option<PathBuf>,
 }
 
-/// Runs `filterblock bench report`.
 pub fn run(arguments: &Arguments) -> Outcome {
     output::check_stdout()?;
     let report = read(&arguments.record)?;
@@ -203,59 +201,33 @@ fn read(path: &Path) -> Outcome<Record> {
 /// markers of other kinds of record stays. Returns an error with the reason if the page has a wrong
 /// marker, or no marker for this record.
 fn filled(page: &str, report: &Record) -> Result<String, String> {
-    let known = || POINT_TABLES.into_iter().chain(RANGE_TABLES).chain(LOAD_TABLES);
-    let (mut filled, mut num_filled) = (String::new(), 0);
-    let mut rest = page;
-    while let Some((before, after)) = rest.split_once(BEGIN) {
-        let line = line_of(page, after);
-        let (name, after) = after.split_once(BEGIN_TAIL).filter(|(name, _)| !name.contains('\n')).ok_or_else(|| {
-            format!("line {line}: the marker must end with \" -->\" and a line feed (LF, not CRLF); correct the line")
-        })?;
-        let to_end = after.split_once(END).filter(|(old, _)| !old.contains(BEGIN));
-        let (old, after) = to_end.ok_or_else(|| {
-            format!("line {line}: the marker {BEGIN}{name} --> has no {END}; add {END} below the marker")
-        })?;
-        filled += &format!("{before}{BEGIN}{name}{BEGIN_TAIL}");
-        match report.markdown(name) {
-            Some(table) => {
-                filled += &format!("{table}\n{END}");
-                num_filled += 1;
-            }
-            None if known().any(|known| known == name) => filled += &format!("{old}{END}"),
-            None => {
-                let known = known().collect::<Vec<_>>().join(", ");
-                return Err(format!(
-                    "line {line}: the marker {BEGIN}{name} --> names an unknown table; use one of {known}"
-                ));
-            }
+    let known = [&POINT_TABLES[..], &RANGE_TABLES, &LOAD_TABLES].concat();
+    let mut num_filled = 0;
+    let filled = markdown::fill(page, BEGIN, |name| match report.markdown(name) {
+        None if !known.contains(&name) => markdown::unknown(&known),
+        table => {
+            num_filled += usize::from(table.is_some());
+            Ok(table)
         }
-        rest = after;
-    }
+    })?;
+    let name = match report {
+        Record::Points(_) => "absent",
+        Record::Ranges(_) => "ranges",
+        Record::Loads(_) => "loads",
+    };
     match num_filled {
-        0 => {
-            let name = match report {
-                Record::Points(_) => "absent",
-                Record::Ranges(_) => "ranges",
-                Record::Loads(_) => "loads",
-            };
-            Err(format!(
-                "no marker for a table of this record; write the lines \"{BEGIN}{name} -->\" and \"{END}\" where the table \
-                 belongs"
-            ))
-        }
-        _ => Ok(filled + rest),
+        0 => Err(format!(
+            "no marker for a table of this record; write the lines \"{BEGIN}{name} -->\" and \"<!-- end -->\" where the \
+             table belongs"
+        )),
+        _ => Ok(filled),
     }
-}
-
-/// Returns the number of the line in which `rest`, the end of the page, begins.
-fn line_of(page: &str, rest: &str) -> usize {
-    let before = page.strip_suffix(rest).unwrap_or_default();
-    before.matches('\n').count() + 1
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::picture::check;
+    use charts::check;
+
     use super::*;
 
     fn recorded() -> Box<Report> {
@@ -328,9 +300,7 @@ mod tests {
         assert_eq!(filled(&once, &report).unwrap(), once);
         for (page, why) in [
             ("nothing", "no marker"),
-            ("<!-- bench report: absent -->\n", "no <!-- end -->"),
             ("a\n<!-- bench report: other -->\n<!-- end -->", "line 2: the marker <!-- bench report: other --> names"),
-            ("a\n<!-- bench report: absent\nb -->\n<!-- end -->", "line 2: the marker must end"),
         ] {
             assert!(filled(page, &report).unwrap_err().contains(why), "{page}");
         }

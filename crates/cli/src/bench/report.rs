@@ -120,14 +120,8 @@ impl Report {
         rows.map(|row| row.false_negatives).max().unwrap_or(0)
     }
 
-    /// Formats the table, the stores, the machine, the settings and the conclusions.
     pub fn to_text(&self) -> String {
         let settings = &self.settings;
-        let optimised = if self.versions.is_optimised() {
-            ""
-        } else {
-            "UNOPTIMISED BUILD: the times are meaningless; measure with a build of \"cargo build --release\".\n"
-        };
         let mut text = format!("{}\n\n", self.table());
         for store in &self.stores {
             text += &store.describe();
@@ -137,9 +131,10 @@ impl Report {
             text += "\n";
         }
         text += &format!(
-            "\n{}\n{optimised}{}. Times are in ns. Mean and batch are {} time, the median of {}. Percentiles are \
+            "\n{}\n{}{}. Times are in ns. Mean and batch are {} time, the median of {}. Percentiles are \
              wall time, and include about {:.0} ns to read the clock.\n{}\n\n",
             self.machine.describe(),
+            self.versions.warning(),
             settings.describe(),
             settings.mean_clock,
             count(settings.rounds.into(), "round"),
@@ -348,7 +343,6 @@ impl StoreReport {
 }
 
 impl Row {
-    /// Returns the cells of this row in a Markdown table.
     fn markdown_cells(&self) -> [String; 12] {
         let [filter, layout, _, _, mean, batch, p50, p99, p999, reads, fpr, expected] = self.cells();
         let filters = if self.filters_consulted { "asked" } else { "ignored" };

@@ -37,7 +37,6 @@ pub struct Bench<'a> {
     pub report: Report,
 }
 
-/// The measurements of one row.
 struct Measured {
     workload: Workload,
     consulted: bool,
@@ -60,7 +59,6 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    /// Loads and measures all stores.
     pub fn run(&mut self) -> Outcome<()> {
         self.plan.filters.clone().into_iter().try_for_each(|filter| self.measure_filter(filter))
     }
@@ -81,7 +79,6 @@ impl<'a> Bench<'a> {
         (self.plan.lookups / (divisor * runs)).max(self.plan.lookups.min(100))
     }
 
-    /// Loads and measures every layout of one filter.
     fn measure_filter(&mut self, filter: FilterChoice) -> Outcome<()> {
         let mut fallen = None;
         for layout in self.plan.layouts.clone() {

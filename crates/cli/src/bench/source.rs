@@ -150,7 +150,6 @@ impl Source {
         Self::Lines { keys, loaded, smallest, largest }
     }
 
-    /// Returns the number of loaded keys.
     pub fn len(&self) -> u64 {
         match self {
             Self::Mixed { count, .. } => *count,
@@ -158,7 +157,6 @@ impl Source {
         }
     }
 
-    /// Returns the total length of all keys in bytes.
     pub fn len_bytes(&self) -> u64 {
         match self {
             Self::Mixed { count, .. } => count * 16,

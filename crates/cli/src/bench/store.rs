@@ -145,7 +145,6 @@ pub struct Store<'a> {
 }
 
 impl Store<'_> {
-    /// Returns the name of the filters in reports.
     fn name(&self) -> String {
         let mut name = self.filter.to_string();
         for beside in [self.range_filter.to_string(), self.prefix.to_string()] {

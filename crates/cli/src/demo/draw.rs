@@ -1,7 +1,10 @@
 //! Draws the most important steps of the demo as a terminal shows them. The SVG document follows
 //! the light or dark theme of the reader.
 
-use super::super::picture::{WIDTH, escaped};
+use charts::picture::{self, WIDTH};
+use charts::text::escaped;
+use charts::theme::{Colour, style};
+
 use super::super::text::count;
 use super::step::{Ran, Step};
 
@@ -13,23 +16,18 @@ const LINE_STEP: f64 = 16.0;
 const LEFT: f64 = 18.0;
 const TOP: f64 = 64.0;
 
-/// The style sheet. The colours of texts have a contrast ratio of at least 4.5:1 to the background.
+/// The rules after those of the colours.
 const STYLE: &str = "\
-.back{fill:#ffffff}.screen{fill:#f6f8fa;stroke:#d1d9e0}.ink{fill:#1f2328}.faint{fill:#59636e}.command{fill:#0550ae}
-@media (prefers-color-scheme: dark){\
-.back{fill:#0d1117}.screen{fill:#151b23;stroke:#3d444d}.ink{fill:#e6edf3}.faint{fill:#9198a1}.command{fill:#79c0ff}}
 text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:12px;white-space:pre}
 .title{font-family:system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;font-size:17px;font-weight:600}
 .plain{font-family:system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif}.command{font-weight:600}
 ";
 
-/// A line of the terminal with its style.
 struct Line {
     class: &'static str,
     text: String,
 }
 
-/// Returns an SVG document that shows the steps that are marked for the picture.
 pub fn draw(all: &[(Step, Ran)]) -> String {
     let shown: Vec<&(Step, Ran)> = all.iter().filter(|(step, _)| step.is_drawn).collect();
     let mut lines: Vec<Line> = Vec::new();
@@ -46,15 +44,21 @@ pub fn draw(all: &[(Step, Ran)]) -> String {
     let described: Vec<String> =
         shown.iter().map(|(step, _)| format!("{} {}", step.explanation, step.command)).collect();
     let height = TOP + lines.len() as f64 * LINE_STEP + 22.0;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" role=\"img\" aria-labelledby=\"title desc\">\n\
-         <title id=\"title\">{title}</title>\n<desc id=\"desc\">{}</desc>\n<style>\n{STYLE}</style>\n\
-         <rect class=\"back\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
+    let colours = style(|theme| {
+        let [back, panel, border, ink, faint, command] =
+            [Colour::Background, Colour::Panel, Colour::Border, Colour::Ink, Colour::Faint, Colour::Command]
+                .map(|colour| colour.in_theme(theme));
+        format!(
+            ".back{{fill:{back}}}.screen{{fill:{panel};stroke:{border}}}.ink{{fill:{ink}}}.faint{{fill:{faint}}}\
+             .command{{fill:{command}}}"
+        )
+    });
+    let mut svg = picture::begin(height, title, &described.join(" "), &(colours + STYLE));
+    svg += &format!(
+        "<rect class=\"back\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
          <text class=\"title ink\" x=\"16\" y=\"26\">{title}</text>\n\
          <text class=\"plain faint\" x=\"16\" y=\"43\">{subtitle}</text>\n\
          <rect class=\"screen\" x=\"8.5\" y=\"52.5\" width=\"{}\" height=\"{}\" rx=\"6\"/>\n",
-        escaped(&described.join(" ")),
         WIDTH - 17.0,
         height - 61.0,
     );

@@ -56,7 +56,6 @@ pub struct Arguments {
     force: bool,
 }
 
-/// Runs `filterblock demo`.
 pub fn run(arguments: &Arguments) -> Outcome {
     output::check_stdout()?;
     let svg = arguments.svg.as_deref().map(|path| NewFile::create(path, arguments.force)).transpose()?;
@@ -128,7 +127,6 @@ fn bold(text: &str) -> String {
     }
 }
 
-/// Returns the last line of the demo.
 fn ending(arguments: &Arguments) -> String {
     let steps = text::count(script::STEPS.len() as u64, "step");
     match &arguments.keep {

@@ -2,22 +2,17 @@
 //! some values of the report also in plots. The page is one file, loads nothing, and follows the
 //! light or dark theme.
 
-mod bars;
 pub mod plots;
 mod table;
 
+use charts::bars::Bars;
+use charts::text::escaped;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::failure::{Failure, Outcome};
 use super::machine::Machine;
-use super::picture::escaped;
-use super::text::{printable, quoted, significant, thousands};
-
-pub use bars::{Bars, Scale};
-
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+use super::text::{percent, printable, quoted, significant, thousands};
 
 /// Makes the page of a report: first the plots, then the tables, then the report as JSON.
 pub fn page(title: &str, report: &impl Serialize, plots: impl FnOnce(&Value) -> Vec<Bars>) -> Outcome<String> {
@@ -33,20 +28,14 @@ pub fn page(title: &str, report: &impl Serialize, plots: impl FnOnce(&Value) -> 
         let machine = serde_json::to_value(Machine::here()).map_err(failed)?;
         table::add_sections(&mut tables, "machine_of_this_command", &machine);
     }
-    let (title, command, version) = (text(title), text(&command_line()), env!("CARGO_PKG_VERSION"));
-    Ok(format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         script-src 'unsafe-inline'\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n\
-         <p>Command: <code>{command}</code></p>\n<p>filterblock {version}</p>\n{plots}{tables}\
+    let (command, version) = (text(&command_line()), env!("CARGO_PKG_VERSION"));
+    let body = format!(
+        "<p>Command: <code>{command}</code></p>\n<p>filterblock {version}</p>\n{plots}{tables}\
          <details>\n<summary>The report as JSON</summary>\n\
-         <pre tabindex=\"0\" aria-label=\"JSON\">{}</pre>\n</details>\n\
-         </main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+         <pre tabindex=\"0\" aria-label=\"JSON\">{}</pre>\n</details>\n",
         escaped(&json)
-    ))
+    );
+    Ok(charts::page::page(&printable(title), &body))
 }
 
 /// Escapes an untrusted text for the content or a quoted attribute of an element.
@@ -76,7 +65,7 @@ fn shown(field: &str, value: &Value) -> String {
         Value::Bool(value) => if *value { "yes" } else { "no" }.into(),
         Value::Number(number) => match (number.as_u64(), number.as_f64()) {
             (Some(whole), _) if is_name => whole.to_string(),
-            (_, Some(share)) if is_share => super::text::percent(share),
+            (_, Some(share)) if is_share => percent(share),
             (Some(whole), _) => thousands(whole),
             (None, Some(number)) => significant(number),
             (None, None) => number.to_string(),

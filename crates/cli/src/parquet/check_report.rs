@@ -349,7 +349,7 @@ impl Column<'_> {
         if !long.is_empty() && self.footer.loss_of_filters(self.number).is_none() {
             let groups: Vec<usize> = long.iter().map(|(group, _)| *group).collect();
             let bytes = |blocks: fn(&CheckedFilter) -> usize| {
-                thousands(long.iter().map(|(_, filter)| blocks(filter) as u64 * 32).sum())
+                thousands(long.iter().map(|(_, filter)| blocks(filter) as u64 * 32).sum::<u64>())
             };
             remarks.push(format!(
                 "{}: oversized filters: {} bytes where {} suffice; {}",

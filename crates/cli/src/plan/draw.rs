@@ -1,8 +1,10 @@
 //! Draws the pictures of a plan: the formulas of Bloom filters, and the space that each kind of
 //! filter takes.
 
-use super::super::picture::frame::{Axis, Frame, spread};
-use super::super::picture::{Anchor, Colour, Picture, Stroke, TEXT_SIZE, WIDTH, text_width};
+use charts::frame::{Axis, Frame, spread};
+use charts::picture::{Anchor, Picture, Stroke, TEXT_SIZE, text_width};
+use charts::theme::Colour;
+
 use super::super::text::{count, percent, thousands, whole};
 use super::table::KINDS;
 use filterblock::planning::{Plan, best_probes, classical_fpr, fpr_exponent, simplified_fpr};
@@ -20,11 +22,6 @@ pub fn all(num_keys: u64) -> Vec<(&'static str, String)> {
         ("plan-rate-by-keys.svg", rate_by_keys()),
         ("plan-space-by-rate.svg", space_by_rate(num_keys)),
     ]
-}
-
-/// Returns a frame with `right` units of free space to its right, such as for labels of lines.
-fn frame(x: Axis, y: Axis, right: f64) -> Frame {
-    Frame { x, y, left: 58.0, right: WIDTH - right, top: 90.0, bottom: HEIGHT - 56.0 }
 }
 
 /// Formats a power of ten: like `0.0001` from 0.0001 on, and like `1e-5` below.
@@ -54,7 +51,7 @@ fn rate_by_probes() -> String {
     };
     let title = "false-positive rate (logarithmic)".to_owned();
     let y = Axis { title, from: 0.005, to: 1.0, is_logarithmic: true, labels: labels.into() };
-    let frame = frame(x, y, 190.0);
+    let frame = Frame::new(x, y, HEIGHT, 190.0);
     let subtitle =
         format!("A Bloom filter of m = {FEW_BITS} bits with n keys; a large circle marks the best number of probes");
     let mut picture = Picture::new(
@@ -80,7 +77,7 @@ fn rate_by_probes() -> String {
         let word = if best == 1 { "probe" } else { "probes" };
         ends.push((classical(MOST_PROBES), format!("n = {keys}: best {best} {word}"), colour));
     }
-    label_ends(&frame, &mut picture, &ends);
+    frame.label_right_ends(&mut picture, &ends);
     let left = frame.right + 18.0;
     let legend = [("classical:", "(1 - (1 - 1/m)^(kn))^k"), ("simplified:", "(1 - e^(-kn/m))^k")];
     for (number, ((name, formula), top)) in legend.into_iter().zip([300.0, 342.0]).enumerate() {
@@ -94,12 +91,6 @@ fn rate_by_probes() -> String {
         picture.text(formula, (left, top + 17.0), Anchor::Start, Colour::Ink);
     }
     picture.finish()
-}
-
-fn label_ends(frame: &Frame, picture: &mut Picture, ends: &[(f64, String, Colour)]) {
-    let ends: Vec<(f64, &str, Colour)> =
-        ends.iter().map(|(value, label, colour)| (*value, label.as_str(), *colour)).collect();
-    frame.label_right_ends(picture, &ends);
 }
 
 /// Draws the natural logarithm of the FPR against the share of bits that stay 0.
@@ -119,7 +110,7 @@ fn exponent() -> String {
         is_logarithmic: false,
         labels: (-9..=0).map(|g| (f64::from(g), g.to_string())).collect(),
     };
-    let frame = frame(x, y, 24.0);
+    let frame = Frame::new(x, y, HEIGHT, 24.0);
     let mut picture = Picture::new(
         HEIGHT,
         "A Bloom filter is best with half of its bits set",
@@ -155,21 +146,9 @@ fn rate_by_keys() -> String {
         power if power >= 1e6 => format!("{} M", power / 1e6),
         power => thousands(whole(power)),
     };
-    let x = Axis {
-        title: "keys (logarithmic)".into(),
-        from: least,
-        to: most,
-        is_logarithmic: true,
-        labels: Axis::powers_of_ten(least, most, keys_label),
-    };
-    let y = Axis {
-        title: "false-positive rate (logarithmic)".into(),
-        from: LEAST_RATE,
-        to: 1.0,
-        is_logarithmic: true,
-        labels: Axis::powers_of_ten(LEAST_RATE, 1.0, power_of_ten),
-    };
-    let frame = frame(x, y, 24.0);
+    let x = Axis::decades("keys (logarithmic)".into(), least, most, keys_label);
+    let y = Axis::decades("false-positive rate (logarithmic)".into(), LEAST_RATE, 1.0, power_of_ten);
+    let frame = Frame::new(x, y, HEIGHT, 24.0);
     let mut picture = Picture::new(
         HEIGHT,
         "A filter of fixed size fills up",
@@ -225,7 +204,7 @@ fn space_by_rate(num_keys: u64) -> String {
         is_logarithmic: false,
         labels: (0..=6).map(|step| (f64::from(10 * step), (10 * step).to_string())).collect(),
     };
-    let frame = frame(x, y, 150.0);
+    let frame = Frame::new(x, y, HEIGHT, 150.0);
     let mut picture = Picture::new(
         HEIGHT,
         "What a false-positive rate costs in space",
@@ -264,7 +243,7 @@ fn space_by_rate(num_keys: u64) -> String {
             early.push((frame.at((first_rate, first)), kind.name(), colour));
         }
     }
-    label_ends(&frame, &mut picture, &ends);
+    frame.label_right_ends(&mut picture, &ends);
     let wanted: Vec<f64> = early.iter().map(|((_, y), ..)| y - 9.0).collect();
     let heights = spread(&wanted, TEXT_SIZE * 1.25, frame.top + 8.0, frame.bottom - 40.0);
     for (((x, _), name, colour), y) in early.into_iter().zip(heights) {
@@ -275,8 +254,8 @@ fn space_by_rate(num_keys: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::picture::check;
     use super::*;
+    use charts::check;
 
     #[test]
     fn every_picture_names_axes_and_lines_and_is_readable() {

@@ -3,7 +3,7 @@
 
 mod draw;
 mod measured;
-mod table;
+pub mod table;
 
 use std::path::{Path, PathBuf};
 
@@ -76,7 +76,6 @@ pub struct Arguments {
     force: bool,
 }
 
-/// Runs `filterblock plan`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let table = Table::new(arguments.keys, budget(arguments)?)?;
     output::check_stdout()?;

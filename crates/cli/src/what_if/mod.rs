@@ -9,21 +9,11 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::failure::Outcome;
+use super::plan::table::KINDS;
 use super::text::{count, percent, significant, thousands};
-use filterblock::{FilterKind, FilterOptions, FilterSpec, HashSeed, ParsedBlock, Verify};
+use filterblock::{FilterOptions, FilterSpec, HashSeed, ParsedBlock, Verify};
 
 pub use engines::Engine;
-
-/// The kinds that are compared.
-const KINDS: [FilterKind; 7] = [
-    FilterKind::Bloom,
-    FilterKind::BlockedBloom,
-    FilterKind::SplitBlock,
-    FilterKind::SplitBlock512,
-    FilterKind::BumpedRibbon,
-    FilterKind::Ribbon,
-    FilterKind::BinaryFuse,
-];
 
 /// The maximum number of keys in a filter that is built, except for Parquet. For more keys, a
 /// filter of this number of keys is built, and its size is scaled up: the bits per key hardly

@@ -2,27 +2,25 @@
 
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::batch::WriteBatch;
-use super::batch_read::{BATCH, Batch, Probe};
-use super::bounds::as_slice;
-use super::file_name::{LOCK, table_name};
+use super::files::{LOCK, not_found, table_name};
 use super::manifest::Manifest;
 use super::options::{Durability, Options};
-use super::pinnable_slice::{PinnableSlice, ReadValue};
-use super::read_state::ReadState;
-use super::run_map::MappedRuns;
-use super::scan::Scan;
-use super::scan_plan;
+use super::scan::{self, Scan};
 use super::shared::Shared;
 use super::stats::Task;
-use super::store_stats::{LevelStats, Stats};
-use super::table_reads::Pairs;
+use super::stats::store_stats::{LevelStats, Stats};
+use super::version::batch_read::{BATCH, Batch, Pairs};
+use super::version::level::{Probe, ReadContext};
+use super::version::read_state::{PinnableSlice, ReadState, ReadValue};
+use super::version::run_map::MappedRuns;
+use super::wal::batch::WriteBatch;
 use crate::sync::lock;
 
-use super::{compaction, flush, open};
+use super::compaction::flush;
+use super::{compaction, recovery};
 use crate::error::{Error, Result};
 use crate::sstable::TableFilter;
 use crate::storage::Storage;
@@ -87,8 +85,8 @@ impl Db {
     /// * [`filterblock::Error::Invalid`]: [`Options::secret`] is set, but the hash kind takes none;
     ///   or the policy in [`Options::range_filter`] chooses a kind that is no range filter.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        let dir = open::named(path.as_ref());
-        let (shared, lock) = open::open(dir, options).map_err(|error| error.in_file(dir))?;
+        let dir = recovery::named(path.as_ref());
+        let (shared, lock) = recovery::open(dir, options).map_err(|error| error.in_file(dir))?;
         let mut db = Self { shared, threads: Vec::new(), _lock: StoreLock(lock) };
         db.spawn("filterblock-flush", flush::run_flushes)?;
         db.spawn("filterblock-compact", compaction::run_compactions)?;
@@ -204,8 +202,8 @@ impl Db {
     /// snapshot keeps its files and memory until it is dropped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let (state, sequence) = self.shared.reading.state.lasting_moment();
-        Snapshot { shared: Arc::clone(&self.shared), state, sequence }
+        let (state, sequence) = self.shared.reading.state.moment();
+        Snapshot { shared: Arc::clone(&self.shared), state: Arc::clone(&state), sequence }
     }
 
     /// Returns an iterator over the current entries of a range in key order. [`Iterator::rev`]
@@ -225,7 +223,7 @@ impl Db {
     /// ```
     pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
         let (state, sequence) = self.shared.reading.state.moment();
-        scan_plan::scan(&self.shared, &state, sequence, range.start_bound().cloned(), range.end_bound().cloned())
+        scan::scan(&self.shared, &state, sequence, range.start_bound().cloned(), range.end_bound().cloned())
     }
 
     /// Returns an iterator over the current entries whose keys begin with `prefix`, in key order.
@@ -248,7 +246,7 @@ impl Db {
     pub fn scan_prefix(&self, prefix: &[u8]) -> Scan {
         let (state, sequence) = self.shared.reading.state.moment();
         let end = PrefixExtractor::end_of_prefix(prefix);
-        scan_plan::scan(&self.shared, &state, sequence, Bound::Included(prefix), as_slice(&end))
+        scan::scan(&self.shared, &state, sequence, Bound::Included(prefix), end.as_ref().map(Vec::as_slice))
     }
 
     /// Writes the memtables to SST files and waits for the result. If writes would wait for a
@@ -304,7 +302,7 @@ impl Db {
             self.shared.wait_for_flushes(|state| state.immutable.is_empty())?;
             let mut work = lock(&self.shared.background.work);
             while (work.compacting || work.mapping) && work.failure.is_none() {
-                work = self.shared.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+                work = self.shared.background.wait(work);
             }
             let failure = work.compactions.failure_since(num_failed);
             drop(work);
@@ -342,7 +340,7 @@ impl Db {
         if outside.exists(dir)? && !is_empty(outside)? {
             return Err(Error::NotAStore.in_file(dir));
         }
-        open::create_dir_durably(outside, dir)?;
+        recovery::create_dir_durably(outside, dir)?;
         let held = source.hold(dir)?;
         let storage = held.as_deref().unwrap_or(outside);
         // The lock keeps other handles from creating a store in this directory.
@@ -353,14 +351,13 @@ impl Db {
         // Lock the registry first: the version then pins every SST that the registry's state names.
         let (mut state, version) = {
             let registry = lock(&self.shared.catalogue.registry);
-            (registry.state.clone(), Arc::clone(&self.shared.reading.state.load().version))
+            (registry.state.clone(), self.shared.version())
         };
         for (_, table) in version.all_tables() {
             if !source.is_named(&table.path, table.table.file())? {
                 let reason = "another program removed or replaced this file of an open store; restore the file, \
                               reopen the store, and try again";
-                let error = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
-                return Err(Error::Io(error).in_file(&table.path));
+                return Err(not_found(reason).in_file(&table.path));
             }
             storage.link_or_copy(&table.path, &dir.join(table_name(table.meta.number)))?;
         }
@@ -368,7 +365,7 @@ impl Db {
         // The logs are not copied, because the flush has written their content to SSTs. A random
         // offset of 40 bits almost always exceeds the number of files that a store creates.
         state.log_number = 0;
-        state.next_file_number = state.next_file_number.saturating_add(open::random_u64()? >> 24);
+        state.next_file_number = state.next_file_number.saturating_add(recovery::random_u64()? >> 24);
         Manifest::create(storage, dir, state.next_file_number, &state.snapshot()).map(drop)
     }
 
@@ -533,46 +530,52 @@ impl Snapshot {
     pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
         let bound = |bound: Bound<&&'k [u8]>| bound.cloned();
         let (from, to) = (bound(range.start_bound()), bound(range.end_bound()));
-        scan_plan::scan(&self.shared, &self.state, self.sequence, from, to)
+        scan::scan(&self.shared, &self.state, self.sequence, from, to)
     }
 
     /// Returns an iterator over the entries whose keys begin with `prefix` at the moment of the
     /// snapshot: see [`Db::scan_prefix`].
     pub fn scan_prefix(&self, prefix: &[u8]) -> Scan {
         let end = PrefixExtractor::end_of_prefix(prefix);
-        scan_plan::scan(&self.shared, &self.state, self.sequence, Bound::Included(prefix), as_slice(&end))
+        scan::scan(&self.shared, &self.state, self.sequence, Bound::Included(prefix), end.as_ref().map(Vec::as_slice))
     }
 }
 
 impl Shared {
     #[inline]
-    pub(super) fn get<V: ReadValue>(&self, state: &ReadState, key: &[u8], sequence: u64) -> Result<Option<V>> {
-        let recorder = self.reading.counters.recorder();
-        if let Some(recorder) = recorder {
-            recorder.gets(1);
+    fn read_context<'a>(&'a self, state: &'a ReadState) -> ReadContext<'a> {
+        ReadContext {
+            filters: &state.version.filters,
+            recorder: self.reading.counters.recorder(),
+            filter_use: self.options.filter_use,
+            strict: self.options.strict_filters,
+            extractor: self.identity.extractor.as_ref(),
+            cache: self.reading.cache.as_deref(),
+            reports: &self.reading.reports,
         }
+    }
+
+    #[inline]
+    pub(super) fn get<V: ReadValue>(&self, state: &ReadState, key: &[u8], sequence: u64) -> Result<Option<V>> {
+        let context = self.read_context(state);
+        context.recorder.gets(1);
         let probe = Probe::new(key, &self.identity.hasher);
         if let Some(found) = state.get_from_memory(&probe, sequence) {
-            if let Some(recorder) = recorder {
-                recorder.memory_hit();
-            }
+            context.recorder.memory_hit();
             return Ok(found);
         }
-        Ok(state.version.get(&probe, &self.read_context(), recorder)?.flatten())
+        Ok(state.version.get(&probe, &context)?.flatten())
     }
 
     fn multi_get<K: AsRef<[u8]>>(&self, state: &ReadState, keys: &[K], sequence: u64) -> Result<Vec<Option<Vec<u8>>>> {
-        let recorder = self.reading.counters.recorder();
-        if let Some(recorder) = recorder {
-            recorder.gets(keys.len() as u64);
-        }
-        let context = self.read_context();
+        let context = self.read_context(state);
+        context.recorder.gets(keys.len() as u64);
         let mut values = vec![None; keys.len()];
         let mut pairs = Pairs::default();
         for (keys, values) in keys.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
             let mut batch = Batch::new(keys, &self.identity.hasher);
-            state.get_batch_from_memory(&mut batch, values, sequence, recorder);
-            state.version.get_batch(&mut batch, values, &context, recorder, &mut pairs)?;
+            state.get_batch_from_memory(&mut batch, values, sequence, context.recorder);
+            state.version.get_batch(&mut batch, values, &context, &mut pairs)?;
         }
         Ok(values)
     }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::batch::{MAX_BATCH_LEN_BYTES, MAX_BATCH_WRITES, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
-use super::file_name::{FileName, parse};
-use super::log_file::{HEADER_LEN_BYTES, LOG_VERSION, LogId, LogKind, LogWriter, RECORD_HEADER_LEN_BYTES};
-use super::version_edit::{MAX_NUMBER, NUM_LEVELS, TableMeta, VersionEdit};
+use super::files::{FileName, parse};
+use super::manifest::edit::{MAX_NUMBER, NUM_LEVELS, TableMeta, VersionEdit};
+use super::wal::batch::{MAX_BATCH_LEN_BYTES, MAX_BATCH_WRITES, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
+use super::wal::{HEADER_LEN_BYTES, LOG_VERSION, LogId, LogKind, LogWriter, RECORD_HEADER_LEN_BYTES};
 use crate::codec::{put_bytes, put_u32, put_varint, u64_bytes};
 use crate::storage::{Memory, Storage};
 use filterblock::{Fingerprint, HashKind};

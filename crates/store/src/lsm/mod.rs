@@ -17,64 +17,33 @@
 //! * Readers never wait for writes, flushes or compactions. Writers wait for their turn and for the
 //!   log. If flushes or compactions fall behind, writers also wait for them.
 
-mod attempts;
 mod background;
-mod batch;
-mod batch_read;
-mod bounds;
 mod compaction;
 mod db;
 #[cfg(test)]
 mod document_tests;
-mod entry;
-mod file_name;
-mod filter_budget;
-mod flush;
-mod log_file;
-mod log_reader;
-mod logged_writes;
-mod manifest;
-mod map_level_0;
+pub(crate) mod files;
+pub(crate) mod manifest;
 mod memtable;
 #[cfg(test)]
 mod number_tests;
-#[cfg(all(test, loom))]
-mod obsolete_loom_tests;
-mod open;
-mod open_tables;
 mod options;
-mod ownership;
-mod pace;
-pub(crate) mod parts;
 mod picking;
-mod pinnable_slice;
-mod prefixes;
-mod read_state;
-mod recovery;
-mod removals;
-mod reports;
-mod run_map;
+pub(crate) mod recovery;
 mod scan;
-mod scan_plan;
-mod scan_query;
 mod shared;
-mod skiplist;
-mod space;
 mod stats;
-mod store_stats;
-mod table_reads;
 mod verify;
 mod version;
-mod version_edit;
+pub(crate) mod wal;
 mod write;
-mod write_queue;
 
-pub use batch::{BatchOp, BatchOps, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
 pub use db::{Db, Snapshot};
-pub use log_reader::{LogRecovery, LogTail};
 pub use options::{Durability, FilterUse, Options, PrefixChoice};
-pub use pinnable_slice::PinnableSlice;
 pub use scan::Scan;
 pub use stats::Task;
-pub use store_stats::{LevelStats, ProbeStats, Retry, Stats};
+pub use stats::store_stats::{LevelStats, ProbeStats, Retry, Stats};
 pub use verify::{Progress, VerifyReport};
+pub use version::read_state::PinnableSlice;
+pub use wal::batch::{BatchOp, BatchOps, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
+pub use wal::log_reader::{LogRecovery, LogTail};

@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::log_file::{LogId, LogKind, LogWriter};
 use super::manifest::Manifest;
-use super::version_edit::{MAX_NUMBER, MAX_WRITTEN_NUMBER, StoreState};
+use super::manifest::edit::{MAX_NUMBER, MAX_WRITTEN_NUMBER, StoreState};
+use super::wal::{LogId, LogKind, LogWriter};
 use super::{Db, LogRecovery, Options, WriteBatch};
 use crate::error::{Error, Field};
 use crate::storage::{Memory, Storage};

@@ -4,8 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::log_reader::LogRecovery;
-use super::run_map::MAX_TRIGGER;
+use super::wal::log_reader::LogRecovery;
 use crate::error::Result;
 use crate::sstable::{Compression, FilterMemory, FilterSpecs, check_ranges};
 use crate::storage::{Disk, IoMode, Storage};
@@ -13,6 +12,9 @@ use filterblock::{
     HashKind, PrefixExtractor, Secret, Verify,
     policy::{ByLevel, FilterPolicy, TableShape},
 };
+
+/// The largest number of SSTs that level 0 may need for a map.
+pub(super) const MAX_TRIGGER: usize = 128;
 
 /// The condition under which a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -247,12 +249,10 @@ impl Options {
         trigger.map(|trigger| trigger.clamp(2, MAX_TRIGGER))
     }
 
-    /// Returns the size ratio between a level and the level above it.
     pub(super) fn size_ratio(&self) -> u64 {
         self.level_size_ratio.max(2)
     }
 
-    /// Returns the number of SSTs in level 0 from which writers wait.
     pub(super) fn l0_stall(&self) -> usize {
         self.l0_stall_trigger.max(self.l0_compaction_trigger).max(1)
     }

@@ -4,32 +4,27 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::attempts::Attempts;
-use super::file_name::{CURRENT_TEMPORARY, log_name, manifest_name, table_name};
-use super::log_file::{LogId, LogKind, LogWriter};
+use super::background::Background;
+use super::files::{CURRENT_TEMPORARY, Removals, is_taken, log_name, manifest_name, remove, table_name};
 use super::manifest::Manifest;
+use super::manifest::edit::{StoreState, TableMeta, VersionEdit, table_id};
 use super::memtable::Memtable;
 use super::options::Options;
-use super::pace::Pace;
-use super::picking::Picker;
-use super::read_state::{Published, ReadState};
-use super::removals::{Removals, is_taken};
-use super::reports::Reports;
-use super::run_map::Mapper;
-use super::stats::Counters;
-use super::table_reads::ReadContext;
-use super::version::StoredTable;
-use super::version_edit::{StoreState, TableMeta, VersionEdit};
-use super::write_queue::WriteQueue;
+use super::stats::store_stats::Reports;
+use super::stats::{Counters, Task};
+use super::version::Version;
+use super::version::read_state::{Published, ReadState};
+use super::version::run_map::Mapper;
+use super::version::stored_table::StoredTable;
+use super::wal::batch::WriteBatch;
+use super::wal::{LogId, LogKind, LogWriter};
 use crate::error::{Error, Field, Result};
 use crate::sstable::{BlockCache, FilterMemory, Table, TableId, TableReadOptions};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::lock;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, lock};
 use filterblock::{KeyHasher, PrefixExtractor, Reclaimer};
 
-/// The current log and the number of the last write.
 #[derive(Debug)]
 pub(super) struct LogState {
     pub(super) log: LogWriter,
@@ -37,30 +32,10 @@ pub(super) struct LogState {
     pub(super) last_sequence: u64,
 }
 
-/// The manifest and the state that it holds.
 #[derive(Debug)]
 pub(super) struct Registry {
     pub(super) manifest: Manifest,
     pub(super) state: StoreState,
-}
-
-/// The shared state of background threads and of the callers that wait for them.
-#[derive(Debug, Default)]
-pub(super) struct Work {
-    pub(super) closing: bool,
-    /// The first failure that makes further writes unsafe.
-    pub(super) failure: Option<String>,
-    /// Whether a compaction is running, in the background or for a caller.
-    pub(super) compacting: bool,
-    /// Whether the background thread reads the keys of level 0.
-    pub(super) mapping: bool,
-    /// Number of callers that wait to compact. They go before the background thread, which may
-    /// always find more work.
-    pub(super) callers_waiting: usize,
-    /// Number of callers that wait until nothing is left to do.
-    pub(super) idle_waiters: usize,
-    pub(super) flushes: Attempts,
-    pub(super) compactions: Attempts,
 }
 
 /// The identity of the store. It never changes while the store is open, so it needs no lock.
@@ -75,8 +50,6 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Returns the identity that an SST file and its filter must have: the first half of the
-    /// store's id, and the file's number.
     pub(super) fn table_id(&self, number: u64) -> TableId {
         table_id(&self.store_id, number)
     }
@@ -86,26 +59,108 @@ impl Identity {
 /// free them. The thread whose drop exceeds this limit frees them all.
 pub(super) const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// Shared state for creating and removing files.
 #[derive(Debug)]
 pub(super) struct Files {
     /// The original storage, for paths in other directories. [`Options::storage`] may hold the
     /// store's directory open.
     pub(super) outside: Arc<dyn Storage>,
-    /// The state of file deletion: whether the store is closed, and which files are left to remove.
     pub(super) closed: Arc<Mutex<Removals>>,
     /// Keeps the memory of unneeded filters until it is freed: see [`MAX_WAITING_BYTES`].
     pub(super) reclaimer: Reclaimer,
 }
 
-/// Shared state for writers.
 #[derive(Debug)]
 pub(super) struct Writing {
     pub(super) queue: WriteQueue,
     pub(super) log: Mutex<LogState>,
 }
 
-/// Shared state for changes of the set of SSTs.
+/// The maximum length in bytes of a group of batches in one log record, unless a single batch is
+/// longer.
+const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
+
+/// The maximum number of bytes that are written before the free space is checked again, because
+/// other programs may write, too.
+pub(super) const MAX_UNSEEN_BYTES: u64 = 1 << 20;
+
+/// The minimum number of bytes that are written before the free space is checked again. With this
+/// minimum, deletions on a full disk do not check at each write. Only puts check at each write
+/// while space is short.
+const MIN_UNSEEN_BYTES: u64 = 4 << 10;
+
+/// Writers that wait for the leader, the bytes of the current step, and the result of the last
+/// check of the free space.
+#[derive(Debug, Default)]
+pub(super) struct WriteQueue {
+    pub(super) inner: Mutex<Queue>,
+    pub(super) changed: Condvar,
+    pub(super) space: Space,
+    /// Bytes written since the last step.
+    in_step: AtomicU64,
+}
+
+/// The minimum number of bytes in a step. The leader slows down at most once per step.
+const STEP_LEN_BYTES: u64 = 64 << 10;
+
+impl WriteQueue {
+    /// Counts bytes that the leader will write. Returns whether they complete a step.
+    pub(super) fn is_step_done(&self, len_bytes: u64) -> bool {
+        // Only the leader changes the counter.
+        let in_step = self.in_step.load(Ordering::Relaxed).saturating_add(len_bytes);
+        let is_done = in_step >= STEP_LEN_BYTES;
+        self.in_step.store(if is_done { 0 } else { in_step }, Ordering::Relaxed);
+        is_done
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pub(super) has_leader: bool,
+    pub(super) waiting: Vec<Arc<Ticket>>,
+    /// The number of sleeping threads. Without sleepers, the wake-up system call is skipped.
+    pub(super) sleepers: usize,
+}
+
+impl Queue {
+    /// The size is bounded, so that the first writer does not wait long and the log record does not overflow.
+    pub(super) fn take_group(&mut self) -> Vec<Arc<Ticket>> {
+        let mut len_bytes = 0usize;
+        let fitting = self.waiting.iter().take_while(|ticket| {
+            len_bytes = len_bytes.saturating_add(ticket.batch.len_bytes());
+            len_bytes <= MAX_GROUP_LEN_BYTES
+        });
+        let len = fitting.count().max(1).min(self.waiting.len());
+        self.waiting.drain(..len).collect()
+    }
+}
+
+/// The batch of a waiting writer. The leader stores the result of the write here.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub(super) batch: WriteBatch,
+    pub(super) sync: bool,
+    pub(super) result: Mutex<Option<Result<()>>>,
+}
+
+/// The result of the last check of the free space.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    /// Bytes of batches, each with a record header, that writers have announced since the check.
+    pub(super) written: AtomicU64,
+    /// Bytes that may be written before the next check.
+    pub(super) allowance: AtomicU64,
+    /// Whether the free space was too small for puts.
+    pub(super) is_short: AtomicBool,
+}
+
+impl Space {
+    pub(super) fn allow(&self, bytes: u64, is_short: bool) {
+        self.written.store(0, Ordering::Relaxed);
+        self.allowance.store(bytes.clamp(MIN_UNSEEN_BYTES, MAX_UNSEEN_BYTES), Ordering::Relaxed);
+        self.is_short.store(is_short, Ordering::Relaxed);
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Catalogue {
     pub(super) registry: Mutex<Registry>,
@@ -115,67 +170,6 @@ pub(super) struct Catalogue {
 impl Catalogue {
     pub(super) fn new_file_number(&self) -> u64 {
         self.next_file_number.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-/// Shared state for the background threads, and for writers and callers that wait for them.
-#[derive(Debug)]
-pub(super) struct Background {
-    pub(super) work: Mutex<Work>,
-    /// Whether `work` has a failure. Every write reads it, and a lock would cost more.
-    has_failed: AtomicBool,
-    /// Notified after each change of `work` or of [`Reading::state`] that a thread may wait for.
-    pub(super) changed: Condvar,
-    pub(super) picker: Mutex<Picker>,
-    pub(super) pace: Mutex<Pace>,
-}
-
-impl Background {
-    pub(super) fn new(picker: Picker) -> Self {
-        Self {
-            work: Mutex::new(Work::default()),
-            has_failed: AtomicBool::new(false),
-            changed: Condvar::new(),
-            picker: Mutex::new(picker),
-            pace: Mutex::new(Pace::new()),
-        }
-    }
-
-    /// Wakes all threads that wait for a change of `work` or of the state.
-    fn wake_all(&self) {
-        // Take the lock once: no thread can then be between its check and its wait.
-        drop(lock(&self.work));
-        self.changed.notify_all();
-    }
-
-    pub(super) fn alarm(&self) -> Alarm<'_> {
-        Alarm(self)
-    }
-
-    /// Logs a failure, records it if it is the first one, and wakes all waiting threads. The store
-    /// accepts no writes afterwards.
-    pub(super) fn fail(&self, error: &Error) {
-        log::error!("{error}");
-        self.fail_because(|| error.to_string());
-    }
-
-    fn fail_because(&self, reason: impl FnOnce() -> String) {
-        let mut work = lock(&self.work);
-        work.failure.get_or_insert_with(reason);
-        self.has_failed.store(true, Ordering::Release);
-        drop(work);
-        self.changed.notify_all();
-    }
-
-    /// Returns [`Error::Poisoned`] after a failure.
-    pub(super) fn check_writable(&self) -> Result<()> {
-        if !self.has_failed.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        match &lock(&self.work).failure {
-            None => Ok(()),
-            Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
-        }
     }
 }
 
@@ -222,25 +216,17 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    #[inline]
-    pub(super) fn read_context(&self) -> ReadContext<'_> {
-        ReadContext {
-            filter_use: self.options.filter_use,
-            strict: self.options.strict_filters,
-            extractor: self.identity.extractor.as_ref(),
-            cache: self.reading.cache.as_deref(),
-            reports: &self.reading.reports,
-        }
+    pub(super) fn version(&self) -> Arc<Version> {
+        Arc::clone(&self.reading.state.load().version)
     }
 
-    /// Opens an SST of the store: see the function [`open_table`].
     pub(super) fn open_table(&self, meta: TableMeta) -> Result<Arc<StoredTable>> {
         open_table(&self.options, &self.identity, &self.files, &self.reading.reports, meta)
     }
 
     /// Reopens SSTs whose filter could not be loaded, because the filter may be loadable now.
     pub(super) fn fetch_filters(&self) {
-        let version = Arc::clone(&self.reading.state.load().version);
+        let version = self.version();
         for (level, old) in version.all_tables().filter(|(_, table)| table.lacks_filter()) {
             // The filter's problems have been reported already.
             let (options, reports, meta) = (&self.options, Reports::default(), old.meta.clone());
@@ -261,7 +247,6 @@ impl Shared {
         }
     }
 
-    /// Divides the memory budget of the filters anew, if there is a budget.
     pub(super) fn rebalance_filters(&self) {
         if self.options.filter_memory_budget.is_none() {
             return;
@@ -301,7 +286,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Replaces the state that reads see, and wakes the threads that wait for a change.
     pub(super) fn change_state(&self, change: impl FnOnce(&mut ReadState)) {
         self.reading.state.change(change);
         self.background.wake_all();
@@ -378,31 +362,63 @@ impl Shared {
         self.discard([self.identity.dir.join(old)]);
         Ok(())
     }
-}
 
-/// A guard that fails the store and wakes all waiting threads if it is dropped before
-/// [`Alarm::disarm`]. A panic in a filter policy or a storage drops it, for example.
-pub(super) struct Alarm<'a>(&'a Background);
-
-impl Alarm<'_> {
-    /// Ends the guard without failing the store.
-    pub(super) fn disarm(self) {
-        std::mem::forget(self);
+    /// Records the result of an attempt at a background task. After a failure, schedules a retry,
+    /// unless the store has failed. After a success, tries again to remove files and to load
+    /// filters.
+    pub(super) fn note_attempt(&self, task: Task, result: &Result<()>) {
+        self.files.reclaimer.reclaim();
+        let Err(error) = result else {
+            lock(&self.background.work).attempts(task).succeed();
+            self.background.changed.notify_all();
+            self.remove_left();
+            self.fetch_filters();
+            return;
+        };
+        self.judge(error);
+        let mut work = lock(&self.background.work);
+        if work.failure.is_none() {
+            let name = match task {
+                Task::Flush => "flush",
+                Task::Compaction => "compaction",
+            };
+            log::warn!("a background {name} failed, and the store tries it again: {error}");
+            work.attempts(task).fail(error);
+        }
+        drop(work);
+        self.background.changed.notify_all();
     }
-}
 
-impl Drop for Alarm<'_> {
-    fn drop(&mut self) {
-        self.0.fail_because(|| "a thread panicked while it worked on the store".to_owned());
+    /// Fails the store if `error` is a failed sync of the store's directory. Names that other
+    /// threads have just created there may then be lost too, and no later sync reports the loss.
+    pub(super) fn judge(&self, error: &Error) {
+        // With ENFILE or EMFILE, the directory could not be opened. Nothing was synced then, and
+        // nothing was lost.
+        let is_tried = |source: &Error| matches!(source, Error::Io(error) if !cfg!(unix) || !matches!(error.raw_os_error(), Some(23 | 24)));
+        if matches!(error, Error::InFile { path, source } if *path == self.identity.dir && is_tried(source)) {
+            self.background.fail(error);
+        }
     }
-}
 
-pub(crate) fn table_id(store_id: &[u8; 16], number: u64) -> TableId {
-    let mut id = [0; 16];
-    let (store, file) = id.split_at_mut(8);
-    store.copy_from_slice(store_id.first_chunk::<8>().unwrap_or(&[0; 8]));
-    file.copy_from_slice(&crate::codec::u64_bytes(number));
-    id
+    /// Removes unneeded files. A missing file is not an error. The store tries again later to
+    /// remove a file that cannot be removed now.
+    ///
+    /// The caller must keep the store open: after a close, the files may belong to another store.
+    /// The lock of `Files::closed` is not held while a file is deleted: the deletion may take long,
+    /// and a thread that drops a replaced SST needs the lock.
+    pub(super) fn discard(&self, paths: impl IntoIterator<Item = PathBuf>) {
+        let storage = self.options.storage.as_ref();
+        let left: Vec<PathBuf> = paths.into_iter().filter(|path| !remove(storage, path)).collect();
+        if !left.is_empty() {
+            lock(&self.files.closed).left.extend(left);
+        }
+    }
+
+    /// Tries again to remove files that could not be removed. The caller must keep the store open.
+    pub(super) fn remove_left(&self) {
+        let left = std::mem::take(&mut lock(&self.files.closed).left);
+        self.discard(left);
+    }
 }
 
 /// Creates a log whose header and name are durable on return. Before this function returns, no

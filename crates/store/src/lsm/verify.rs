@@ -1,15 +1,13 @@
 //! Verifies a whole store: reads all needed files again and checks that they agree.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use super::Db;
-use super::batch::BatchOps;
-use super::file_name::{CURRENT, FileName, log_name, manifest_name, parse, table_name};
-use super::log_file::{LogId, LogKind};
-use super::log_reader::{LogRecovery, LogTail, read_log};
+use super::db::Db;
+use super::files::{CURRENT, FileName, is_missing, log_name, manifest_name, not_found, parse, table_name};
 use super::manifest::Manifest;
-use super::version_edit::{NUM_LEVELS, first_overlap};
+use super::manifest::edit::{NUM_LEVELS, first_overlap};
+use super::wal::log_reader::{LogRecovery, LogTail, read_log};
+use super::wal::{LogId, LogKind};
 use crate::error::{Error, Field, Result};
 use crate::sstable::TableCheck;
 use crate::sync::lock;
@@ -80,10 +78,6 @@ impl VerifyReport {
     }
 }
 
-fn is_missing(error: &Error) -> bool {
-    matches!(error.root(), Error::Io(reason) if reason.kind() == std::io::ErrorKind::NotFound)
-}
-
 impl Db {
     /// Reads every file that the store needs, and checks it. For each SST, it checks all checksums,
     /// the order of the keys, and every key against the filter of its SST. It checks that `CURRENT`
@@ -106,7 +100,7 @@ impl Db {
     /// # Errors
     /// Returns the errors of [`Self::verify`].
     pub fn verify_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport> {
-        let version = Arc::clone(&self.shared.reading.state.load().version);
+        let version = self.shared.version();
         let mut report = VerifyReport { tails: self.shared.reading.reports.tails(), ..VerifyReport::default() };
         let total_bytes = version.all_tables().map(|(_, stored)| stored.meta.len_bytes).sum();
         let mut before = 0;
@@ -117,8 +111,7 @@ impl Db {
             let is_there = storage.exists(&stored.path)? || stored.is_obsolete();
             if !is_there {
                 let reason = "another program removed this file of an open store; restore from a backup";
-                let error = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
-                report.damage.push(Error::Io(error).in_file(&stored.path));
+                report.damage.push(not_found(reason).in_file(&stored.path));
             } else if !storage.is_named(&stored.path, stored.table.file())? && !stored.is_obsolete() {
                 // Another file has this name now, and the next open would read that file.
                 let other = report.note(self.shared.open_table(stored.meta.clone()))?;
@@ -175,14 +168,7 @@ impl Db {
         for number in older.into_iter().chain([current]) {
             let path: PathBuf = shared.identity.dir.join(log_name(number));
             let id = LogId { kind: LogKind::WriteAhead, store_id: shared.identity.store_id, number };
-            let outcome = read_log(storage, &path, id, LogRecovery::Strict, &mut |record| {
-                let mut next = record.sequence;
-                for op in BatchOps::new(record.payload, record.payload_offset) {
-                    op?;
-                    next = next.saturating_add(1);
-                }
-                Ok(next)
-            });
+            let outcome = read_log(storage, &path, id, LogRecovery::Strict, &mut |record| record.next_sequence());
             // A flush that has just finished removes its log.
             if number != current && !storage.exists(&path)? {
                 continue;

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::lsm::LogRecovery;
-use crate::lsm::parts::{
-    CURRENT, FileName, MAX_NUMBER, Manifest, Ownership, StoreState, TableMeta, VersionEdit, in_order, log_id,
-    manifest_name, number_in, parse, read_current, read_log, table_name,
-};
+use crate::lsm::files::{CURRENT, FileName, manifest_name, not_found, number_in, parse, table_name};
+use crate::lsm::manifest::edit::{MAX_NUMBER, StoreState, TableMeta, VersionEdit};
+use crate::lsm::manifest::{Manifest, log_id, read_current};
+use crate::lsm::recovery::in_order;
+use crate::lsm::recovery::ownership::Ownership;
+use crate::lsm::wal::log_reader::read_log;
 use crate::sstable::{Loss, Peek, TableOrigin};
 use crate::storage::Storage;
 
-/// The files of a directory that a store may have written.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) tables: BTreeSet<u64>,
@@ -66,7 +67,6 @@ impl Listing {
     }
 }
 
-/// The facts that the manifests give.
 #[derive(Debug, Default)]
 pub(super) struct ManifestEvidence {
     /// The last state that could be read. Its store id is zero if no readable part of a manifest
@@ -82,9 +82,7 @@ pub(super) struct ManifestEvidence {
     pub(super) is_in_force: bool,
     /// The numbers of the SSTs that the readable edits removed and did not add again.
     pub(super) removed: BTreeSet<u64>,
-    /// The parts that could not be read.
     pub(super) losses: Vec<Loss>,
-    /// The damaged files.
     pub(super) damaged: Vec<PathBuf>,
 }
 
@@ -168,14 +166,12 @@ impl ManifestEvidence {
         Ok(())
     }
 
-    /// Returns whether the state covers all writes of an SST with this origin: no write is after
-    /// [`StoreState::last_sequence`].
+    /// No write of the SST is after [`StoreState::last_sequence`].
     pub(super) fn is_before(&self, origin: &TableOrigin) -> bool {
         origin.largest_sequence <= self.state.last_sequence
     }
 
-    /// Returns whether an SST with this origin was flushed after the state: all its writes are
-    /// after [`StoreState::last_sequence`].
+    /// All writes of the SST are after [`StoreState::last_sequence`].
     pub(super) fn is_next(&self, origin: &TableOrigin) -> bool {
         origin.level == 0 && origin.smallest_sequence > self.state.last_sequence
     }
@@ -222,8 +218,7 @@ fn follow(state: &mut StoreState, removed: &mut BTreeSet<u64>, edit: VersionEdit
 }
 
 pub(super) fn missing(path: &Path) -> Error {
-    let reason = "no such file or directory; check the path";
-    Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)).in_file(path)
+    not_found("no such file or directory; check the path").in_file(path)
 }
 
 /// An SST file, with the facts that its own bytes prove.
@@ -261,7 +256,6 @@ pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -
     found.extract_if(.., is_double).map(|table| table.number).collect()
 }
 
-/// Reads the SST files with these numbers, and returns the facts that their bytes prove.
 pub(super) fn look_at_tables(storage: &dyn Storage, dir: &Path, numbers: &BTreeSet<u64>) -> Result<Vec<FoundTable>> {
     let look = |&number: &u64| {
         let bytes = storage.read(&dir.join(table_name(number)))?;

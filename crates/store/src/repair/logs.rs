@@ -5,18 +5,16 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::evidence::missing;
-use crate::checksum::crc32;
-use crate::codec::{u32_at, u64_from};
 use crate::error::{Error, Field, Result};
-use crate::lsm::parts::{HEADER_LEN_BYTES, LogEnd, LogId, LogKind, log_name, read_log};
-use crate::lsm::{BatchOps, LogRecovery};
+use crate::lsm::LogRecovery;
+use crate::lsm::files::log_name;
+use crate::lsm::wal::log_reader::{LogEnd, read_log};
+use crate::lsm::wal::{LogHeader, LogId, LogKind};
 use crate::sstable::{KeyRange, Loss};
 use crate::storage::Storage;
 
-/// The result of reading the WALs.
 #[derive(Debug, Default)]
 pub(super) struct LogEvidence {
-    /// The missing and unreadable parts of the WALs.
     pub(super) losses: Vec<Loss>,
     /// The damaged WALs that an open with [`LogRecovery::Salvage`] accepts.
     pub(super) damaged: Vec<PathBuf>,
@@ -26,25 +24,16 @@ pub(super) struct LogEvidence {
     pub(super) log_number: u64,
 }
 
-/// Returns the store id in the header of a WAL, or `None` if the header is too short or its
-/// checksum does not match.
-pub(super) fn store_id_in(storage: &dyn Storage, dir: &Path, number: u64) -> Result<Option<[u8; 16]>> {
-    let bytes = storage.read(&dir.join(log_name(number)))?;
-    let Some(header) = bytes.first_chunk::<HEADER_LEN_BYTES>() else { return Ok(None) };
-    let covered = header.get(..HEADER_LEN_BYTES - 4).unwrap_or_default();
-    let is_sound = u32_at(header, HEADER_LEN_BYTES - 4) == Some(crc32(covered));
-    Ok(header.get(20..36).and_then(<[u8]>::first_chunk).copied().filter(|_| is_sound))
+/// `None` if the header is too short or its checksum does not match.
+pub(super) fn header_of(storage: &dyn Storage, dir: &Path, number: u64) -> Result<Option<LogHeader>> {
+    Ok(LogHeader::decode(&storage.read(&dir.join(log_name(number)))?).ok())
 }
 
-/// Returns the first sequence number in the header of the oldest WAL whose header is sound. Returns
-/// `None` if no WAL has a sound header.
+/// Reads the header of the oldest WAL whose header is sound.
 pub(super) fn first_sequence(storage: &dyn Storage, dir: &Path, logs: &BTreeSet<u64>) -> Result<Option<u64>> {
     for &number in logs {
-        let bytes = storage.read(&dir.join(log_name(number)))?;
-        let Some(header) = bytes.first_chunk::<HEADER_LEN_BYTES>() else { continue };
-        let covered = header.get(..HEADER_LEN_BYTES - 4).unwrap_or_default();
-        if u32_at(header, HEADER_LEN_BYTES - 4) == Some(crc32(covered)) {
-            return Ok(header.get(36..44).and_then(<[u8]>::first_chunk).map(u64_from));
+        if let Some(header) = header_of(storage, dir, number)? {
+            return Ok(Some(header.first_sequence));
         }
     }
     Ok(None)
@@ -87,11 +76,7 @@ pub(super) fn spans(
             if expected != Some(record.sequence) {
                 first = Some(record.sequence);
             }
-            let mut next = record.sequence;
-            for op in BatchOps::new(record.payload, record.payload_offset) {
-                op?;
-                next = next.saturating_add(1);
-            }
+            let next = record.next_sequence()?;
             expected = Some(next);
             Ok(next)
         });
@@ -132,7 +117,6 @@ pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>>
     Some(oldest.first..end)
 }
 
-/// Returns the lowest [`LogSpan::earliest`], or `None` if `spans` is empty.
 pub(super) fn earliest(spans: &[LogSpan]) -> Option<u64> {
     spans.iter().map(|span| span.earliest).min()
 }
@@ -153,23 +137,16 @@ pub(super) fn look_at_logs(
     for &number in logs.range(log_number..) {
         let path = dir.join(log_name(number));
         let id = LogId { kind: LogKind::WriteAhead, store_id, number };
-        let (mut first, mut is_foreign) = (None, None);
+        let mut first = None;
         let end = read_log(storage, &path, id, LogRecovery::Salvage, &mut |record| {
             first.get_or_insert(record.sequence);
-            let mut next = record.sequence;
-            for op in BatchOps::new(record.payload, record.payload_offset) {
-                if let Err(error) = op {
-                    is_foreign.get_or_insert(error);
-                }
-                next = next.saturating_add(1);
-            }
-            Ok(next)
+            record.next_sequence()
         });
-        let end = match (end, is_foreign) {
-            (Ok(end), None) => end,
-            (Err(error), _) if !error.is_damage() => return Err(error),
-            (Err(error), _) | (Ok(_), Some(error)) => {
-                found.lose(error.in_file(&path));
+        let end = match end {
+            Ok(end) => end,
+            Err(error) if !error.is_damage() => return Err(error),
+            Err(error) => {
+                found.lose(error);
                 found.unusable.push(path);
                 continue;
             }
@@ -215,7 +192,6 @@ impl LogEvidence {
     }
 }
 
-/// Returns the part of a WAL that begins at `offset`.
 fn part_at(offset: u64) -> Field {
     if offset == 0 { Field::LogHeader } else { Field::LogRecord }
 }

@@ -9,7 +9,7 @@
 //! A manifest does not fit if the SSTs show that it lost edits.
 //!
 //! The repair itself removes only files that have a copy in `lost/`, and SSTs that an open renamed
-//! (`unnamed`) if all their entries are in the store. Until the new manifest is in force, the
+//! (`unnamed-NNNNNN.sst`) if all their entries are in the store. Until the new manifest is in force, the
 //! content of the store is unchanged, so an interrupted repair can be repeated.
 //!
 //! With a sound manifest that fits, no deleted key comes back unless its tombstone is lost. The
@@ -18,11 +18,8 @@
 
 mod evidence;
 mod logs;
-#[cfg(test)]
-mod number_tests;
 mod order;
 mod tables;
-mod unnamed;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,13 +28,16 @@ use std::sync::Arc;
 
 use crate::codec::u64_bytes;
 use crate::error::{Error, Result};
-use crate::lsm::parts::{
-    CURRENT, FileName, LOCK, Manifest, OTHER_STORE, Ownership, Recovered, StoreState, check_file_numbers,
-    choose_extractor, hold, in_order, is_of_another_store, its_hasher, log_name, manifest_name, named, new_hasher,
-    parse, random_u64, reason_to_keep, table_name,
+use crate::lsm::files::{
+    CURRENT, FileName, LOCK, log_name, manifest_name, not_found, parse, set_aside_name, table_name,
 };
+use crate::lsm::manifest::Manifest;
+use crate::lsm::manifest::edit::StoreState;
+use crate::lsm::recovery::ownership::{OTHER_STORE, Ownership, is_of_another_store, reason_to_keep};
+use crate::lsm::recovery::replay::check_file_numbers;
+use crate::lsm::recovery::{Recovered, choose_extractor, hold, in_order, its_hasher, named, new_hasher, random_u64};
 use crate::lsm::{Db, LogRecovery, Options, Progress};
-use crate::sstable::Loss;
+use crate::sstable::{Loss, Table};
 use crate::storage::Storage;
 use evidence::{FoundTable, Listing, ManifestEvidence, look_at_tables, missing, split_copies};
 use filterblock::KeyHasher;
@@ -191,11 +191,10 @@ fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnM
     Ok(report)
 }
 
-/// Lists the files of the store in a directory. Also returns which files other programs wrote.
 fn list_store(storage: &dyn Storage, dir: &Path) -> Result<(Listing, Ownership)> {
     if storage.list(dir)?.is_empty() {
         let reason = "the directory is empty, so there is no store to repair; check the path";
-        return Err(Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)));
+        return Err(not_found(reason));
     }
     let judged = Ownership::judge(storage, dir)?;
     judged.require_store(dir)?;
@@ -336,7 +335,7 @@ impl Plan {
         }
         let storage = Arc::clone(&options.storage);
         let options = Options { recovery: LogRecovery::Salvage, strict_filters: false, ..options };
-        self.report.removed = unnamed::remove_known(storage.as_ref(), dir, &Recovered::open(dir, options, outside)?)?;
+        self.report.removed = remove_known(storage.as_ref(), dir, &Recovered::open(dir, options, outside)?)?;
         for (path, _) in &self.aside {
             remove_unknown(storage.as_ref(), path, &self.state.store_id)?;
         }
@@ -353,6 +352,46 @@ fn remove_unknown(storage: &dyn Storage, path: &Path, store_id: &[u8; 16]) -> Re
         storage.remove(path)?;
     }
     Ok(())
+}
+
+/// Removes each sound SST that an open set aside and whose entries the store holds too. Returns the paths of the
+/// removed SSTs. An SST that cannot be checked or removed stays, and a warning is logged.
+fn remove_known(storage: &dyn Storage, dir: &Path, store: &Recovered) -> Result<Vec<PathBuf>> {
+    let mut removed = Vec::new();
+    for name in storage.list(dir)? {
+        let Some(FileName::Table(number)) = set_aside_name(&name).and_then(parse) else { continue };
+        let path = dir.join(&name);
+        let result = is_known(storage, store, &path, number)
+            .and_then(|is_known| if is_known { storage.remove(&path).map(|()| true) } else { Ok(false) });
+        match result {
+            Ok(true) => removed.push(path),
+            Ok(false) => {}
+            // The repair itself is done, and this file is not part of it.
+            Err(error) => {
+                log::warn!("{}: the set-aside SST could not be checked or removed and stays: {error}", path.display())
+            }
+        }
+    }
+    Ok(removed)
+}
+
+/// The SST is sound, belongs to this store, and has only entries that the store also has.
+fn is_known(storage: &dyn Storage, store: &Recovered, path: &Path, number: u64) -> Result<bool> {
+    let table = match Table::open(storage, path, store.table_read_options(number)) {
+        Ok(table) => Arc::new(table),
+        Err(error) if error.is_damage() || error.is_unsupported() => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    if !table.verify()?.is_sound() {
+        return Ok(false);
+    }
+    for entry in table.iter() {
+        let (key, value) = entry?;
+        if store.get(&key)? != value {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Returns a path in `lost` for a copy of the file at `path`. No file exists at the returned path,
@@ -392,7 +431,7 @@ fn identify(
     let half = most_frequent(halves);
     let mut id = None;
     for &number in &listing.logs {
-        let in_log = logs::store_id_in(storage, dir, number)?;
+        let in_log = logs::header_of(storage, dir, number)?.map(|header| header.store_id);
         id = id.or(in_log.filter(|id| half.is_none_or(|half| id.starts_with(&half))));
     }
     // Only WALs and manifests hold the second half of a store id. Without them, any second half is
@@ -427,4 +466,33 @@ fn most_frequent<T: PartialEq + Copy>(items: impl Iterator<Item = T>) -> Option<
         }
     }
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(item, _)| item)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::Memory;
+
+    const DIR: &str = "/store";
+
+    fn options(storage: &Memory) -> Options {
+        Options { storage: Arc::new(storage.clone()), auto_compaction: false, ..Options::default() }
+    }
+
+    #[test]
+    fn a_repair_ignores_impossible_numbers_in_a_manifest() {
+        let storage = Memory::new();
+        let db = Db::open(DIR, options(&storage)).unwrap();
+        (0..10u8).for_each(|i| db.put(&[i], b"value").unwrap());
+        db.close().unwrap();
+        let mut state = Manifest::recover(&storage, Path::new(DIR), None).unwrap().state;
+        (state.next_file_number, state.last_sequence) = (u64::MAX, u64::MAX - 1);
+        Manifest::create(&storage, Path::new(DIR), 100, &state.snapshot()).unwrap();
+        assert!(Db::open(DIR, options(&storage)).unwrap_err().is_damage());
+        let report = Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
+        assert!(report.new_manifest, "{report}");
+        let db = Db::open(DIR, options(&storage)).unwrap();
+        db.put(b"more", b"").unwrap();
+        assert_eq!(db.scan(..).map(Result::unwrap).count(), 11);
+    }
 }

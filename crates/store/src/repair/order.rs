@@ -51,9 +51,8 @@
 
 use std::cmp::Reverse;
 
-use crate::lsm::parts::TableMeta;
+use crate::lsm::manifest::edit::TableMeta;
 
-/// The level of an SST, and the range of its sequence numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) level: u8,
@@ -82,7 +81,6 @@ impl Place {
     }
 }
 
-/// An SST that needs a position in the order.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) meta: TableMeta,
@@ -104,8 +102,7 @@ impl Candidate {
         self.place.is_some_and(|place| !place.is_exact && place.level > 0)
     }
 
-    /// Returns whether the SST, which is above `older` in the order, is certainly newer for keys
-    /// that both hold.
+    /// The SST is above `older` in the order.
     fn is_surely_above(&self, older: &Self) -> bool {
         let (a, b) = match (self.place, older.place) {
             (Some(a), Some(b)) => (a, b),
@@ -125,8 +122,7 @@ impl Candidate {
         self.number > older.number && !may_be_merged_away
     }
 
-    /// Returns whether the SST belongs below `other` in the order, although `other` is on a deeper
-    /// level.
+    /// The SST belongs below `other`, although `other` is on a deeper level.
     fn sinks_below(&self, other: &Self) -> bool {
         let (Some(a), Some(b)) = (self.place, other.place) else { return false };
         let both_in_force = a.is_exact && b.is_exact;
@@ -134,7 +130,6 @@ impl Candidate {
     }
 }
 
-/// Returns the candidates in order, the newest first.
 pub(super) fn newest_first(candidates: Vec<Candidate>) -> Vec<Candidate> {
     let (mut known, mut unknown): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|one| one.place.is_some());
     known.sort_by_key(|one| {

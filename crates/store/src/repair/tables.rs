@@ -10,10 +10,11 @@ use super::logs::{LogSpan, earliest, unbroken};
 use super::order::{Candidate, Place, doubtful, newest_first};
 use super::{LOST, RepairMode, RepairReport};
 use crate::error::{Error, Field, Result};
-use crate::lsm::parts::{StoreState, TableMeta, origin, table_id, table_meta, table_name};
+use crate::lsm::files::table_name;
+use crate::lsm::manifest::edit::{StoreState, TableMeta, table_id};
 use crate::lsm::{Options, Progress};
 use crate::sstable::{
-    KeyRange, Known, Loss, Table, TableOptions, TableReadOptions, TableSummary, TableWriter, salvage,
+    KeyRange, Known, Loss, Table, TableOptions, TableOrigin, TableReadOptions, TableSummary, TableWriter, salvage,
 };
 use filterblock::{KeyHasher, PrefixExtractor, policy::TableShape};
 
@@ -30,7 +31,6 @@ pub(super) struct Tables<'a> {
     /// The files to copy to [`LOST`]. `true` means that the file must be removed before the store
     /// is opened.
     pub(super) aside: Vec<(PathBuf, bool)>,
-    /// The progress so far, which the callback `progress` receives.
     pub(super) done: Progress,
     pub(super) progress: &'a mut dyn FnMut(Progress),
 }
@@ -215,7 +215,6 @@ impl Tables<'_> {
         self.report.tables_lost += 1;
     }
 
-    /// Runs [`Self::look_at`] and reports the progress.
     fn examine(
         &mut self,
         store_id: [u8; 16],
@@ -259,7 +258,7 @@ impl Tables<'_> {
                     largest: table.largest().to_vec(),
                     filter_error: None,
                 };
-                let own = table_meta(found.number, summary, meta.map_or((0, 0), TableMeta::sequences));
+                let own = TableMeta::of(found.number, summary, meta.map_or((0, 0), TableMeta::sequences));
                 let is_empty = own.num_entries == 0;
                 if check.is_sound() && !is_empty && meta.is_none_or(|meta| *meta == own) {
                     self.report.tables_kept += 1;
@@ -314,7 +313,7 @@ impl Tables<'_> {
             table_id: table_id(&store_id, number),
             // The new SST keeps the origin of the old one, because the next repair may have to
             // order the new SST without a manifest.
-            origin: found.origin().or_else(|| sequences.and_then(|sequences| origin(level, sequences))),
+            origin: found.origin().or_else(|| sequences.and_then(|sequences| TableOrigin::of(level, sequences))),
             copied_from: Some(found.first_number()),
             ..TableOptions::default()
         };
@@ -354,7 +353,7 @@ impl Tables<'_> {
                     .push(format!("{}: written without a filter: {error}; no key is affected", path.display()));
             }
         }
-        Ok(Some(table_meta(number, summary, sequences.unwrap_or((0, 0)))))
+        Ok(Some(TableMeta::of(number, summary, sequences.unwrap_or((0, 0)))))
     }
 
     fn note(
@@ -383,8 +382,7 @@ impl Tables<'_> {
     }
 }
 
-/// Returns the place of an SST from the manifest or, if the manifest does not name the SST, from
-/// the SST's properties. Returns `None` if neither gives it.
+/// The place comes from the manifest or, if the manifest does not name the SST, from its properties.
 fn place(table: &FoundTable, named: &BTreeMap<u64, (u8, TableMeta)>, is_whole: bool) -> Option<Place> {
     let from_manifest = named.get(&table.number).map(|(level, meta)| Place {
         level: *level,

@@ -119,8 +119,7 @@ impl Table {
         }
     }
 
-    /// Returns the extractor of the filter's prefixes. Returns `None` if the filter holds no
-    /// prefixes, or if the options do not give the extractor and it is not built in.
+    /// `None` if the filter holds no prefixes, or if the options lack the extractor and it is not built in.
     fn extractor(&self) -> Option<PrefixExtractor> {
         let name = self.properties().prefix_extractor.as_str();
         let given = self.options.prefix_extractor.as_ref().filter(|given| given.name() == name);

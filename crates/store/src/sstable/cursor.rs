@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::block_cache::BlockCache;
-use super::block_content::BlockContent;
+use super::block_cache::{BlockCache, BlockContent};
 use super::data_block::{Block, EntryCursor};
 use super::reader::{BlockReads, ReadAhead, Table};
 use crate::error::{Error, Field, Result};
@@ -158,8 +157,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Loads the data block `number` and moves within it by `go`. Returns `false` if there is no
-    /// such block or `go` returns `false`.
+    /// Returns `false` if there is no such block or `go` returns `false`.
     fn enter(&mut self, number: usize, go: impl FnOnce(&mut EntryCursor, &Block<'_>) -> Result<bool>) -> Result<bool> {
         if self.block.as_ref().is_none_or(|block| block.1 != number) {
             let index = self.table.index()?;
@@ -176,15 +174,12 @@ impl TableCursor {
         self.within(go)
     }
 
-    /// Calls `go` to move the cursor within the current block. Without a current block, returns
-    /// `false`.
+    /// Without a current block, returns `false`.
     fn within(&mut self, go: impl FnOnce(&mut EntryCursor, &Block<'_>) -> Result<bool>) -> Result<bool> {
         let Some((content, _, offset)) = &self.block else { return Ok(false) };
         go(&mut self.entry, &Block::parse(content.content(), *offset)?)
     }
 
-    /// Returns the error for a key that is out of order, or for a first or last key that differs
-    /// from the properties.
     fn disordered<T>(&self) -> Result<T> {
         let offset = self.block.as_ref().map_or(0, |block| block.2);
         Err(Error::Corrupt { field: Field::Key, offset })

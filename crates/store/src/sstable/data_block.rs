@@ -22,7 +22,6 @@ use crate::error::{Error, Field, Result};
 #[derive(Debug)]
 pub(super) struct BlockTooLong;
 
-/// Collects the entries of one block, in ascending order.
 #[derive(Debug)]
 pub(super) struct BlockBuilder {
     restart_interval: usize,
@@ -50,7 +49,7 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// Returns the length in bytes that the content would have if the block ended now.
+    /// The length if the block ended now.
     pub(super) fn len_bytes(&self) -> usize {
         self.content.len() + 4 * self.restarts.len() + 4
     }
@@ -89,8 +88,7 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// Ends the block and returns its content. The caller must call [`Self::clear`] before it adds
-    /// entries of the next block.
+    /// The caller must call [`Self::clear`] before it adds entries of the next block.
     pub(super) fn finish(&mut self) -> &[u8] {
         for &restart in &self.restarts {
             put_u32(&mut self.content, restart);
@@ -100,7 +98,6 @@ impl BlockBuilder {
         &self.content
     }
 
-    /// Empties the builder for the next block, but keeps its memory.
     pub(super) fn clear(&mut self) {
         self.content.clear();
         self.restarts.clear();
@@ -109,27 +106,23 @@ impl BlockBuilder {
     }
 }
 
-/// Returns the length of the common prefix of `a` and `b` in bytes.
 pub(super) fn shared_len(a: &[u8], b: &[u8]) -> usize {
     let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).take_while(|(a, b)| a == b).count() * 8;
     let (a, b) = (a.get(words..).unwrap_or_default(), b.get(words..).unwrap_or_default());
     words + a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// A decoded entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry<'a> {
     /// The length of the prefix that the key shares with the key before it.
     pub(super) shared: usize,
     /// The rest of the key.
     pub(super) suffix: &'a [u8],
-    /// The value, or `None` for a tombstone.
     pub(super) value: Option<&'a [u8]>,
     /// The offset of the first byte after the entry, counted from the first entry of the block.
     next: usize,
 }
 
-/// The content of a verified block, ready for searches.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Block<'a> {
     entries: &'a [u8],
@@ -138,7 +131,6 @@ pub(super) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Locates the parts of the content of the block at `offset` of the file.
     pub(super) fn parse(content: &'a [u8], offset: u64) -> Result<Self> {
         let corrupt = || Error::Corrupt { field: Field::Restarts, offset };
         let (rest, count) = content.split_last_chunk::<4>().ok_or_else(corrupt)?;
@@ -194,8 +186,7 @@ impl<'a> Block<'a> {
         usize::try_from(u32_from(at)).or_else(|_| self.corrupt(Field::Restarts))
     }
 
-    /// Returns the key and the value at restart point number `index`, where the key is stored
-    /// whole. The value of a tombstone is `None`.
+    /// At a restart point, the key is stored whole.
     pub(super) fn restart_entry(&self, index: usize) -> Result<(&'a [u8], Option<&'a [u8]>)> {
         let entry = self.entry_at(self.restart(index)?)?;
         if entry.shared != 0 { self.corrupt(Field::Restarts) } else { Ok((entry.suffix, entry.value)) }
@@ -292,12 +283,10 @@ impl EntryCursor {
         &self.key
     }
 
-    /// Returns the offset of the current entry in the block.
     pub(super) fn offset(&self) -> usize {
         self.at
     }
 
-    /// Returns the value at the current position, or `None` for a tombstone.
     pub(super) fn value<'a>(&self, block: &Block<'a>) -> Option<&'a [u8]> {
         block.entries.get(self.next.checked_sub(self.value_len?)?..self.next)
     }

@@ -1,4 +1,5 @@
-//! Opens the filter of an SST file, and says why its range filter cannot be used.
+//! Decides which filters an SST gets, opens the filter of an SST file, and says why its range filter
+//! cannot be used.
 
 use std::path::Path;
 
@@ -7,7 +8,8 @@ use super::properties::Properties;
 use crate::error::{Error, Result};
 use crate::storage::ReadAt;
 use filterblock::{
-    AlignedBytes, Expected, FilterBlock, KeyHasher, Mapped, ParsedBlock, Populate, Reclaimer, SharedBytes, Verify,
+    AlignedBytes, Expected, FilterBlock, FilterKind, FilterSpec, KeyHasher, Mapped, ParsedBlock, Populate, Reclaimer,
+    SharedBytes, Verify,
 };
 
 /// The kind of memory that holds the filter of an open SST.
@@ -26,7 +28,6 @@ pub enum FilterMemory {
 /// The filter of an open SST. Its errors name the file.
 pub type TableFilter = filterblock::TableFilter<SharedBytes>;
 
-/// The options for opening a filter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FilterUse<'h> {
     pub(super) verify: Verify,
@@ -109,6 +110,53 @@ fn open_present(
     Ok(locked.bind(&expected)?)
 }
 
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct FilterSpecs {
+    /// The filter of the keys, or the range filter if the SST gets only a range filter. `None`
+    /// means that the SST gets no filter.
+    pub(crate) points: Option<FilterSpec>,
+    /// The range filter beside the filter of the keys, if any.
+    pub(crate) ranges: Option<FilterSpec>,
+}
+
+impl FilterSpecs {
+    /// Combines the requested filter and the requested range filter. If `filter` is itself a range
+    /// filter, the result ignores `ranges`.
+    ///
+    /// # Errors
+    /// Returns [`filterblock::Error::Invalid`] if `ranges` is not a range filter.
+    pub(crate) fn of(filter: Option<FilterSpec>, ranges: Option<FilterSpec>) -> Result<Self> {
+        if let Some(ranges) = ranges {
+            check_ranges(ranges)?;
+        }
+        Ok(match filter {
+            None => Self { points: ranges, ranges: None },
+            Some(filter) if is_for_ranges(filter) => Self { points: Some(filter), ranges: None },
+            Some(_) => Self { points: filter, ranges },
+        })
+    }
+
+    pub(crate) fn holds_prefixes(&self) -> bool {
+        self.points.is_some_and(|points| !is_for_ranges(points))
+    }
+
+    pub(crate) fn is_for_ranges_alone(&self) -> bool {
+        self.points.is_some_and(is_for_ranges)
+    }
+}
+
+fn is_for_ranges(spec: FilterSpec) -> bool {
+    spec.kind() == FilterKind::Grafite
+}
+
+pub(crate) fn check_ranges(spec: FilterSpec) -> Result<()> {
+    if is_for_ranges(spec) {
+        return Ok(());
+    }
+    let reason = "this kind does not answer for ranges of keys; try grafite:fpr=0.01".into();
+    Err(filterblock::Error::Invalid { what: "range filter", given: spec.to_string(), reason }.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::layout::Handle;
@@ -183,5 +231,23 @@ mod tests {
                 (outcome, _) => panic!("{outcome:?} for {refused:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_range_filter_lies_beside_another_filter_or_alone() {
+        let spec = |text: &str| (text != "-").then(|| text.parse::<FilterSpec>().unwrap());
+        for (filter, ranges, points, beside, holds_prefixes) in [
+            ("-", "-", "-", "-", false),
+            ("bloom:10", "-", "bloom:10", "-", true),
+            ("bloom:10", "grafite:9", "bloom:10", "grafite:9", true),
+            ("-", "grafite:9", "grafite:9", "-", false),
+            ("grafite:12", "grafite:9", "grafite:12", "-", false),
+        ] {
+            let found = FilterSpecs::of(spec(filter), spec(ranges)).unwrap();
+            assert_eq!(found, FilterSpecs { points: spec(points), ranges: spec(beside) });
+            assert_eq!(found.holds_prefixes(), holds_prefixes);
+        }
+        let error = FilterSpecs::of(None, spec("bloom:10")).unwrap_err().to_string();
+        assert!(error.contains("try grafite"), "{error}");
     }
 }

@@ -10,7 +10,6 @@ use super::layout::Handle;
 use crate::codec::{Cursor, order_prefix, put_varint};
 use crate::error::{Error, Field, Result};
 
-/// Collects the entries of an index block.
 #[derive(Debug)]
 pub(super) struct IndexBuilder(BlockBuilder);
 
@@ -19,7 +18,6 @@ impl IndexBuilder {
         Self(BlockBuilder::new(1))
     }
 
-    /// Adds an entry for the next data block.
     pub(super) fn add(&mut self, separator: &[u8], handle: Handle) -> Result<()> {
         let mut value = Vec::new();
         put_varint(&mut value, handle.offset);
@@ -30,7 +28,6 @@ impl IndexBuilder {
         })
     }
 
-    /// Ends the block and returns its content.
     pub(super) fn finish(&mut self) -> &[u8] {
         self.0.finish()
     }
@@ -96,13 +93,11 @@ impl IndexBlock {
         Block::parse(&self.content, self.offset)
     }
 
-    /// Returns the number of data blocks.
     pub(super) fn len(&self) -> usize {
         self.prefixes.len()
     }
 
-    /// Returns the position in the index of the first data block that may hold `key` or a greater
-    /// key. If there is no such block, it returns the number of data blocks.
+    /// Returns the position of the first data block that may hold `key` or a greater key, or [`Self::len`].
     pub(super) fn seek(&self, key: &[u8]) -> Result<usize> {
         let block = self.block()?;
         let Some(tail) = key.strip_prefix(self.common.as_slice()) else {
@@ -117,12 +112,10 @@ impl IndexBlock {
         block.partition_restarts(low..high, |separator| separator < key)
     }
 
-    /// Returns the handle of the data block at `position`.
     pub(super) fn handle(&self, position: usize) -> Result<Handle> {
         Ok(self.entry(position)?.1)
     }
 
-    /// Returns the separator and the handle of the data block at `position`.
     pub(super) fn entry(&self, position: usize) -> Result<(&[u8], Handle)> {
         let corrupt = || Error::Corrupt { field: Field::Handle, offset: self.offset };
         let (separator, value) = self.block()?.restart_entry(position)?;
@@ -136,7 +129,6 @@ impl IndexBlock {
         if inside && cursor.is_empty() { Ok((separator, handle)) } else { Err(corrupt()) }
     }
 
-    /// Decodes all entries and checks the restart points, as [`Block::check_restarts`] does.
     pub(super) fn check(&self) -> Result<()> {
         self.block()?.check_restarts()
     }

@@ -1,5 +1,5 @@
-//! Defines the layout of an SST file: the footer, the block handles, and the constants of format
-//! version 1.
+//! Defines the layout of an SST file: the footer, the block handles, the sealed data blocks, and the
+//! constants of format version 1.
 //!
 //! ```text
 //! data block .. data block | zeros | filter block | index block | properties | footer
@@ -7,12 +7,23 @@
 //! ```
 //! A file without a filter has no zeros either.
 //!
+//! A sealed data block is the stored bytes (the content, compressed or not) and a trailer of five
+//! bytes.
+//!
+//! ```text
+//! stored bytes | compression (u8) | CRC-32 (u32)
+//! ```
+//! The checksum covers the table id, the block's offset in the file (u64), the stored bytes and the
+//! compression. A block from another offset, or from a file with another table id, therefore fails
+//! its checksum.
+//!
+//! The stored bytes of a compressed block are the length of its content (u32) and an LZ4 block.
+//!
 //! docs/STORE_FORMAT.md is the normative text. A test compares [`FOOTER_FIELDS`] with it.
 
 use crate::checksum::{Crc32, crc32};
-use crate::codec::{Cursor, put_u32, put_u64, u32_at};
+use crate::codec::{Cursor, put_u32, put_u64, u32_at, u32_from, u64_bytes};
 use crate::error::{Error, Field, Result};
-use crate::zeros::zeros;
 
 /// The identity of an SST file. The checksum of each data block covers it, and the footer and the
 /// filter block store it.
@@ -81,7 +92,6 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Decodes the compression tag of the data block or property at `offset` of the file.
     pub(super) fn from_tag(tag: u8, offset: u64) -> Result<Self> {
         match tag {
             0 => Err(Error::Corrupt { field: Field::Compression, offset }),
@@ -106,23 +116,17 @@ impl std::fmt::Display for Compression {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Handle {
     /// The offset from the start of the file.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// The length of the part in bytes. For a data block it includes the trailer.
     pub(super) len_bytes: u64,
 }
 
 impl Handle {
-    /// Returns the offset from the start of the file.
-    pub(crate) fn offset(self) -> u64 {
-        self.offset
-    }
-
     /// Returns the offset of the first byte after the part, or `None` if it exceeds 64 bits.
     pub(super) fn end(self) -> Option<u64> {
         self.offset.checked_add(self.len_bytes)
     }
 
-    /// Returns the length as a `usize`.
     pub(super) fn len_in_memory(self) -> Result<usize> {
         usize::try_from(self.len_bytes).map_err(|_| Error::Corrupt { field: Field::Handle, offset: self.offset })
     }
@@ -130,11 +134,15 @@ impl Handle {
     /// Returns a zeroed buffer of the part's length. Returns an error if it does not fit in memory,
     /// because a sparse file may be larger than the memory.
     pub(super) fn room(self) -> Result<Vec<u8>> {
-        zeros(self.len_bytes, "a block")
+        let too_large = || Error::TooLarge { what: "a block" };
+        let len = usize::try_from(self.len_bytes).map_err(|_| too_large())?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| too_large())?;
+        bytes.resize(len, 0);
+        Ok(bytes)
     }
 }
 
-/// The fields of a footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) table_id: TableId,
@@ -172,8 +180,7 @@ impl Footer {
         out
     }
 
-    /// Decodes the footer of a file with `file_len_bytes` bytes. It checks the magic, the version,
-    /// the checksum, the flags, and that the parts fill the file.
+    /// Checks magic, version, checksum and flags, and that the parts fill the file.
     pub(super) fn decode(bytes: &[u8; FOOTER_LEN_BYTES], file_len_bytes: u64) -> Result<Self> {
         let base = file_len_bytes.saturating_sub(FOOTER_LEN_BYTES as u64);
         if !bytes.ends_with(&MAGIC) {
@@ -230,8 +237,7 @@ impl Footer {
         }
     }
 
-    /// Checks that the parts fill the file and follow one another. Only the zeros before a filter
-    /// may lie between two parts.
+    /// Only the zeros before a filter may lie between two parts.
     fn check_places(&self, base: u64, file_len_bytes: u64) -> Result<()> {
         let corrupt = |field, name: &str| {
             let at = FOOTER_FIELDS.iter().find(|f| f.0 == name).map_or(0, |f| f.1 as u64);
@@ -261,6 +267,117 @@ impl Footer {
             return corrupt(Field::Handle, "properties length");
         }
         Ok(())
+    }
+}
+
+/// The length of the trailer of a data block in bytes.
+pub const BLOCK_TRAILER_LEN_BYTES: usize = 5;
+
+/// The maximum number of bytes to which LZ4 expands one byte. Before the reader allocates memory,
+/// it rejects a stored content length above this multiple of the LZ4 block's length.
+const MAX_EXPANSION: usize = 255;
+
+fn checksum(table_id: &TableId, offset: u64, covered: &[u8]) -> u32 {
+    block_checksum(table_id, offset).with(covered).finish()
+}
+
+/// Returns the checksum of the block at `offset` before its stored bytes are added. The checksum
+/// covers the table id and the offset so far.
+pub(super) fn block_checksum(table_id: &TableId, offset: u64) -> Crc32 {
+    Crc32::new().with(table_id).with(&u64_bytes(offset))
+}
+
+/// Appends a block to `out`: the content and the trailer. Compresses the content if `compression`
+/// says so and [`put_compressed`] can. `offset` is the offset of the block in the file.
+pub(super) fn seal(out: &mut Vec<u8>, content: &[u8], compression: Compression, table_id: &TableId, offset: u64) {
+    let start = out.len();
+    let stored_as = match compression {
+        Compression::Lz4 if put_compressed(out, content) => Compression::Lz4,
+        _ => {
+            out.extend_from_slice(content);
+            Compression::None
+        }
+    };
+    out.push(stored_as as u8);
+    let checksum = checksum(table_id, offset, out.get(start..).unwrap_or_default());
+    put_u32(out, checksum);
+}
+
+/// Appends the length of `content` and its LZ4 block to `out`, and returns `true`. Appends nothing
+/// and returns `false` if both together are not shorter than `content`, or if `content` has 4 GiB
+/// or more.
+fn put_compressed(out: &mut Vec<u8>, content: &[u8]) -> bool {
+    let start = out.len();
+    let Ok(content_len) = u32::try_from(content.len()) else { return false };
+    put_u32(out, content_len);
+    let packed_at = out.len();
+    out.resize(packed_at + lz4_flex::block::get_maximum_output_size(content.len()), 0);
+    let packed_len = lz4_flex::block::compress_into(content, out.get_mut(packed_at..).unwrap_or_default());
+    match packed_len {
+        Ok(len) if 4 + len < content.len() => {
+            out.truncate(packed_at + len);
+            true
+        }
+        _ => {
+            out.truncate(start);
+            false
+        }
+    }
+}
+
+fn check<'a>(sealed: &'a [u8], table_id: &TableId, offset: u64) -> Result<(Compression, &'a [u8])> {
+    let corrupt = || Error::Corrupt { field: Field::DataBlock, offset };
+    let (covered, checksum_bytes) = sealed.split_last_chunk::<4>().ok_or_else(corrupt)?;
+    let (&tag, stored) = covered.split_last().ok_or_else(corrupt)?;
+    let (stored_checksum, computed) = (u32_from(checksum_bytes), checksum(table_id, offset, covered));
+    if stored_checksum != computed {
+        return Err(Error::ChecksumMismatch { field: Field::DataBlock, offset, stored: stored_checksum, computed });
+    }
+    Ok((Compression::from_tag(tag, offset)?, stored))
+}
+
+fn unpack(stored: &[u8], offset: u64, content: &mut Vec<u8>) -> Result<()> {
+    let corrupt = || Error::Corrupt { field: Field::DataBlock, offset };
+    let (content_len, packed) = stored.split_first_chunk::<4>().ok_or_else(corrupt)?;
+    let content_len = usize::try_from(u32_from(content_len)).map_err(|_| corrupt())?;
+    if content_len > packed.len().saturating_mul(MAX_EXPANSION) {
+        return Err(corrupt());
+    }
+    content.clear();
+    content.resize(content_len, 0);
+    match lz4_flex::block::decompress_into(packed, content) {
+        Ok(len) if len == content_len => Ok(()),
+        _ => Err(corrupt()),
+    }
+}
+
+/// `offset` is that of the block in the file. `scratch` receives the content of a compressed block.
+pub(super) fn unseal<'a>(
+    sealed: &'a [u8],
+    table_id: &TableId,
+    offset: u64,
+    scratch: &'a mut Vec<u8>,
+) -> Result<&'a [u8]> {
+    let (compression, stored) = check(sealed, table_id, offset)?;
+    match compression {
+        Compression::None => Ok(stored),
+        Compression::Lz4 => unpack(stored, offset, scratch).map(|()| scratch.as_slice()),
+    }
+}
+
+/// Returns the same content as [`unseal`], in a vector that the caller keeps.
+pub(super) fn unseal_owned(mut sealed: Vec<u8>, table_id: &TableId, offset: u64) -> Result<Vec<u8>> {
+    let (compression, stored) = check(&sealed, table_id, offset)?;
+    match compression {
+        Compression::None => {
+            sealed.truncate(sealed.len() - BLOCK_TRAILER_LEN_BYTES);
+            Ok(sealed)
+        }
+        Compression::Lz4 => {
+            let mut content = Vec::new();
+            unpack(stored, offset, &mut content)?;
+            Ok(content)
+        }
     }
 }
 
@@ -337,5 +454,46 @@ mod tests {
         let error = decode(&bytes, 4512).unwrap_err();
         assert!(error.is_unsupported() && !error.is_damage(), "{error}");
         assert!(matches!(decode(&bytes, 4512), Err(Error::Unsupported { field: Field::Version, found: 2 })));
+    }
+
+    const ID: TableId = *b"0123456789abcdef";
+
+    #[test]
+    fn a_block_is_refused_if_moved_or_with_any_bit_flipped() {
+        for (content, compression) in [
+            (vec![b'a'; 500], Compression::Lz4),
+            ((0..=255).collect::<Vec<u8>>(), Compression::Lz4),
+            (vec![b'a'; 50], Compression::None),
+        ] {
+            let mut sealed = Vec::new();
+            seal(&mut sealed, &content, compression, &ID, 7);
+            assert!(sealed.len() <= content.len() + BLOCK_TRAILER_LEN_BYTES);
+            assert_eq!(unseal(&sealed, &ID, 7, &mut Vec::new()).unwrap(), content);
+            assert_eq!(unseal_owned(sealed.clone(), &ID, 7).unwrap(), content);
+            assert!(unseal_owned(sealed.clone(), &ID, 8).is_err());
+            assert!(unseal_owned(sealed.clone(), &[0; 16], 7).is_err());
+            for bit in 0..sealed.len() * 8 {
+                sealed[bit / 8] ^= 1 << (bit % 8);
+                assert!(unseal(&sealed, &ID, 7, &mut Vec::new()).is_err());
+                sealed[bit / 8] ^= 1 << (bit % 8);
+            }
+            for len in 0..sealed.len() {
+                assert!(unseal(&sealed[..len], &ID, 7, &mut Vec::new()).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_false_length_or_tag_under_a_valid_checksum_is_refused() {
+        let reseal = |stored: &[u8], tag: u8| {
+            let mut sealed = [stored, &[tag]].concat();
+            let checksum = checksum(&ID, 0, &sealed);
+            put_u32(&mut sealed, checksum);
+            sealed
+        };
+        let huge = reseal(&[0xff, 0xff, 0xff, 0xff, 0x10, b'a'], 2);
+        assert!(matches!(unseal_owned(huge, &ID, 0), Err(Error::Corrupt { field: Field::DataBlock, .. })));
+        let unknown = reseal(b"abc", 3);
+        assert!(matches!(unseal_owned(unknown, &ID, 0), Err(Error::Unsupported { field: Field::Compression, .. })));
     }
 }

@@ -29,13 +29,10 @@
 //! ```
 
 mod block_cache;
-mod block_content;
-mod block_trailer;
 mod check;
 mod cursor;
 mod data_block;
 mod filter;
-mod filter_specs;
 mod index_block;
 mod layout;
 mod properties;
@@ -44,14 +41,14 @@ mod salvage;
 mod writer;
 
 pub use block_cache::BlockCache;
-pub(crate) use block_content::{BlockValue, FoundValue};
-pub use block_trailer::BLOCK_TRAILER_LEN_BYTES;
+pub(crate) use block_cache::{BlockValue, FoundValue};
 pub use check::TableCheck;
 pub use cursor::{TableCursor, TableIter};
 pub use filter::{FilterMemory, TableFilter};
-pub(crate) use filter_specs::{FilterSpecs, check_ranges};
+pub(crate) use filter::{FilterSpecs, check_ranges};
 pub use layout::{
-    Compression, FILTER_ALIGNMENT_BYTES, FOOTER_FIELDS, FOOTER_LEN_BYTES, MAGIC, MAX_ITEM_LEN_BYTES, TableId, VERSION,
+    BLOCK_TRAILER_LEN_BYTES, Compression, FILTER_ALIGNMENT_BYTES, FOOTER_FIELDS, FOOTER_LEN_BYTES, MAGIC,
+    MAX_ITEM_LEN_BYTES, TableId, VERSION,
 };
 pub(crate) use layout::{Handle, is_footer};
 pub use properties::{PROPERTY_TAGS, Properties, TableOrigin};

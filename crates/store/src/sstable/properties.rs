@@ -42,6 +42,13 @@ pub struct TableOrigin {
     pub largest_sequence: u64,
 }
 
+impl TableOrigin {
+    /// Returns `None` for a level above 255.
+    pub(crate) fn of(level: usize, (smallest_sequence, largest_sequence): (u64, u64)) -> Option<Self> {
+        Some(Self { level: u8::try_from(level).ok()?, smallest_sequence, largest_sequence })
+    }
+}
+
 /// The properties of an SST file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -84,8 +91,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Returns the name of the extractor whose prefixes the filter holds, or `None` if it holds
-    /// none.
+    /// `None` if the filter holds no prefixes.
     pub(crate) fn prefix_extractor_name(&self) -> Option<&str> {
         Some(self.prefix_extractor.as_str()).filter(|name| !name.is_empty())
     }

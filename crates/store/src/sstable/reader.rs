@@ -7,13 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::block_cache::BlockCache;
-use super::block_content::{BlockContent, CachedBlock, FoundValue};
-use super::block_trailer;
+use super::block_cache::{BlockCache, BlockContent, CachedBlock, FoundValue};
 use super::data_block::Block;
 use super::filter::{self, FilterMemory, FilterUse, TableFilter};
 use super::index_block::IndexBlock;
-use super::layout::{FOOTER_LEN_BYTES, Footer, Handle, TableId};
+use super::layout::{FOOTER_LEN_BYTES, Footer, Handle, TableId, unseal, unseal_owned};
 use super::properties::Properties;
 use crate::checksum::crc32;
 use crate::error::{Error, Field, Result};
@@ -195,7 +193,6 @@ impl Table {
         &self.filter
     }
 
-    /// Returns the file's filter as a shared reference, for a [`filterblock::FilterSet`].
     pub(crate) fn shared_filter(&self) -> &Arc<TableFilter> {
         &self.filter
     }
@@ -346,7 +343,6 @@ impl Table {
         Some(block)
     }
 
-    /// Returns the content of the data block at a place that [`Self::announce`] returned.
     pub(crate) fn known_block(
         &self,
         place: Handle,
@@ -356,8 +352,7 @@ impl Table {
         self.data_block(place, cache, reads).map_err(|error| error.in_file(&self.path))
     }
 
-    /// Returns the place of the data block that may hold the key, or `None` if the index has no
-    /// separator at or above the key.
+    /// `None` if the index has no separator at or above the key.
     fn locate(&self, key: &[u8]) -> Result<Option<Handle>> {
         let index = self.index()?;
         let position = index.seek(key)?;
@@ -401,12 +396,11 @@ impl Table {
         self.file.read_exact_at(sealed, handle.offset)?;
         reads.blocks += 1;
         reads.bytes += handle.len_bytes;
-        let content = block_trailer::unseal(sealed, &self.footer.table_id, handle.offset, &mut scratch.content)?;
+        let content = unseal(sealed, &self.footer.table_id, handle.offset, &mut scratch.content)?;
         let found = Block::parse(content, handle.offset)?.find(key)?;
         Ok(found.map(|value| value.map(V::copied)))
     }
 
-    /// Returns the verified content of a data block, from the cache if the cache holds it.
     pub(super) fn data_block(
         &self,
         handle: Handle,
@@ -433,7 +427,7 @@ impl Table {
         self.file.read_exact_at(&mut sealed, handle.offset)?;
         reads.blocks += 1;
         reads.bytes += handle.len_bytes;
-        block_trailer::unseal_owned(sealed, &self.footer.table_id, handle.offset)
+        unseal_owned(sealed, &self.footer.table_id, handle.offset)
     }
 
     /// Returns the verified content of a data block. If `ahead` does not hold the block, the
@@ -461,7 +455,7 @@ impl Table {
         let Some(sealed) = ahead.block(handle) else { return self.data_block(handle, None, reads) };
         reads.blocks += 1;
         reads.bytes += handle.len_bytes;
-        Ok(BlockContent::Owned(block_trailer::unseal_owned(sealed.to_vec(), &self.footer.table_id, handle.offset)?))
+        Ok(BlockContent::Owned(unseal_owned(sealed.to_vec(), &self.footer.table_id, handle.offset)?))
     }
 
     pub(super) fn index(&self) -> Result<&IndexBlock> {
@@ -506,7 +500,6 @@ pub(super) fn read_properties(file: &dyn ReadAt, footer: &Footer) -> Result<Prop
     Properties::decode(&content, footer.properties.offset)
 }
 
-/// Reads a part of the file, and compares its checksum with `stored`, the checksum in the footer.
 /// The check of the footer has ensured that the part lies in the file.
 fn read_checksummed(file: &dyn ReadAt, handle: Handle, stored: u32, field: Field) -> Result<Vec<u8>> {
     let mut content = handle.room()?;

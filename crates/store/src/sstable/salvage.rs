@@ -11,10 +11,9 @@
 use std::fmt;
 use std::ops::Bound;
 
-use super::block_trailer::{BLOCK_TRAILER_LEN_BYTES, block_checksum, unseal};
 use super::data_block::{Block, EntryCursor};
 use super::index_block::IndexBlock;
-use super::layout::{FOOTER_LEN_BYTES, Footer, Handle, TableId};
+use super::layout::{BLOCK_TRAILER_LEN_BYTES, FOOTER_LEN_BYTES, Footer, Handle, TableId, block_checksum, unseal};
 use super::properties::Properties;
 use crate::checksum::crc32;
 use crate::codec::{Cursor, u32_at};
@@ -96,7 +95,6 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Creates a loss that affects no key.
     pub(crate) fn without_keys(error: Error) -> Self {
         Self { error, keys: KeyRange::NONE }
     }
@@ -175,9 +173,7 @@ fn checksummed(bytes: &[u8], handle: Handle, checksum: u32) -> Option<&[u8]> {
 /// Facts about an SST file from other sources, such as the manifest.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
-    /// The number of entries.
     pub(crate) num_entries: Option<u64>,
-    /// The first and the last key.
     pub(crate) keys: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -211,8 +207,7 @@ pub(crate) fn salvage(bytes: &[u8], table_id: &TableId, known: &Known, visit: &m
     Ok(walk.losses)
 }
 
-/// Returns the index if it matches the checksum in the footer and is well-formed, and `None`
-/// otherwise.
+/// `None` if the index does not match the checksum in the footer, or is malformed.
 fn trusted_index(bytes: &[u8]) -> Option<IndexBlock> {
     let footer = footer_of(bytes)?;
     let content = checksummed(bytes, footer.index, footer.index_checksum)?;
@@ -319,8 +314,7 @@ impl Walk<'_> {
         None
     }
 
-    /// Returns the limit that a search should pass to [`Self::block_at`], or `None` if no block can
-    /// begin at `at`.
+    /// Returns the limit for [`Self::block_at`], or `None` if no block can begin at `at`.
     fn plausible_len(&self, at: usize) -> Option<usize> {
         let rest = self.bytes.get(at..)?;
         let plain = || {
@@ -380,7 +374,6 @@ impl Walk<'_> {
         block.restart_entry(0).ok().map(|(key, _)| key.to_vec())
     }
 
-    /// Passes all entries of a verified block to `visit`.
     fn take(&mut self, sealed: &[u8], offset: u64) -> Result<()> {
         let mut scratch = Vec::new();
         let block = Block::parse(unseal(sealed, self.table_id, offset, &mut scratch)?, offset)?;

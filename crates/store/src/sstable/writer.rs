@@ -5,12 +5,11 @@ use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use super::block_trailer;
 use super::data_block::{BlockBuilder, BlockTooLong};
-use super::filter_specs::FilterSpecs;
+use super::filter::FilterSpecs;
 use super::index_block::{IndexBuilder, separator};
 use super::layout::{
-    Compression, FILTER_ALIGNMENT_BYTES, FOOTER_LEN_BYTES, Footer, Handle, MAX_ITEM_LEN_BYTES, TableId,
+    Compression, FILTER_ALIGNMENT_BYTES, FOOTER_LEN_BYTES, Footer, Handle, MAX_ITEM_LEN_BYTES, TableId, seal,
 };
 use super::properties::{Properties, TableOrigin};
 use crate::checksum::crc32;
@@ -114,7 +113,6 @@ pub struct TableWriter<'s> {
     pending: Option<(Vec<u8>, Handle)>,
     index: IndexBuilder,
     filter: Option<FilterBuilder>,
-    /// Why the filter was given up.
     filter_error: Option<String>,
     properties: Properties,
 }
@@ -305,7 +303,6 @@ impl<'s> TableWriter<'s> {
         None
     }
 
-    /// Ends the last data block, and writes the filter, the index, the properties and the footer.
     fn write_rest(&mut self) -> Result<()> {
         if !self.block.is_empty() {
             self.properties.largest = self.block.last_key().to_vec();
@@ -346,7 +343,7 @@ impl<'s> TableWriter<'s> {
         let (start, options) = (self.chunk.len(), &self.options);
         let last_key = self.block.last_key().to_vec();
         let content = self.block.finish();
-        block_trailer::seal(&mut self.chunk, content, options.compression, &options.table_id, offset);
+        seal(&mut self.chunk, content, options.compression, &options.table_id, offset);
         let len_bytes = (self.chunk.len() - start) as u64;
         self.len_bytes += len_bytes;
         self.pending = Some((last_key, Handle { offset, len_bytes }));

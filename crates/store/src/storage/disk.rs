@@ -117,7 +117,6 @@ fn open_for_reading(path: &Path, io: IoMode) -> io::Result<(File, bool)> {
     open_plain(path).map(|file| (file, false))
 }
 
-/// Opens a regular file for reading.
 fn open_plain(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     let file = open_with(path, rustix::fs::OFlags::empty());

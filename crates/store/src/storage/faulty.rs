@@ -233,8 +233,7 @@ fn refused(kind: ErrorKind, path: &Path) -> Error {
 }
 
 impl State {
-    /// Counts an operation, and returns the kind of the fault that hits it, or `None`. A fault that
-    /// is not lasting is removed when it hits.
+    /// A fault that is not lasting is removed when it hits.
     fn strike(&mut self, operation: Operation, path: &Path) -> Option<FaultKind> {
         let number = self.operations;
         self.operations += 1;
@@ -251,7 +250,6 @@ impl State {
         Some(self.capacity?.saturating_sub(self.drive.used_bytes()))
     }
 
-    /// Returns how many of `len` appended bytes of a file fit on the disk.
     fn room_for(&self, inode: usize, len: usize) -> usize {
         let Some(free) = self.free_bytes() else { return len };
         let old_len = self.bytes(inode).len();

@@ -19,7 +19,6 @@ use super::system::{copy_into, in_file};
 use super::{IoMode, ReadAt, Storage, WriteFile};
 use crate::error::{Error, Result};
 
-/// The file system below one directory.
 #[derive(Debug)]
 pub(super) struct HeldDir {
     root: Root,

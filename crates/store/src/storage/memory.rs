@@ -29,13 +29,11 @@ impl State {
         self.files.get(path).ok_or_else(|| refused(ErrorKind::NotFound, path))
     }
 
-    /// Returns whether the directory `path` exists. The root directories always exist, and so does
-    /// the working directory, whose path is empty or `.`.
+    /// The root directories and the working directory, whose path is empty or `.`, always exist.
     fn has_directory(&self, path: &Path) -> bool {
         path.parent().is_none() || matches!(path.to_str(), Some("" | ".")) || self.directories.contains(path)
     }
 
-    /// Checks that a new name can be created at `path`.
     fn check_free(&self, path: &Path) -> Result<()> {
         if self.files.contains_key(path) || self.has_directory(path) {
             return Err(refused(ErrorKind::AlreadyExists, path));

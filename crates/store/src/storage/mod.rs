@@ -9,7 +9,6 @@
 mod absolute;
 mod disk;
 mod disk_file;
-mod engine_lock;
 #[cfg(any(test, feature = "testing"))]
 pub mod faulty;
 #[cfg(unix)]

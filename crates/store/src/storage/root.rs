@@ -30,8 +30,7 @@ impl Root {
         Ok(Self { path: path.to_path_buf(), dir })
     }
 
-    /// Returns the name of the file at `path` relative to the directory. Returns an error if `path`
-    /// is outside the directory.
+    /// Returns an error if `path` is outside the directory.
     pub(super) fn name<'p>(&self, path: &'p Path) -> io::Result<&'p Path> {
         match path.strip_prefix(&self.path) {
             Ok(name) if name.as_os_str().is_empty() => Ok(Path::new(".")),
@@ -80,8 +79,7 @@ impl Root {
         Ok(unlinkat(&*self.dir, self.name(path)?, AtFlags::empty())?)
     }
 
-    /// Returns whether `path` leads to `file`. Two files are the same if device and inode are
-    /// equal.
+    /// Two files are the same if device and inode are equal.
     pub(super) fn leads_to(&self, path: &Path, file: &File) -> io::Result<bool> {
         let named = match statat(&*self.dir, self.name(path)?, AtFlags::empty()) {
             Err(Errno::NOENT) => return Ok(false),

@@ -5,7 +5,6 @@ use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use super::engine_lock;
 use crate::error::{Error, Result};
 
 pub(super) fn in_file<T>(path: &Path, result: io::Result<T>) -> Result<T> {
@@ -42,7 +41,7 @@ pub(super) struct LockedFile(pub(super) File);
 
 impl LockedFile {
     pub(super) fn of(file: File, path: &Path) -> Result<Self> {
-        if in_file(path, engine_lock::is_held(&file))? {
+        if in_file(path, is_engine_lock_held(&file))? {
             return Err(Error::Locked.in_file(path));
         }
         match file.try_lock() {
@@ -60,6 +59,33 @@ impl Drop for LockedFile {
         // still releases the lock when no other process shares the file.
         let _ = self.0.unlock();
     }
+}
+
+/// Returns whether another process holds an `fcntl` lock on a file. LevelDB and RocksDB lock their
+/// `LOCK` file with `fcntl`, which `flock` ignores. Call this function before `flock`: on NFS it could
+/// otherwise report the store's own lock.
+///
+/// The store takes no such lock itself, for two reasons:
+/// * When a process closes any descriptor of a file, the kernel drops all `fcntl` locks of the
+///   process on that file. A failed second open of the store would thus release the lock of the
+///   first open.
+/// * On NFS, `flock` is an `fcntl` lock too, so the store's two locks would exclude each other.
+#[cfg(unix)]
+fn is_engine_lock_held(file: &File) -> io::Result<bool> {
+    use rustix::io::Errno;
+    use rustix::process::{Flock, FlockType, fcntl_getlk};
+    match fcntl_getlk(file, &Flock::from(FlockType::WriteLock)) {
+        Ok(blocking) => Ok(blocking.is_some()),
+        // On a file system without `fcntl` locks, no engine can hold one.
+        Err(Errno::NOSYS | Errno::NOTSUP | Errno::INVAL | Errno::NOLCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Always returns `false`. On Windows, opening the lock file of a running engine already fails.
+#[cfg(not(unix))]
+fn is_engine_lock_held(_file: &File) -> io::Result<bool> {
+    Ok(false)
 }
 
 /// Returns the free space in bytes, without the blocks reserved for the superuser. Returns `None`

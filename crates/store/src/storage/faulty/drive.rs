@@ -17,8 +17,7 @@ const SECTOR_LEN_BYTES: usize = 512;
 /// The length of a page. A disk allocates space to files in whole pages.
 pub(super) const PAGE_LEN_BYTES: usize = 4096;
 
-/// Returns the number of pages of a file. An empty file has one page, which represents the space of
-/// its name.
+/// An empty file has one page, which represents the space of its name.
 pub(super) fn pages(len_bytes: usize) -> usize {
     len_bytes.div_ceil(PAGE_LEN_BYTES).max(1)
 }
@@ -121,7 +120,6 @@ impl Inode {
     }
 }
 
-/// The directory or the file that a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
     Directory,
@@ -154,7 +152,6 @@ fn apply(names: &mut BTreeMap<PathBuf, Entry>, change: &Change) {
     }
 }
 
-/// All files and names of a disk.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Drive {
     pub(super) inodes: Vec<Inode>,
@@ -166,7 +163,6 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    /// Creates a file without a name.
     pub(super) fn new_inode(&mut self) -> usize {
         self.inodes.push(Inode::default());
         self.inodes.len() - 1
@@ -197,7 +193,6 @@ impl Drive {
         });
     }
 
-    /// Returns the disk after a crash.
     pub(super) fn after(&self, crash: Crash, random: &mut Random) -> Self {
         let mut names = self.durable.clone();
         for change in &self.pending {

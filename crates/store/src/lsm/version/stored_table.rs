@@ -1,0 +1,302 @@
+//! Defines an open SST of the store, and its file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::run_map::Mapped;
+use crate::error::{Error, Field, Result};
+use crate::lsm::files::Removals;
+use crate::lsm::manifest::edit::TableMeta;
+use crate::lsm::stats::rate_units;
+use crate::lsm::stats::store_stats::Reports;
+use crate::sstable::{Table, TableFilter};
+use crate::storage::Storage;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, lock};
+use filterblock::RunMap;
+
+/// An SST of the store. After a compaction has replaced the SST, its file is removed when the last
+/// reference is dropped, unless the store is closed.
+#[derive(Debug)]
+pub(crate) struct StoredTable {
+    file: Arc<TableFile>,
+    pub(crate) meta: TableMeta,
+    pub(crate) table: Arc<Table>,
+    pub(crate) path: PathBuf,
+    /// The filter's expected FPR, in the units of
+    /// [`ProbeTally::expected`](crate::lsm::stats::ProbeTally).
+    pub(crate) expected: u32,
+    /// The range filter's expected FPR, in the units of [`Self::expected`].
+    pub(crate) expected_of_ranges: u32,
+    is_reported: AtomicBool,
+    mapped: Mutex<Mapped>,
+}
+
+/// The file of an SST. It may be open more than once.
+#[derive(Debug)]
+struct TableFile {
+    path: PathBuf,
+    storage: Arc<dyn Storage>,
+    closed: Arc<Mutex<Removals>>,
+    obsolete: AtomicBool,
+}
+
+impl StoredTable {
+    pub(crate) fn new(
+        meta: TableMeta,
+        table: Table,
+        path: PathBuf,
+        storage: Arc<dyn Storage>,
+        closed: Arc<Mutex<Removals>>,
+    ) -> Self {
+        // This arithmetic takes long. Do it once per SST, not once per version.
+        let (expected, expected_of_ranges) = match table.filter() {
+            TableFilter::Ready(filter) => {
+                let of_ranges = filter.expected_range_fpr().unwrap_or_default();
+                (rate_units(filter.expected_fpr()), rate_units(of_ranges))
+            }
+            TableFilter::Absent | TableFilter::Degraded(_) => (0, 0),
+        };
+        let file = TableFile { path: path.clone(), storage, closed, obsolete: AtomicBool::new(false) };
+        let (is_reported, mapped) = (AtomicBool::new(false), Mutex::default());
+        let (file, table) = (Arc::new(file), Arc::new(table));
+        Self { file, meta, table, path, expected, expected_of_ranges, is_reported, mapped }
+    }
+
+    pub(crate) fn mapped(&self) -> Mapped {
+        lock(&self.mapped).clone()
+    }
+
+    pub(crate) fn set_mapped(&self, mapped: Mapped) {
+        *lock(&self.mapped) = mapped;
+    }
+
+    /// Returns the run of the SST in a map, or `None` if the map does not hold all its keys.
+    pub(crate) fn run_in(&self, wanted: &Arc<RunMap>) -> Option<u8> {
+        match &*lock(&self.mapped) {
+            Mapped::As(map, run) if Arc::ptr_eq(map, wanted) => Some(*run),
+            _ => None,
+        }
+    }
+
+    /// Returns this SST as the replacement of `other`, an earlier opening of the same file. Both
+    /// then share the [`TableFile`], so the file stays while one of them is in use.
+    pub(crate) fn instead_of(self, other: &Self) -> Self {
+        // The damage of this opening has not been reported yet.
+        Self { file: Arc::clone(&other.file), is_reported: AtomicBool::new(false), ..self }
+    }
+
+    /// The filter could not be loaded, but may be sound: memory was short, or an I/O error occurred.
+    pub(crate) fn lacks_filter(&self) -> bool {
+        let is_transient = |error: &Error| matches!(error.root(), Error::Io(_) | Error::TooLarge { .. });
+        self.table.filter().reason().and_then(|error| error.downcast_ref()).is_some_and(is_transient)
+    }
+
+    /// Reports a damaged or unusable filter, at most once.
+    ///
+    /// # Errors
+    /// If `strict` is set, returns an error instead for an unusable filter, and for damaged pages
+    /// if a new check finds the damage again.
+    pub(crate) fn report_filter(&self, reports: &Reports, strict: bool) -> Result<()> {
+        match self.table.filter() {
+            TableFilter::Absent => Ok(()),
+            TableFilter::Ready(filter) => {
+                if let Some(error) = self.table.range_damage() {
+                    self.report_once(reports, || error.to_string());
+                }
+                let damaged_pages = filter.damaged_pages();
+                if damaged_pages == 0 {
+                    return Ok(());
+                }
+                if let (true, Some(error)) = (strict, self.table.filter_damage()) {
+                    return Err(error);
+                }
+                self.report_once(reports, || match self.table.filter_damage() {
+                    Some(error) => error.to_string(),
+                    None => format!(
+                        "{}: damaged pages of the filter: {damaged_pages}; a new check found no damage, so check the \
+                         memory and the disk of this machine, and reopen the store",
+                        self.path.display()
+                    ),
+                });
+                Ok(())
+            }
+            TableFilter::Degraded(_) if strict => {
+                Err(Error::Corrupt { field: Field::FilterBlock, offset: 0 }.in_file(&self.path))
+            }
+            TableFilter::Degraded(error) => {
+                self.report_once(reports, || error.to_string());
+                Ok(())
+            }
+        }
+    }
+
+    fn report_once(&self, reports: &Reports, message: impl FnOnce() -> String) {
+        // Reads of an SST with a damaged filter come here. All reads but the first must cost only
+        // this load.
+        if !self.is_reported.load(Ordering::Relaxed) && !self.is_reported.swap(true, Ordering::Relaxed) {
+            reports.add(format!("{}; reads go on, and the unusable part of the filter answers \"maybe\"", message()));
+        }
+    }
+
+    /// Marks the file as obsolete: the file is removed when the last reference is dropped.
+    pub(crate) fn mark_obsolete(&self) {
+        self.file.obsolete.store(true, Ordering::Relaxed);
+    }
+
+    /// A compaction has replaced the SST, or the store has given it up.
+    pub(crate) fn is_obsolete(&self) -> bool {
+        self.file.obsolete.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for TableFile {
+    fn drop(&mut self) {
+        if !self.obsolete.load(Ordering::Relaxed) {
+            return;
+        }
+        // Hold the lock until the file is removed, so that the store cannot close in between.
+        lock(&self.closed).remove(self.storage.as_ref(), std::mem::take(&mut self.path));
+    }
+}
+
+/// The SSTs that a merge or an open has written so far. Dropping this guard gives them up. A panic of a filter
+/// policy in the caller's thread does not fail the store, so no reopening would remove the SSTs.
+#[derive(Default)]
+pub(crate) struct Written(pub(crate) Vec<Arc<StoredTable>>);
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|table| table.mark_obsolete());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use std::path::Path;
+
+    use loom::sync::Arc as Counted;
+    use loom::thread;
+
+    use super::*;
+    use crate::sstable::{TableOptions, TableReadOptions, TableWriter};
+    use crate::storage::{IoMode, Memory, ReadAt, WriteFile};
+    use crate::sync::atomic::AtomicU32;
+
+    const PATH: &str = "1.sst";
+
+    /// A storage with one file. It panics if the file is removed twice, or after the directory belongs
+    /// to another store. It uses loom's atomics, so loom may switch threads before each access.
+    #[derive(Debug)]
+    struct Drive {
+        removals: AtomicU32,
+        /// Whether the directory now belongs to another store, which has a file of the same name.
+        is_of_the_next_store: AtomicBool,
+    }
+
+    impl Storage for Drive {
+        fn remove(&self, path: &Path) -> Result<()> {
+            assert_eq!(path, Path::new(PATH));
+            assert!(!self.is_of_the_next_store.load(Ordering::Acquire), "the file of another store was removed");
+            assert_eq!(self.removals.fetch_add(1, Ordering::AcqRel), 0, "removed twice");
+            Ok(())
+        }
+
+        fn open(&self, _: &Path, _: IoMode) -> Result<Arc<dyn ReadAt>> {
+            unreachable!()
+        }
+
+        fn create(&self, _: &Path) -> Result<Box<dyn WriteFile>> {
+            unreachable!()
+        }
+
+        fn read(&self, _: &Path) -> Result<Vec<u8>> {
+            unreachable!()
+        }
+
+        fn rename(&self, _: &Path, _: &Path) -> Result<()> {
+            unreachable!()
+        }
+
+        fn link_or_copy(&self, _: &Path, _: &Path) -> Result<()> {
+            unreachable!()
+        }
+
+        fn exists(&self, _: &Path) -> Result<bool> {
+            unreachable!()
+        }
+
+        fn list(&self, _: &Path) -> Result<Vec<String>> {
+            unreachable!()
+        }
+
+        fn create_dir_all(&self, _: &Path) -> Result<()> {
+            unreachable!()
+        }
+
+        fn sync_dir(&self, _: &Path) -> Result<()> {
+            unreachable!()
+        }
+
+        fn lock(&self, _: &Path) -> Result<Box<dyn Send + Sync>> {
+            unreachable!()
+        }
+    }
+
+    /// An SST, the file-deletion state of its store, and its storage.
+    struct World {
+        table: Counted<StoredTable>,
+        closed: Arc<Mutex<Removals>>,
+        drive: Arc<Drive>,
+    }
+
+    fn world(files: &Memory) -> World {
+        let drive = Arc::new(Drive { removals: AtomicU32::new(0), is_of_the_next_store: AtomicBool::new(false) });
+        let table = Table::open(files, Path::new(PATH), TableReadOptions::default()).unwrap();
+        let closed = Arc::new(Mutex::new(Removals::default()));
+        let storage: Arc<dyn Storage> = drive.clone();
+        let stored = StoredTable::new(TableMeta::default(), table, PathBuf::from(PATH), storage, closed.clone());
+        World { table: Counted::new(stored), closed, drive }
+    }
+
+    fn check(model: impl Fn(World) + Send + Sync + 'static) {
+        let files = Memory::new();
+        let mut writer =
+            TableWriter::create(&files, Path::new(PATH), TableOptions { filter: None, ..TableOptions::default() });
+        writer.as_mut().unwrap().add(b"key", Some(b"value")).unwrap();
+        writer.unwrap().finish().unwrap();
+        loom::model(move || model(world(&files)));
+    }
+
+    /// Starts a reader that checks that the file exists and then drops its reference.
+    fn reader(table: Counted<StoredTable>, drive: Arc<Drive>) -> thread::JoinHandle<()> {
+        thread::spawn(move || {
+            assert_eq!(drive.removals.load(Ordering::Acquire), 0, "removed while it is read");
+            drop(table);
+        })
+    }
+
+    #[test]
+    fn the_file_is_removed_once_by_the_last_reader() {
+        check(|World { table, drive, .. }| {
+            let readers = [reader(table.clone(), drive.clone()), reader(table.clone(), drive.clone())];
+            // `table` stands for the replaced version, which a compaction drops after it marks the SST.
+            table.mark_obsolete();
+            drop(table);
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+            assert_eq!(drive.removals.load(Ordering::Acquire), 1, "the file stays");
+        });
+    }
+
+    #[test]
+    fn the_file_is_never_removed_after_the_store_is_closed() {
+        check(|World { table, closed, drive }| {
+            let readers = [reader(table.clone(), drive.clone()), reader(table.clone(), drive.clone())];
+            table.mark_obsolete();
+            drop(table);
+            lock(&closed).is_closed = true;
+            drive.is_of_the_next_store.store(true, Ordering::Release);
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+        });
+    }
+}
