@@ -108,6 +108,16 @@ impl Error {
         Self::Invalid { what, given: given.to_string(), reason }
     }
 
+    /// The offset is that of the object that the caller reads: see [`moved_by`](Self::moved_by).
+    #[inline]
+    pub(crate) const fn corrupt(field: Field) -> Self {
+        Self::Corrupt { field, offset: 0 }
+    }
+
+    pub(crate) fn unexpected(field: Field, found: impl fmt::Display, expected: impl fmt::Display) -> Self {
+        Self::Unexpected { field, found: found.to_string(), expected: expected.to_string() }
+    }
+
     /// Returns a copy of the error. The copy of an I/O error has only the same kind and text,
     /// because `std::io::Error` is not `Clone`.
     #[must_use]

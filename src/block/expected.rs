@@ -144,24 +144,24 @@ impl<'a> Expected<'a> {
         if let Some(table_id) = self.table_id
             && found.table_id != table_id
         {
-            return unexpected(Field::TableId, hex(found.table_id), hex(table_id));
+            return Err(Error::unexpected(Field::TableId, hex(found.table_id), hex(table_id)));
         }
         if let Some(expected) = self.checksum
             && checksum != expected
         {
-            return unexpected(Field::Checksum, format!("{checksum:#010x}"), format!("{expected:#010x}"));
+            let (found, expected) = (format_args!("{checksum:#010x}"), format_args!("{expected:#010x}"));
+            return Err(Error::unexpected(Field::Checksum, found, expected));
         }
-        let added = || found.added.described().to_owned();
         match self.prefixes_by {
             None if found.added == Added::Prefixes => {
-                return unexpected(Field::Flags, added(), "whole keys".to_owned());
+                return Err(Error::unexpected(Field::Flags, found.added.described(), "whole keys"));
             }
             Some(_) if !found.added.prefixes() => {
-                return unexpected(Field::Flags, added(), "prefixes of keys".to_owned());
+                return Err(Error::unexpected(Field::Flags, found.added.described(), "prefixes of keys"));
             }
             Some(extractor) if found.extractor.as_deref() != Some(extractor) => {
-                let found = found.extractor.as_deref().unwrap_or_default().to_owned();
-                return unexpected(Field::Extension, found, extractor.to_owned());
+                let found = found.extractor.as_deref().unwrap_or_default();
+                return Err(Error::unexpected(Field::Extension, found, extractor));
             }
             None | Some(_) => {}
         }
@@ -184,16 +184,12 @@ impl<'a> Expected<'a> {
             (_, u64::MAX) => format!("at least {least}"),
             _ => format!("at least {least} and at most {most}"),
         };
-        unexpected(Field::NumKeys, num_keys.to_string(), expected)
+        Err(Error::unexpected(Field::NumKeys, num_keys, expected))
     }
 }
 
 fn no_table(given: String, reason: &'static str) -> Error {
     Error::invalid("expected table id", given, reason)
-}
-
-fn unexpected(field: Field, found: String, expected: String) -> Result<()> {
-    Err(Error::Unexpected { field, found, expected })
 }
 
 fn hex(id: [u8; 16]) -> String {
@@ -299,7 +295,7 @@ impl FilterHandle {
             return Err(Error::Unsupported { field: Field::Version, found: version.into() });
         }
         if bytes.len() != Self::LEN_BYTES {
-            return Err(Error::Corrupt { field: Field::Length, offset: 0 });
+            return Err(Error::corrupt(Field::Length));
         }
         let hash = cursor.take_u8(Field::HashId)?;
         let table_id = cursor.take_array(Field::TableId)?;
@@ -315,7 +311,7 @@ impl FilterHandle {
             return Err(Error::ChecksumMismatch { field: Field::Handle, offset: end, stored, computed });
         }
         if version == 0 {
-            return Err(Error::Corrupt { field: Field::Version, offset: 0 });
+            return Err(Error::corrupt(Field::Version));
         }
         let unknown = Error::Unsupported { field: Field::HashId, found: hash.into() };
         let hash = HashKind::from_id(hash).ok_or(unknown)?;

@@ -374,8 +374,7 @@ impl<'a> Located<'a> {
     /// Does not verify the header or the page checksums. Takes constant time and no heap memory.
     /// Offsets in errors count from the start of `bytes`.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self> {
-        let (before, raw) =
-            bytes.split_last_chunk::<TRAILER_LEN_BYTES>().ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
+        let (before, raw) = bytes.split_last_chunk::<TRAILER_LEN_BYTES>().ok_or(Error::corrupt(Field::Length))?;
         let at = |field| (before.len() + offset_of(field)) as u64;
         let corrupt = |field| Error::Corrupt { field, offset: at(field) };
         if field(raw, Field::Magic) != MAGIC {

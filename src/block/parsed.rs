@@ -81,8 +81,7 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
     /// Returns the errors of [`ParsedBlock::open`], and [`Error::Corrupt`] if the bytes are another
     /// partition or no partition.
     pub fn open_partition(data: D, number: u32, verify: Verify) -> Result<Self> {
-        let partition_number =
-            number.checked_add(1).ok_or(Error::Corrupt { field: Field::PartitionNumber, offset: 0 })?;
+        let partition_number = number.checked_add(1).ok_or(Error::corrupt(Field::PartitionNumber))?;
         Self::open_at(data, partition_number, verify)
     }
 

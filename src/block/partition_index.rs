@@ -129,11 +129,10 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         let found = Located::read(bytes)?;
         found.check_page_checksums()?;
         if let Some(header) = &found.trailer.header {
-            let (found, expected) = (header.kind.to_string(), "a partition index".to_owned());
-            return Err(Error::Unexpected { field: Field::Kind, found, expected });
+            return Err(Error::unexpected(Field::Kind, header.kind, INDEX));
         }
         if found.payload_start != 0 {
-            return Err(Error::Corrupt { field: Field::Length, offset: 0 });
+            return Err(Error::corrupt(Field::Length));
         }
         let part = Part::new(bytes, 0, &found, Verify::AtOpen)?;
         expected.check(&found.trailer, found.checksum)?;
@@ -238,8 +237,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     fn check<P: AsRef<[u8]>>(&self, block: &ParsedBlock<P>, entry: &PartitionEntry<'_>) -> Result<()> {
         let (found, len) = (block.as_bytes().len() as u64, entry.byte_range.end - entry.byte_range.start);
         if found != len {
-            let (found, expected) = (found.to_string(), len.to_string());
-            return Err(Error::Unexpected { field: Field::Length, found, expected });
+            return Err(Error::unexpected(Field::Length, found, len));
         }
         let mut expected = Expected::of_table(self.trailer.table_id, &self.hasher);
         if self.trailer.table_id == [0; 16] {
@@ -322,7 +320,7 @@ impl<'a> Iterator for Walk<'a> {
 /// Checks all entries. Returns the restarts, and the state of the walk after the last entry. The
 /// first pass only checks and counts the entries, so that the restarts are allocated exactly.
 fn restarts(payload: &[u8]) -> Result<(Vec<Restart>, Walk<'_>)> {
-    let exceeds = || Error::Corrupt { field: Field::PartitionIndex, offset: 0 };
+    let exceeds = || Error::corrupt(Field::PartitionIndex);
     u32::try_from(payload.len()).map_err(|_| exceeds())?;
     let mut walk = Walk::new(payload);
     while walk.take_entry()?.is_some() {}

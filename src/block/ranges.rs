@@ -51,7 +51,7 @@ impl RangeFilter {
 /// Reads the trailer of the range filter in front of a filter. Returns an error unless the block is
 /// the recorded one, has the SST and the hasher of `outer`, and is a range filter.
 pub(super) fn beside<'a>(bytes: &'a [u8], outer: &Trailer<'_>, record: RangesRecord) -> Result<Located<'a>> {
-    let block = record.block_in(bytes).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
+    let block = record.block_in(bytes).ok_or(Error::corrupt(Field::Length))?;
     let found = Located::read(block)?;
     let (stored, computed) = (record.checksum, found.checksum);
     if computed != stored {
@@ -60,7 +60,7 @@ pub(super) fn beside<'a>(bytes: &'a [u8], outer: &Trailer<'_>, record: RangesRec
     let Trailer { table_id, hash, partition_number, added, .. } = found.trailer;
     let is_of_same_table = (table_id, hash, partition_number) == (outer.table_id, outer.hash, 0);
     if !is_of_same_table || added != Added::Ranges || found.payload_start != 0 {
-        return Err(Error::Corrupt { field: Field::Ranges, offset: 0 });
+        return Err(Error::corrupt(Field::Ranges));
     }
     Ok(found)
 }

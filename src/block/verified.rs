@@ -171,8 +171,7 @@ fn inline<'a>(found: Located<'a>) -> Result<Inline<'a>> {
 }
 
 fn partition_index() -> Error {
-    let (found, expected) = ("partition index".to_owned(), "a filter in one piece".to_owned());
-    Error::Unexpected { field: Field::Kind, found, expected }
+    Error::unexpected(Field::Kind, "partition index", "a filter in one piece")
 }
 
 /// The trailer of a filter, read once, for many queries of the filter's bytes.
@@ -229,8 +228,7 @@ impl VerifiedTrailer {
         let found = read_trailer(bytes, expected)?;
         let added = found.trailer.added;
         if !added.whole_keys() {
-            let (found, expected) = (added.described().to_owned(), "whole keys for queries by hash".to_owned());
-            return Err(Error::Unexpected { field: Field::Flags, found, expected });
+            return Err(Error::unexpected(Field::Flags, added.described(), "whole keys for queries by hash"));
         }
         let params = found.params()?.ok_or_else(partition_index)?;
         let (kernel, tail, block_len) = (Kernel::of(&params), found.tail().into(), bytes.len());

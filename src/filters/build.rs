@@ -349,17 +349,16 @@ pub(super) fn parse_plain(
     valid_probes: RangeInclusive<u32>,
     granule_len_bytes: u64,
 ) -> Result<u32> {
-    let corrupt = |field| Err(Error::Corrupt { field, offset: 0 });
     let [probes, rest @ ..] = header.params;
     let probes = u32::from(probes);
     if rest != [0; 2] || !header.record.is_empty() || !valid_probes.contains(&probes) {
-        return corrupt(Field::Params);
+        return Err(Error::corrupt(Field::Params));
     }
     if len_bytes == 0 || !len_bytes.is_multiple_of(granule_len_bytes) {
-        return corrupt(Field::PayloadLen);
+        return Err(Error::corrupt(Field::PayloadLen));
     }
     // A filter has at least one key, and at least one bit per key.
-    if (1..=len_bytes.saturating_mul(8)).contains(&num_keys) { Ok(probes) } else { corrupt(Field::NumKeys) }
+    if (1..=len_bytes.saturating_mul(8)).contains(&num_keys) { Ok(probes) } else { Err(Error::corrupt(Field::NumKeys)) }
 }
 
 #[cfg(test)]

@@ -226,7 +226,7 @@ pub(crate) trait Filter: Query<Filter = Self> + Sized {
         _payload: &[u8],
         _to: &Self::Params,
     ) -> Result<(Header<'static>, Vec<u8>)> {
-        Err(Error::Corrupt { field: Field::Params, offset: 0 })
+        Err(Error::corrupt(Field::Params))
     }
 
     /// Chooses the code of the queries for these parameters. A filter may have a [`Query`] of its own

@@ -319,7 +319,7 @@ impl Params {
     ) -> Result<(Header<'static>, Vec<u8>)> {
         of_params!(self, F, params => match F::of(to) {
             Some(to) => F::copy_columns(params, header, payload, to),
-            None => Err(Error::Corrupt { field: Field::Params, offset: 0 }),
+            None => Err(Error::corrupt(Field::Params)),
         })
     }
 }

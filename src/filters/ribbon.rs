@@ -134,27 +134,26 @@ impl Query for Ribbon {
 /// Reads the parameters (columns, seed, 0) of a header, and the number of blocks from its
 /// record.
 pub(super) fn parse(params: [u8; 3], record: &[u8], num_keys: u64, len_bytes: u64) -> Result<Layout> {
-    let corrupt = |field| Error::Corrupt { field, offset: 0 };
     let [columns, seed, reserved] = params;
     let columns = u32::from(columns);
     if !(1..=MAX_COLUMNS).contains(&columns) || reserved != 0 {
-        return Err(corrupt(Field::Params));
+        return Err(Error::corrupt(Field::Params));
     }
     let mut record = Cursor::new(record, 0);
     let blocks = record.take_varint(Field::Extension)?;
     // A number of blocks is valid if its slots can be counted in 63 bits. The check of the
     // payload's length limits the number further.
     if !record.is_empty() || !(1..=u64::MAX / WIDTH / 2).contains(&blocks) {
-        return Err(corrupt(Field::Extension));
+        return Err(Error::corrupt(Field::Extension));
     }
     let words = len_bytes / WORD_LEN_BYTES as u64;
     let narrow = blocks.checked_mul(columns.into()).and_then(|all| all.checked_sub(words));
     let narrow = narrow.filter(|&narrow| narrow < blocks && (columns > 1 || narrow == 0));
     let Some(narrow) = narrow.filter(|_| len_bytes.is_multiple_of(WORD_LEN_BYTES as u64)) else {
-        return Err(corrupt(Field::PayloadLen));
+        return Err(Error::corrupt(Field::PayloadLen));
     };
     if !(1..=blocks * WIDTH).contains(&num_keys) {
-        return Err(corrupt(Field::NumKeys));
+        return Err(Error::corrupt(Field::NumKeys));
     }
     Ok(Layout { columns, narrow, blocks, seed })
 }

@@ -330,10 +330,10 @@ impl HashIdentity {
     pub fn check(&self, hasher: &KeyHasher) -> Result<()> {
         let given = hasher.identity();
         if given.kind != self.kind {
-            return Err(unexpected(Field::HashId, self.kind, given.kind));
+            return Err(Error::unexpected(Field::HashId, self.kind, given.kind));
         }
         if given.seed != self.seed {
-            return Err(unexpected(Field::Seed, self.seed.0, given.seed.0));
+            return Err(Error::unexpected(Field::Seed, self.seed.0, given.seed.0));
         }
         match (self.fingerprint, given.fingerprint) {
             (Some(stored), Some(given)) if stored != given => {
@@ -342,10 +342,6 @@ impl HashIdentity {
             _ => Ok(()),
         }
     }
-}
-
-fn unexpected(field: Field, found: impl fmt::Display, expected: impl fmt::Display) -> Error {
-    Error::Unexpected { field, found: found.to_string(), expected: expected.to_string() }
 }
 
 #[cfg(test)]

@@ -81,10 +81,7 @@ impl Curve {
         let Some(&(bits_below, below)) = index.checked_sub(1).and_then(|before| self.samples.get(before)) else {
             return if ln_rate > above { 0.0 } else { bits_above };
         };
-        // No kind halves its FPR with less than one bit. So more than two halvings per bit between
-        // two samples are a step.
-        let is_step = below - above > 2.0 * std::f64::consts::LN_2 * (bits_above - bits_below);
-        if is_step {
+        if is_step(below - above, bits_above - bits_below) {
             return bits_above;
         }
         bits_above - (bits_above - bits_below) * (ln_rate - above) / (below - above)
@@ -98,11 +95,17 @@ impl Curve {
             return 0.0;
         };
         let Some(&(bits_above, above)) = self.samples.get(index) else { return below };
-        if below - above > 2.0 * std::f64::consts::LN_2 * (bits_above - bits_below) {
+        if is_step(below - above, bits_above - bits_below) {
             return below;
         }
         below - (below - above) * (bits - bits_below) / (bits_above - bits_below)
     }
+}
+
+/// Returns whether the FPR falls in a step between two samples. No kind halves its FPR with less than one
+/// bit, so more than two halvings per bit are a step.
+fn is_step(nats: f64, bits: f64) -> bool {
+    nats > 2.0 * std::f64::consts::LN_2 * bits
 }
 
 /// The number of bisection steps. They shrink an interval of at most seventy nats to less than a

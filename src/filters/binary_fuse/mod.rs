@@ -199,21 +199,20 @@ impl Geometry {
     /// Reads the parameters (logarithm of the segment's slots, width, seed) for a payload of
     /// `len_bytes`.
     pub(super) fn new(header: &Header<'_>, num_keys: u64, len_bytes: u64) -> Result<Self> {
-        let corrupt = |field| Err(Error::Corrupt { field, offset: 0 });
         let [segment_log2, bits, seed] = header.params;
         let (segment_log2, bits) = (u32::from(segment_log2), u32::from(bits));
-        let Some(width) = Width::new(bits) else { return corrupt(Field::Params) };
+        let Some(width) = Width::new(bits) else { return Err(Error::corrupt(Field::Params)) };
         if !(1..=MAX_SEGMENT_LOG2).contains(&segment_log2) || !header.record.is_empty() {
-            return corrupt(Field::Params);
+            return Err(Error::corrupt(Field::Params));
         }
         let payload_bits = len_bytes.saturating_mul(8);
         let (slots, segment) = (payload_bits / u64::from(bits), 1 << segment_log2);
         let whole = payload_bits.is_multiple_of(u64::from(bits)) && slots.is_multiple_of(segment);
         if !whole || slots / segment < 3 {
-            return corrupt(Field::PayloadLen);
+            return Err(Error::corrupt(Field::PayloadLen));
         }
         if !(1..=slots).contains(&num_keys) {
-            return corrupt(Field::NumKeys);
+            return Err(Error::corrupt(Field::NumKeys));
         }
         Ok(Self::of(width, segment_log2, slots, seed))
     }

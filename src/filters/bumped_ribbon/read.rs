@@ -139,14 +139,13 @@ impl<L: Layers> Geometry<L> {
     /// second and the third are the share of blocks with one column less, in 65,536ths, low byte
     /// first.
     pub(super) fn parse(params: [u8; 3], record: &[u8], num_keys: u64, len_bytes: u64) -> Result<Self> {
-        let corrupt = |field| Error::Corrupt { field, offset: 0 };
         let [all, rest @ ..] = params;
         let all = u32::from(all);
         if !(1..=MAX_COLUMNS).contains(&all) {
-            return Err(corrupt(Field::Params));
+            return Err(Error::corrupt(Field::Params));
         }
         if num_keys == 0 {
-            return Err(corrupt(Field::NumKeys));
+            return Err(Error::corrupt(Field::NumKeys));
         }
         let geometry = if record.is_empty() {
             let [seed, spare] = rest;
@@ -156,7 +155,7 @@ impl<L: Layers> Geometry<L> {
             let columns = Columns { all, fewer_share: u16::from(high) << 8 | u16::from(low) };
             Self::of_layers(columns, record, len_bytes)?
         };
-        geometry.filter(|found| found.payload_len as u64 == len_bytes).ok_or_else(|| corrupt(Field::PayloadLen))
+        geometry.filter(|found| found.payload_len as u64 == len_bytes).ok_or_else(|| Error::corrupt(Field::PayloadLen))
     }
 
     /// Reads a single system. The number of blocks with one column less follows from the length of
@@ -411,7 +410,7 @@ impl Geometry {
     /// deny present keys.
     pub(super) fn copy_columns(&self, payload: &[u8], to: &Self) -> Result<Vec<u8>> {
         let mut copy = zeros(to.payload_len).map_err(too_large("a shrunk filter"))?;
-        self.copy_to(payload, to, &mut copy).ok_or(Error::Corrupt { field: Field::PayloadLen, offset: 0 })?;
+        self.copy_to(payload, to, &mut copy).ok_or(Error::corrupt(Field::PayloadLen))?;
         Ok(copy)
     }
 

@@ -2,7 +2,7 @@
 
 use super::elias_fano::{EliasFano, len_bits, needs_wide_ranks};
 use super::keys::{ByteSet, RangeKeys, Statistics};
-use super::mapping::{FLAG_END, FLAG_SET, MAX_BITS, Mapping, POSITION_LEN_BYTES, big_endian, rank};
+use super::mapping::{FLAG_END, FLAG_SET, MAX_BITS, Mapping, POSITION_LEN_BYTES, big_endian, num_members, rank};
 use super::query::{Codes, RangeHash};
 use super::{Geometry, MAX_CODES, MAX_PLAIN_POSITIONS, MAX_POSITIONS, MAX_PREFIX_LEN_BYTES, SCAN_CELLS, enough};
 use crate::codec::u64_bytes;
@@ -52,7 +52,7 @@ impl Position {
     fn new(statistics: &Statistics, at: usize) -> Option<Self> {
         let set = *statistics.seen.get(at)?;
         let has_end = *statistics.ends.get(at)?;
-        let num_bytes = set.iter().map(|word| word.count_ones()).sum();
+        let num_bytes = num_members(&set);
         let (low, high) =
             ((0..=u8::MAX).find(|&byte| rank(&set, byte).1)?, (0..=u8::MAX).rfind(|&byte| rank(&set, byte).1)?);
         let (low, high) = if num_bytes > MANY_BYTES { (0, u8::MAX) } else { (low, high) };
@@ -141,11 +141,10 @@ impl Chosen {
         if !position.is_sparse() {
             return interval;
         }
-        let len = |set: &ByteSet| set.iter().map(|word| word.count_ones()).sum::<u32>();
         let has_all = |set: &ByteSet| set.iter().zip(&position.set).all(|(set, own)| own & !set == 0);
         // A stored set with all bytes of the position and up to a quarter more is used again,
         // because another set would take space.
-        let known = self.sets.iter().position(|set| has_all(set) && len(set) * 4 <= position.num_bytes * 5);
+        let known = self.sets.iter().position(|set| has_all(set) && num_members(set) * 4 <= position.num_bytes * 5);
         let number = known.or_else(|| {
             let is_room = (self.sets.len() as u64) < max_sets.min(u8::MAX.into());
             is_room.then(|| {
@@ -175,9 +174,7 @@ impl Chosen {
             }
             let radix = match symbols {
                 Symbols::Interval(low, high) => u16::from(high - low) + 1,
-                Symbols::Set(_) => set.map_or(1, |set| {
-                    u16::try_from(set.iter().map(|word| word.count_ones()).sum::<u32>()).unwrap_or(u16::MAX)
-                }),
+                Symbols::Set(_) => set.map_or(1, |set| u16::try_from(num_members(set)).unwrap_or(u16::MAX)),
             };
             if let Some(last) = table.last_mut() {
                 *last = radix + end;

@@ -303,11 +303,16 @@ impl<'a> Header<'a> {
         }
         let (words, _) = self.sets.get(usize::from(low))?.as_chunks::<8>();
         let set: ByteSet = [0, 1, 2, 3].map(|i| words.get(i).map_or(0, u64_from));
-        let radix = set.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() + end;
+        let radix = u64::from(num_members(&set)) + end;
         let Some(byte) = byte else { return Some(Symbol { value: 0, radix, is_known: end == 1 }) };
         let (rank, is_known) = rank(&set, byte);
         Some(Symbol { value: rank + end, radix, is_known })
     }
+}
+
+#[inline(always)]
+pub(super) fn num_members(set: &ByteSet) -> u32 {
+    set.iter().map(|word| word.count_ones()).sum()
 }
 
 /// Returns the number of members of a set below `byte`, and whether `byte` is a member.

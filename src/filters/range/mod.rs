@@ -108,8 +108,7 @@ impl Geometry {
     /// Reads the parameters and checks that a payload of `len_bytes` with `num_keys` keys can have
     /// them.
     pub(crate) fn parse(params: [u8; 3], record: &[u8], num_keys: u64, len_bytes: u64) -> Result<Self> {
-        let corrupt = |field| Error::Corrupt { field, offset: 0 };
-        let invalid = || corrupt(Field::Params);
+        let invalid = || Error::corrupt(Field::Params);
         let geometry = Self::read(record).filter(|_| params == [0; 3]).ok_or_else(invalid)?;
         let Self { codes, first, last, dropped_bits, .. } = geometry;
         let is_valid = first <= last
@@ -121,12 +120,12 @@ impl Geometry {
             return Err(invalid());
         }
         if geometry.parts.end as u64 != len_bytes {
-            return Err(corrupt(Field::PayloadLen));
+            return Err(Error::corrupt(Field::PayloadLen));
         }
         // Several keys may share a code.
         let num_codes = geometry.parts.num_codes;
         if num_codes == 0 || num_codes > num_keys || num_codes > codes.universe {
-            return Err(corrupt(Field::NumKeys));
+            return Err(Error::corrupt(Field::NumKeys));
         }
         Ok(geometry)
     }
