@@ -146,6 +146,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// Appends a 32-bit integer.
+#[inline]
 pub fn put_u32(out: &mut Vec<u8>, value: u32) {
     let mut bytes = [0; 4];
     LittleEndian::write_u32(&mut bytes, value);
@@ -153,11 +154,13 @@ pub fn put_u32(out: &mut Vec<u8>, value: u32) {
 }
 
 /// Appends a 64-bit integer.
+#[inline]
 pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&u64_bytes(value));
 }
 
 /// Appends a 48-bit integer. Returns `None` and appends nothing if `value` has more than 48 bits.
+#[inline]
 pub fn put_u48(out: &mut Vec<u8>, value: u64) -> Option<()> {
     let [low @ .., 0, 0] = u64_bytes(value) else { return None };
     out.extend_from_slice(&low);
@@ -166,6 +169,7 @@ pub fn put_u48(out: &mut Vec<u8>, value: u64) -> Option<()> {
 
 /// Appends a varint.
 #[expect(clippy::cast_possible_truncation, reason = "the low seven bits are meant")]
+#[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -175,6 +179,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends the length of a byte string as a varint, then the byte string.
+#[inline]
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -182,6 +187,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Returns the eight bytes of `value`.
 #[must_use]
+#[inline]
 pub fn u64_bytes(value: u64) -> [u8; 8] {
     let mut bytes = [0; 8];
     LittleEndian::write_u64(&mut bytes, value);

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::file::{Block, Content, Opened, Parquet, Raw};
-use crate::text;
+use charts::text;
 
 /// The keys that a person has typed, and how to look them up.
 #[derive(Debug, Default, Deserialize)]

@@ -17,7 +17,7 @@ use filterblock_parquet::index::{IndexReader, ReadAt};
 use filterblock_parquet::{ParquetBloom, ParquetColumnChunk, ParquetMetadata};
 use serde::Deserialize;
 
-use crate::text::count;
+use charts::text::count;
 
 /// The maximum length of a file that is read whole. A tab has at most 4 GiB of memory.
 const WHOLE_LEN_BYTES_MAX: u64 = 1 << 30;

@@ -20,14 +20,6 @@ mod report;
 mod ribbon;
 mod textbook;
 
-// The modules with which the command describes files. They import only libraries and each other.
-#[path = "../../crates/cli/src/fields.rs"]
-mod fields;
-mod foreign;
-#[allow(dead_code, reason = "the scripts of the page format most numbers")]
-#[path = "../../crates/cli/src/text.rs"]
-mod text;
-
 use std::rc::Rc;
 
 use serde::Deserialize;

@@ -5,10 +5,10 @@ use filterblock_foreign::leveldb::LevelDbTable;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::fields::fields;
 use crate::file::{Content, Opened, Parquet};
-use crate::foreign::report::FileReport;
-use crate::text::{count, hex, thousands};
+use charts::text::{count, hex, thousands};
+use filterblock_report::FileReport;
+use filterblock_report::fields;
 
 /// The maximum number of unreadable Parquet filters that notes name.
 const NAMED_MAX: usize = 10;

@@ -8,13 +8,13 @@ use serde::Serialize;
 use super::block_file::{self, FilterFile};
 use super::failure::{Exit, Failure, Outcome};
 use super::foreign::inspect;
-use super::foreign::report::FilterReport;
 use super::foreign::{FileArguments, Foreign};
 use super::new_file::NewFile;
 use super::refused_value::whole;
 use super::{output, text};
 use filterblock::AlignedBytes;
 use filterblock::ParsedBlock;
+use filterblock_report::FilterReport;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -10,8 +10,6 @@ use serde_json::json;
 
 use super::block_file::FilterFile;
 use super::failure::{Exit, Failure, Outcome};
-use super::fields::{FieldReport, fields};
-use super::foreign::report::FileReport;
 use super::foreign::{self, FileArguments};
 use super::new_file::NewFile;
 use super::text::{self, count, percent, significant, thousands};
@@ -21,6 +19,8 @@ use filterblock::AlignedBytes;
 use filterblock::Error;
 use filterblock::ParsedBlock;
 use filterblock_parquet::index::IndexReader;
+use filterblock_report::FileReport;
+use filterblock_report::{FieldReport, fields};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -11,7 +11,6 @@ mod demo;
 mod diff;
 mod export;
 mod failure;
-mod fields;
 mod filter_choice;
 mod foreign;
 mod format;
@@ -37,10 +36,10 @@ mod range_choice;
 mod refused_value;
 mod secret;
 mod streams;
-mod text;
 mod verify;
 mod what_if;
 
+use charts::text;
 use std::io::Write;
 use std::process::ExitCode;
 

@@ -49,7 +49,6 @@
 //! | read and write single SST files | [`sstable`] |
 //! | choose where files live | [`storage`]: disk, memory, or (feature `testing`) a file system that fails on demand |
 
-mod checksum;
 mod codec;
 mod error;
 pub mod lsm;
@@ -57,6 +56,8 @@ pub mod repair;
 pub mod sstable;
 pub mod storage;
 mod sync;
+
+use filterblock::internals::checksum;
 
 pub use error::{Error, Field, Result};
 pub use lsm::{Db, Options};

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::text::{self, count, percent, printable, significant, thousands};
 use super::inspect::Report;
-use super::report::Holds;
+use filterblock_report::Holds;
 
 /// The maximum number of filters that are all shown. If there are more, only the first
 /// [`SHOWN_OF_MANY`] and the last [`SHOWN_OF_MANY`] filters are shown.
@@ -93,7 +93,7 @@ impl Report {
                 filter.fill.map_or_else(dash, percent),
                 filter.estimated_keys.map_or_else(dash, significant),
                 percent(filter.expected_false_positive_rate),
-                filter.holds.describe(),
+                described(&filter.holds),
             ]);
         }
         for column in table.column_iter_mut().take(2) {
@@ -103,23 +103,21 @@ impl Report {
     }
 }
 
-impl Holds {
-    fn describe(&self) -> String {
-        match self {
-            Self::Everything {} => "all keys".to_owned(),
-            Self::DataBlocks { data_blocks_from: from, data_blocks_below: below } => {
-                format!("data blocks that begin at offsets {from} to {}", below.saturating_sub(1))
-            }
-            Self::UpTo { up_to_hex } => {
-                let mut key = Vec::new();
-                let is_text = text::unhex(up_to_hex.as_bytes(), &mut key).is_ok()
-                    && key.iter().all(|byte| byte.is_ascii_graphic());
-                match is_text {
-                    true => format!("keys up to {}", String::from_utf8_lossy(&key)),
-                    false => format!("keys up to 0x{up_to_hex}"),
-                }
-            }
-            Self::Chunk { row_group, column, .. } => format!("row group {row_group}, {}", printable(column)),
+fn described(holds: &Holds) -> String {
+    match holds {
+        Holds::Everything {} => "all keys".to_owned(),
+        Holds::DataBlocks { data_blocks_from: from, data_blocks_below: below } => {
+            format!("data blocks that begin at offsets {from} to {}", below.saturating_sub(1))
         }
+        Holds::UpTo { up_to_hex } => {
+            let mut key = Vec::new();
+            let is_text =
+                text::unhex(up_to_hex.as_bytes(), &mut key).is_ok() && key.iter().all(|byte| byte.is_ascii_graphic());
+            match is_text {
+                true => format!("keys up to {}", String::from_utf8_lossy(&key)),
+                false => format!("keys up to 0x{up_to_hex}"),
+            }
+        }
+        Holds::Chunk { row_group, column, .. } => format!("row group {row_group}, {}", printable(column)),
     }
 }

@@ -12,10 +12,10 @@ use super::super::what_if::{Engine, Present, WhatIf};
 use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat, filter_of};
 use super::own;
-use super::report::{FileReport, FilterReport};
 use filterblock_foreign::Error;
 use filterblock_foreign::{leveldb, rocksdb};
 use filterblock_parquet as parquet;
+use filterblock_report::{FileReport, FilterReport};
 
 /// The report about a file of another engine, and the comparison of --what-if.
 #[derive(Debug, Serialize)]

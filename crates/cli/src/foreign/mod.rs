@@ -6,7 +6,6 @@ mod describe;
 pub mod file;
 pub mod inspect;
 pub mod own;
-pub mod report;
 pub mod value;
 pub mod verify;
 

@@ -216,7 +216,7 @@ fn take_origin(value: &mut Cursor<'_>) -> Result<TableOrigin> {
         Ok(level) if smallest_sequence <= largest_sequence => {
             Ok(TableOrigin { level, smallest_sequence, largest_sequence })
         }
-        _ => Err(error),
+        _ => Err(error.into()),
     }
 }
 

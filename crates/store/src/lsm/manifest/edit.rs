@@ -236,7 +236,7 @@ fn take_name(cursor: &mut Cursor<'_>) -> Result<String> {
     let name = cursor.take_bytes(Field::ManifestRecord)?;
     match std::str::from_utf8(name) {
         Ok(name) if (1..=MAX_EXTRACTOR_LEN_BYTES).contains(&name.len()) => Ok(name.to_owned()),
-        _ => Err(error),
+        _ => Err(error.into()),
     }
 }
 
@@ -245,7 +245,7 @@ fn take_keyed_hash(cursor: &mut Cursor<'_>) -> Result<(HashKind, Fingerprint)> {
     let id = cursor.take_u8(Field::HashId)?;
     let kind = HashKind::from_id(id).ok_or(Error::Unsupported { field: Field::HashId, found: id.into() })?;
     let fingerprint = Fingerprint::from_bytes(cursor.take_array(Field::HashId)?);
-    if kind.takes_secret() { Ok((kind, fingerprint)) } else { Err(error) }
+    if kind.takes_secret() { Ok((kind, fingerprint)) } else { Err(error.into()) }
 }
 
 /// A [`TableMeta`] that borrows its keys.

@@ -1,11 +1,10 @@
 //! Collects the report of `inspect` about a file of another engine: the file's properties, and
-//! offset, parameters and covered keys of each filter. The page in `web/` compiles this file too,
-//! so it imports only the libraries and [`text`].
+//! offset, parameters and covered keys of each filter.
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::super::text;
+use charts::text;
 use filterblock::HashIdentity;
 use filterblock_foreign::rocksdb::RocksDbFilterLayout;
 use filterblock_foreign::{Error, ForeignFilterInfo, leveldb, rocksdb};

@@ -1,9 +1,8 @@
-//! Reads the fields of a filter block's trailer, and explains them. The page in `web/` compiles
-//! this file too, so it imports only the libraries and [`text`].
+//! Reads the fields of a filter block's trailer, and explains them.
 
 use serde::Serialize;
 
-use super::text::{self, count};
+use charts::text::{self, count};
 use filterblock::HashIdentity;
 use filterblock::layout::{FIELDS, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
 use filterblock::{Added, Metadata, ParsedBlock};

@@ -1,4 +1,0 @@
-//! Includes the command's module for reports about files of other engines.
-
-#[path = "../../crates/cli/src/foreign/report.rs"]
-pub(crate) mod report;
