@@ -1,4 +1,4 @@
-//! Defines the errors of filters and filter blocks.
+//! Defines the errors of filters and filter blocks, and reports lack of memory as an error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::codec;
 use crate::hash_kind::{Fingerprint, HashKind};
+use crate::simd::NoMemory;
 
 /// The result of a call that may fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -107,6 +108,16 @@ impl Error {
         Self::Invalid { what, given: given.to_string(), reason }
     }
 
+    /// The offset is that of the object that the caller reads: see [`moved_by`](Self::moved_by).
+    #[inline]
+    pub(crate) const fn corrupt(field: Field) -> Self {
+        Self::Corrupt { field, offset: 0 }
+    }
+
+    pub(crate) fn unexpected(field: Field, found: impl fmt::Display, expected: impl fmt::Display) -> Self {
+        Self::Unexpected { field, found: found.to_string(), expected: expected.to_string() }
+    }
+
     /// Returns a copy of the error. The copy of an I/O error has only the same kind and text,
     /// because `std::io::Error` is not `Clone`.
     #[must_use]
@@ -197,7 +208,6 @@ impl Error {
     }
 }
 
-/// The advice about a damaged block.
 const REBUILD: &str = "answer without the filter, and build it again from its keys";
 
 impl fmt::Display for Error {
@@ -379,6 +389,23 @@ pub mod message {
     pub fn too_large(f: &mut Formatter<'_>, what: &str) -> Result {
         write!(f, "{what} of this size does not fit in memory; make it smaller, or free memory")
     }
+}
+
+/// Returns a function that makes [`Error::TooLarge`] for the object `what`.
+pub fn too_large(what: &'static str) -> impl Fn(NoMemory) -> Error {
+    move |_| Error::TooLarge { what }
+}
+
+/// Allocates `len` default values.
+///
+/// # Errors
+/// Returns [`Error::TooLarge`] for the object `what`.
+pub fn zeros<T: Default>(len: u64, what: &'static str) -> Result<Vec<T>> {
+    let len = usize::try_from(len).map_err(|_| Error::TooLarge { what })?;
+    let mut values = Vec::new();
+    values.try_reserve_exact(len).map_err(|_| Error::TooLarge { what })?;
+    values.resize_with(len, T::default);
+    Ok(values)
 }
 
 /// Makes the enum `Field` of an error.

@@ -65,7 +65,6 @@ enum Rule {
     Named { function: Arc<Function>, answers_ranges: bool },
 }
 
-/// A prefix that an extractor takes from a key.
 #[derive(Debug, Clone, Copy)]
 struct Taken {
     len: usize,

@@ -39,7 +39,6 @@ impl HashKind {
         !matches!(self, Self::Xxh3)
     }
 
-    /// Returns the name that is printed and parsed.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Xxh3 => "xxh3",

@@ -78,9 +78,7 @@
 //! [what never to do](embedding#never-do) and
 //! [adapters of engines](embedding#engines-that-exist).
 
-mod bits;
 mod block;
-mod checksum;
 mod codec;
 mod error;
 mod extractor;
@@ -90,7 +88,6 @@ mod hash_kind;
 mod plans;
 pub mod policy;
 mod spec;
-mod sync;
 
 use filterblock_simd as simd;
 
@@ -113,6 +110,14 @@ pub use hash::{HashSeed, Key, KeyHash, KeyHasher, Secret};
 pub use hash_kind::Fingerprint;
 pub use hash_kind::HashKind;
 pub use spec::FilterSpec;
+
+/// The atomic types and locks: loom's in the loom tests of this crate, else the standard library's.
+mod sync {
+    #[cfg(all(loom, test))]
+    pub(crate) use loom::sync::{Mutex, RwLock, atomic};
+    #[cfg(not(all(loom, test)))]
+    pub(crate) use std::sync::{Mutex, RwLock, atomic};
+}
 
 pub mod partitions {
     //! Filters that are split by key range, so that a host can keep the index in memory and load one
@@ -160,9 +165,8 @@ pub mod internals {
     //! What the core shares with the other crates of this project, which require exactly this version.
     //! It has no stable API.
 
-    pub use crate::bits::{too_large, zeros};
     pub use crate::block::{SMALLEST_IS_LARGER, check_regular, millibits, seal};
-    pub use crate::error::message;
+    pub use crate::error::{message, too_large, zeros};
     pub use crate::fields;
     pub use crate::filters::{Header, KeyBits, TOO_LARGE, key_bits};
     pub use crate::plans::{MAX_BITS, TOO_MANY_KEYS, check_keys_and_rate};
@@ -174,7 +178,7 @@ pub mod internals {
     }
     pub mod checksum {
         //! CRC-32.
-        pub use crate::checksum::*;
+        pub use crate::codec::{Crc32, crc32};
     }
     pub mod codec {
         //! Integers and byte strings.

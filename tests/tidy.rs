@@ -6,10 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The files and folders with `unsafe` code, and what they need it for.
-const UNSAFE: [&str; 10] = [
+const UNSAFE: [&str; 9] = [
     // Memory maps, and bytes that a host owns.
-    "src/block/mapped.rs",
-    "src/block/shared_bytes.rs",
+    "src/block/bytes.rs",
     // Processor features.
     "crates/simd/src",
     // Exported functions, and the caller's pointers.

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::layout::LOAD_LEN_BYTES;
+use super::layout::{RangesRecord, Trailer};
+use super::options::PrefixTaker;
 use super::options::{FilterOptions, PrefixSource, WholeKeys};
-use super::prefix_taker::PrefixTaker;
-use super::trailer::{RangesRecord, Trailer};
 use crate::error::{Error, Result};
 use crate::filters::{self, Effort, Filled, FilterKind, FilterView, Header, Kernel, Params, RangeKeys, Rounding};
 use crate::hash::{HashIdentity, Key, KeyHash, KeyHasher};
@@ -50,7 +50,7 @@ pub struct FilterBuilder {
     is_short_of_memory: bool,
     /// Changes the payload before the self-check.
     #[cfg(test)]
-    pub(super) spoil: fn(&mut [u8]),
+    spoil: fn(&mut [u8]),
 }
 
 /// A built filter block.
@@ -115,12 +115,10 @@ impl FilterBuilder {
         self
     }
 
-    /// Returns a builder with the same settings and without keys.
     pub(super) fn without_keys(&self) -> Self {
         Self::new(self.options.clone(), self.hasher.clone())
     }
 
-    /// Returns a block with the settings of this builder.
     pub(super) fn built(&self, bytes: Vec<u8>, checksum: u32, num_keys: u64) -> Built {
         Built { bytes, checksum, num_keys, table_id: self.options.table_id, hash: self.hasher.identity() }
     }
@@ -370,7 +368,6 @@ impl FilterBuilder {
         Ok(exact.unwrap_or(payload))
     }
 
-    /// Builds the filter of the added hashes.
     fn encode(&mut self, rounding: Rounding) -> Result<Filled> {
         let spec = if self.lacks_prefixes() { FilterSpec::ALWAYS_MAYBE } else { self.options.spec };
         let no_memory = || spec::no_memory(spec);
@@ -415,7 +412,7 @@ pub fn seal(
     Params::new(&header, num_keys, len)?;
     let builder = FilterBuilder::new(FilterOptions::new(FilterSpec::default()), hasher.into());
     let trailer = builder.trailer(num_keys, len, Some(header));
-    trailer.append_to(&mut payload).map_err(crate::bits::too_large("a filter block"))?;
+    trailer.append_to(&mut payload).map_err(crate::error::too_large("a filter block"))?;
     Ok(payload)
 }
 
@@ -437,3 +434,34 @@ fn check(view: &FilterView<'_>, hashes: &[KeyHash]) -> Result<()> {
 const NO_COMPACT_FORM: &str = "only the kinds bloom, blocked-bloom and always-maybe have a compact form; try bloom:10";
 const PANICKED: &str = "a call that adds keys panicked, so keys or prefixes are missing; correct the extractor's function \
                         or the call, and build the filter again";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::HashSeed;
+
+    /// Clears the second half of the payload.
+    fn lose(payload: &mut [u8]) {
+        let half = payload.len() / 2;
+        payload.iter_mut().skip(half).for_each(|byte| *byte = 0);
+    }
+
+    #[test]
+    fn a_filter_that_denies_its_keys_fails_the_self_check() {
+        for kind in ["bloom:10", "blocked-bloom:10", "split-block:10", "ribbon:8", "bumped-ribbon:8", "binary-fuse:8"] {
+            let finish = |spoil: fn(&mut [u8]), self_check| {
+                let options = FilterOptions::new(kind.parse().unwrap()).self_check(self_check);
+                let mut builder = options.builder(HashSeed(1)).unwrap();
+                builder.spoil = spoil;
+                (0..1_000u32).for_each(|i| builder.add_hash(KeyHash::of(&i.to_le_bytes(), HashSeed(1))));
+                builder.finish().map(|built| built.bytes)
+            };
+            let valid = finish(|_| (), true).unwrap();
+            assert!(valid == finish(|_| (), false).unwrap(), "{kind}");
+            let error = finish(lose, true).unwrap_err();
+            let Error::SelfCheckFailed { denied } = error else { panic!("{kind}: {error}") };
+            assert!((400..=1_000).contains(&denied), "{kind}: {denied}");
+            assert_eq!(finish(lose, false).unwrap().len(), valid.len(), "{kind}");
+        }
+    }
+}

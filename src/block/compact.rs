@@ -17,8 +17,8 @@
 //! A standard Bloom filter may have any number of bytes. A blocked Bloom filter takes whole lines
 //! of 64 bytes, so it suits filters of more than a few hundred keys.
 
-use super::table_filter::Answer;
-use crate::checksum::crc32;
+use super::part::Answer;
+use crate::codec::crc32;
 use crate::error::{Error, Field, Result};
 use crate::filters::{FilterKind, FilterView, Header, Kernel, Params};
 use crate::hash::{KeyHash, KeyHasher};
@@ -84,8 +84,7 @@ fn open<'a>(bytes: &'a [u8], hasher: &KeyHasher) -> Result<(&'a [u8], Params)> {
     if stored != computed {
         return Err(Error::ChecksumMismatch { field: Field::CompactFilter, offset: 0, stored, computed });
     }
-    let kind = FilterKind::from_tag(header / HEADER_KIND).filter(|&kind| kind.info().has_compact_form);
-    let kind = kind.ok_or(Error::Unsupported { field: Field::CompactFilter, found: header.into() })?;
+    let kind = kind_of(header).ok_or(Error::Unsupported { field: Field::CompactFilter, found: header.into() })?;
     let header = Header::plain(kind, header % HEADER_KIND);
     // The compact form does not store the number of keys, so the number of bytes takes its place.
     // All kinds with a compact form accept one key per byte.
@@ -102,8 +101,11 @@ fn open<'a>(bytes: &'a [u8], hasher: &KeyHasher) -> Result<(&'a [u8], Params)> {
 pub fn header(bytes: &[u8]) -> Option<(FilterKind, u32, &[u8])> {
     let (covered, _) = bytes.split_last_chunk::<4>()?;
     let (&header, payload) = covered.split_last()?;
-    let kind = FilterKind::from_tag(header / HEADER_KIND).filter(|&kind| kind.info().has_compact_form)?;
-    Some((kind, u32::from(header % HEADER_KIND), payload))
+    Some((kind_of(header)?, u32::from(header % HEADER_KIND), payload))
+}
+
+fn kind_of(header: u8) -> Option<FilterKind> {
+    FilterKind::from_tag(header / HEADER_KIND).filter(|&kind| kind.info().has_compact_form)
 }
 
 /// Returns the checksum of payload and header.

@@ -11,18 +11,17 @@
 //! The index holds the checksum of each partition's trailer. So the checksum of the index
 //! identifies the whole filter, and a stale partition is detected.
 
-use crate::bits::too_large;
+use crate::error::too_large;
 use std::ops::Bound;
 
+use super::layout::{ALIGN_BYTES, Located, Trailer};
 use super::part::{Bounds, Part, RangeQuery, Verify};
-use super::trailer::{ALIGN_BYTES, Located, Trailer};
 use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::filters::is_reversed_range;
 use crate::hash::KeyHash;
 use crate::simd::try_push;
 
-/// The partitions of an open block.
 #[derive(Debug)]
 pub(super) struct Partitions {
     entries: Vec<Entry>,
@@ -53,6 +52,21 @@ impl Entry {
     }
 }
 
+/// An entry of the index, as the index stores it.
+pub(super) struct IndexEntry<'a> {
+    pub(super) len_bytes: u64,
+    pub(super) checksum: u32,
+    pub(super) last_key: &'a [u8],
+}
+
+impl<'a> IndexEntry<'a> {
+    pub(super) fn take(index: &mut Cursor<'a>) -> Result<Self> {
+        let field = Field::PartitionIndex;
+        let (len_bytes, checksum) = (index.take_varint(field)?, index.take_u32(field)?);
+        Ok(Self { len_bytes, checksum, last_key: index.take_bytes(field)? })
+    }
+}
+
 impl Partitions {
     /// Reads the index, whose pages have been verified, and the trailer of each partition. With
     /// [`Verify::AtOpen`], also verifies the pages of each partition.
@@ -70,13 +84,12 @@ impl Partitions {
         entries.try_reserve_exact(num_entries).map_err(|_| Error::TooLarge { what: "a partition index" })?;
         let (mut start, mut num_keys, mut payload_len_bytes, mut weighted_rate) = (0usize, 0u64, 0u64, 0.0);
         while !cursor.is_empty() {
-            let len = cursor.take_varint_usize(Field::PartitionIndex)?;
-            let stored = cursor.take_u32(Field::PartitionIndex)?;
-            let key = cursor.take_bytes(Field::PartitionIndex)?;
+            let IndexEntry { len_bytes, checksum: stored, last_key: key } = IndexEntry::take(&mut cursor)?;
             let key_end = cursor.offset() - index.start as u64;
             let in_index = |value: u64| u32::try_from(value).map_err(|_| cursor.corrupt(Field::PartitionIndex));
             let last_key = (in_index(key_end - key.len() as u64)?, in_index(key.len() as u64)?);
             let corrupt = || Error::Corrupt { field: Field::Partition, offset: start as u64 };
+            let len = usize::try_from(len_bytes).map_err(|_| corrupt())?;
             let end = start.checked_add(len).filter(|&end| end <= index.start).ok_or_else(corrupt)?;
             let next =
                 end.checked_next_multiple_of(ALIGN_BYTES).filter(|&next| next <= index.start).ok_or_else(corrupt)?;
@@ -196,7 +209,6 @@ impl Partitions {
         self.entries.len()
     }
 
-    /// Returns the length of the payloads of all partitions together, in bytes.
     pub(super) fn payload_len_bytes(&self) -> u64 {
         self.payload_len_bytes
     }
@@ -216,9 +228,7 @@ impl Partitions {
 fn count_entries(mut index: Cursor<'_>) -> Result<usize> {
     let mut count = 0;
     while !index.is_empty() {
-        index.take_varint_usize(Field::PartitionIndex)?;
-        index.take_u32(Field::PartitionIndex)?;
-        index.take_bytes(Field::PartitionIndex)?;
+        IndexEntry::take(&mut index)?;
         count += 1;
     }
     Ok(count)

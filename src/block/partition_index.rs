@@ -1,16 +1,17 @@
 //! Opens the index of a partitioned filter alone, and single partitions through the index.
 
-use crate::bits::too_large;
+use crate::error::too_large;
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Bound, Range};
 
 use super::expected::Expected;
+use super::layout::{ALIGN_BYTES, Located, Trailer};
 use super::layout::{Added, TRAILER_LEN_BYTES};
 use super::parsed::ParsedBlock;
 use super::part::{Part, Verify};
+use super::partition::IndexEntry;
 use super::reader::FilterBlock;
-use super::trailer::{ALIGN_BYTES, Located, Trailer};
 use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::filters::is_empty_range;
@@ -22,7 +23,6 @@ use crate::simd::{try_collect, try_push};
 const RESTART_ENTRIES: u32 = 16;
 const _: () = assert!(size_of::<Restart>() <= 16);
 
-/// The name of the index in error messages.
 const INDEX: &str = "a partition index";
 
 /// The index of a partitioned filter. A host keeps the index in memory and loads partitions on
@@ -129,11 +129,10 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         let found = Located::read(bytes)?;
         found.check_page_checksums()?;
         if let Some(header) = &found.trailer.header {
-            let (found, expected) = (header.kind.to_string(), "a partition index".to_owned());
-            return Err(Error::Unexpected { field: Field::Kind, found, expected });
+            return Err(Error::unexpected(Field::Kind, header.kind, INDEX));
         }
         if found.payload_start != 0 {
-            return Err(Error::Corrupt { field: Field::Length, offset: 0 });
+            return Err(Error::corrupt(Field::Length));
         }
         let part = Part::new(bytes, 0, &found, Verify::AtOpen)?;
         expected.check(&found.trailer, found.checksum)?;
@@ -238,8 +237,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     fn check<P: AsRef<[u8]>>(&self, block: &ParsedBlock<P>, entry: &PartitionEntry<'_>) -> Result<()> {
         let (found, len) = (block.as_bytes().len() as u64, entry.byte_range.end - entry.byte_range.start);
         if found != len {
-            let (found, expected) = (found.to_string(), len.to_string());
-            return Err(Error::Unexpected { field: Field::Length, found, expected });
+            return Err(Error::unexpected(Field::Length, found, len));
         }
         let mut expected = Expected::of_table(self.trailer.table_id, &self.hasher);
         if self.trailer.table_id == [0; 16] {
@@ -278,7 +276,6 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     }
 }
 
-/// Iterates over the entries of an index.
 #[derive(Debug, Clone)]
 struct Walk<'a> {
     cursor: Cursor<'a>,
@@ -294,16 +291,12 @@ impl<'a> Walk<'a> {
         Self { cursor: Cursor::new(entries, 0), number: 0, start: 0, after: None }
     }
 
-    /// Returns the next entry, or `None` after the last one. Returns an error if the entry is not
-    /// valid.
     fn take_entry(&mut self) -> Result<Option<PartitionEntry<'a>>> {
         if self.cursor.is_empty() {
             return Ok(None);
         }
         let corrupt = self.cursor.corrupt(Field::PartitionIndex);
-        let len = self.cursor.take_varint(Field::PartitionIndex)?;
-        let checksum = self.cursor.take_u32(Field::PartitionIndex)?;
-        let last_key = self.cursor.take_bytes(Field::PartitionIndex)?;
+        let IndexEntry { len_bytes: len, checksum, last_key } = IndexEntry::take(&mut self.cursor)?;
         let is_ascending = self.after.is_none_or(|after| after <= last_key);
         let end = self.start.checked_add(len).filter(|_| len >= TRAILER_LEN_BYTES as u64 && is_ascending);
         let next = end.and_then(|end| end.checked_next_multiple_of(ALIGN_BYTES as u64)).zip(self.number.checked_add(1));
@@ -327,7 +320,7 @@ impl<'a> Iterator for Walk<'a> {
 /// Checks all entries. Returns the restarts, and the state of the walk after the last entry. The
 /// first pass only checks and counts the entries, so that the restarts are allocated exactly.
 fn restarts(payload: &[u8]) -> Result<(Vec<Restart>, Walk<'_>)> {
-    let exceeds = || Error::Corrupt { field: Field::PartitionIndex, offset: 0 };
+    let exceeds = || Error::corrupt(Field::PartitionIndex);
     u32::try_from(payload.len()).map_err(|_| exceeds())?;
     let mut walk = Walk::new(payload);
     while walk.take_entry()?.is_some() {}

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use super::builder::{Built, FilterBuilder};
+use super::layout::ALIGN_BYTES;
 use super::options::FilterOptions;
-use super::trailer::ALIGN_BYTES;
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::hash::{Key, KeyHash, KeyHasher};
@@ -237,7 +237,6 @@ impl PartitionedBuilder {
         spec::no_memory(self.current.options().spec)
     }
 
-    /// Returns an error if an earlier call lost keys.
     fn check_complete(&self) -> Result<()> {
         if !self.has_lost_keys {
             return Ok(());
@@ -297,13 +296,11 @@ fn partition_size(partition_keys: usize, reason: &'static str) -> Error {
     Error::invalid("number of keys per partition", partition_keys, reason)
 }
 
-/// Returns the error for a key that comes after a greater one.
 fn out_of_order(key: &[u8], last_key: &[u8]) -> Error {
     let given = format!("{} after {}", shown(key), shown(last_key));
     Error::invalid("order of keys", given, "the key is below the previous key; add keys in ascending order")
 }
 
-/// Returns the first bytes of a key, for error messages.
 fn shown(key: &[u8]) -> String {
     String::from_utf8_lossy(key.get(..SHOWN_LEN_BYTES).unwrap_or(key)).into_owned()
 }

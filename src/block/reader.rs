@@ -1,11 +1,14 @@
-//! Opens a filter block and answers queries from its bytes in place.
+//! Opens a filter block and answers queries from its bytes in place. Holds the filter of one SST in any
+//! state: ready, degraded or absent.
 
+use std::error::Error;
 use std::fmt;
 use std::ops::{Bound, Deref};
+use std::sync::Arc;
 
 use super::expected::Expected;
 use super::parsed::{ParsedBlock, Rare};
-use super::part::{Bounds, Part, RangeQuery, Verify};
+use super::part::{Answer, Bounds, Part, RangeQuery, Verify};
 use super::ranges::RangeFilter;
 use crate::error::Result;
 use crate::filters::is_empty_range;
@@ -37,7 +40,7 @@ use crate::hash::{Key, KeyHash, KeyHasher, Secret};
 pub struct FilterBlock<D> {
     pub(super) parsed: ParsedBlock<D>,
     pub(super) hasher: KeyHasher,
-    pub(super) range_query: RangeQuery,
+    range_query: RangeQuery,
 }
 
 /// Omits the bytes, which may be gigabytes.
@@ -175,14 +178,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Returns whether the block answers "maybe" for every whole key, because it holds only
-    /// prefixes or is a partition without its index.
     pub(super) fn never_denies_keys(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.never_denies_keys())
     }
 
-    /// Returns whether the block answers "maybe" for the hash of every whole key. This is so if it
-    /// answers "maybe" for every whole key, or if it is a range filter.
     pub(super) fn never_denies_hashes(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.never_denies_hashes())
     }
@@ -318,5 +317,97 @@ impl<D: AsRef<[u8]>> ParsedBlock<D> {
     pub(super) fn with_hasher(self, hasher: KeyHasher) -> FilterBlock<D> {
         let range_query = RangeQuery::of(&hasher);
         FilterBlock { parsed: self, hasher, range_query }
+    }
+}
+
+/// The filter of an SST in any state: usable, unusable or missing. Only [`TableFilter::Ready`]
+/// ever answers [`Answer::No`].
+///
+/// A host makes a `TableFilter` from the result of [`FilterBlock::open`]. If opening failed, the
+/// host logs the [`reason`](Self::reason) once and reads the SST without a filter.
+///
+/// ```
+/// use filterblock::{Answer, Expected, FilterBlock, HashSeed, KeyHasher, TableFilter, Verify};
+///
+/// let hasher = KeyHasher::xxh3(HashSeed(1));
+/// let expected = Expected::of_table(*b"table 0000000012", &hasher);
+/// let damaged = [0; 100];
+/// let filter = TableFilter::from(FilterBlock::open(&damaged, &expected, Verify::AtOpen));
+/// assert!(matches!(filter, TableFilter::Degraded(_)));
+/// assert_eq!(filter.ask(hasher.key(b"apple")), Answer::Unfiltered);
+/// ```
+#[derive(Debug)]
+pub enum TableFilter<D> {
+    /// The SST has a filter, and the filter meets the host's expectations.
+    Ready(FilterBlock<D>),
+    /// The SST has a filter that cannot be used, for this reason. Every answer is
+    /// [`Answer::Unfiltered`].
+    Degraded(Arc<dyn Error + Send + Sync>),
+    /// The host wrote the SST without a filter. Every answer is [`Answer::Unfiltered`].
+    Absent,
+}
+
+impl<D: AsRef<[u8]>> TableFilter<D> {
+    /// Asks the filter whether the SST may hold a whole key. Returns [`Answer::Unfiltered`] if there
+    /// is no usable filter, or if the filter holds only prefixes or is a partition without its
+    /// index. The key must come from the filter's hasher or an equal hasher: see
+    /// [`FilterBlock::may_contain`].
+    #[must_use]
+    #[inline]
+    pub fn ask(&self, key: Key<'_>) -> Answer {
+        match self {
+            Self::Ready(filter) if !filter.never_denies_keys() => filter.may_contain(key).into(),
+            Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
+        }
+    }
+
+    /// Answers like [`ask`](Self::ask) for a key with this hash. A range filter stores no hashes.
+    pub(super) fn ask_hash(&self, hash: KeyHash) -> Answer {
+        match self {
+            Self::Ready(filter) if !filter.never_denies_hashes() => filter.may_contain_hash(hash).into(),
+            Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
+        }
+    }
+
+    /// Asks a usable range filter whether the SST may hold a key between two bounds.
+    pub(super) fn ask_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Answer {
+        match self {
+            Self::Ready(filter) if filter.has_ranges() => filter.may_contain_range(lower, upper).into(),
+            Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
+        }
+    }
+
+    /// Returns the filter if it is usable, and `None` if it is degraded or absent.
+    #[must_use]
+    pub fn ready(&self) -> Option<&FilterBlock<D>> {
+        match self {
+            Self::Ready(filter) => Some(filter),
+            Self::Degraded(_) | Self::Absent => None,
+        }
+    }
+
+    /// Returns the reason why the filter cannot be used, or `None` if it is usable or absent.
+    #[must_use]
+    pub fn reason(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
+        match self {
+            Self::Degraded(reason) => Some(reason.as_ref()),
+            Self::Ready(_) | Self::Absent => None,
+        }
+    }
+}
+
+impl<D, E: Error + Send + Sync + 'static> From<Result<FilterBlock<D>, E>> for TableFilter<D> {
+    fn from(opened: Result<FilterBlock<D>, E>) -> Self {
+        opened.map(Some).into()
+    }
+}
+
+impl<D, E: Error + Send + Sync + 'static> From<Result<Option<FilterBlock<D>>, E>> for TableFilter<D> {
+    fn from(opened: Result<Option<FilterBlock<D>>, E>) -> Self {
+        match opened {
+            Ok(Some(filter)) => Self::Ready(filter),
+            Ok(None) => Self::Absent,
+            Err(reason) => Self::Degraded(Arc::new(reason)),
+        }
     }
 }

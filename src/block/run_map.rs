@@ -10,7 +10,7 @@
 //! to 23 bits a key, with ten times as many equal prints.
 #![expect(clippy::indexing_slicing, reason = "arrays of constant length, with indexes below it")]
 
-use crate::bits::too_large;
+use crate::error::too_large;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -21,7 +21,6 @@ use crate::simd::try_collect;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use crate::sync::{Mutex, RwLock};
 
-/// The slots of a line.
 const SLOTS: usize = 32;
 /// The keys that a line has on average.
 const KEYS_PER_LINE: u64 = 22;
@@ -177,13 +176,11 @@ impl Line {
     }
 }
 
-/// Returns the prints of a line in the order of their slots.
 fn prints(words: [u64; SLOTS / 4]) -> impl Iterator<Item = u16> {
     #[expect(clippy::cast_possible_truncation, reason = "takes 16 bits")]
     words.into_iter().flat_map(|word| [0, 16, 32, 48].map(|shift| (word >> shift) as u16))
 }
 
-/// Returns whether one of the prints of a line is equal to `print`.
 #[inline(always)]
 fn has_equal(words: &[u64; SLOTS / 4], print: u16) -> bool {
     let wanted = u64::from(print) * LOW_BITS;
@@ -394,7 +391,6 @@ impl RunMap {
         Ok(kept)
     }
 
-    /// Returns the line and the print of a hash.
     #[inline(always)]
     fn place(&self, hash: KeyHash) -> (usize, u16) {
         let product = u128::from(hash.raw()) * self.lines.len() as u128;

@@ -6,9 +6,9 @@ use std::ops::Bound;
 
 use super::expected::Expected;
 use super::layout::Added;
+use super::layout::{Located, Trailer};
+use super::part::Answer;
 use super::ranges;
-use super::table_filter::Answer;
-use super::trailer::{Located, Trailer};
 use crate::error::{Error, Field, Result};
 use crate::filters::{InlineParams, Kernel, Params, is_empty_range};
 use crate::hash::{Key, KeyHash, KeyHasher};
@@ -56,7 +56,6 @@ pub struct VerifiedFilter<'a> {
 #[derive(Debug, Clone)]
 struct Inline<'a> {
     params: InlineParams<'a>,
-    /// The payload and the bytes after it.
     padded: &'a [u8],
     len: usize,
 }
@@ -150,7 +149,6 @@ impl<'a> VerifiedFilter<'a> {
     }
 }
 
-/// Reads the trailer of a filter without partitions, and compares it with the expectations.
 fn read_trailer<'a>(bytes: &'a [u8], expected: &Expected<'_>) -> Result<Located<'a>> {
     let found = Located::read(bytes)?;
     // A partition denies the keys of other partitions.
@@ -173,8 +171,7 @@ fn inline<'a>(found: Located<'a>) -> Result<Inline<'a>> {
 }
 
 fn partition_index() -> Error {
-    let (found, expected) = ("partition index".to_owned(), "a filter in one piece".to_owned());
-    Error::Unexpected { field: Field::Kind, found, expected }
+    Error::unexpected(Field::Kind, "partition index", "a filter in one piece")
 }
 
 /// The trailer of a filter, read once, for many queries of the filter's bytes.
@@ -231,8 +228,7 @@ impl VerifiedTrailer {
         let found = read_trailer(bytes, expected)?;
         let added = found.trailer.added;
         if !added.whole_keys() {
-            let (found, expected) = (added.described().to_owned(), "whole keys for queries by hash".to_owned());
-            return Err(Error::Unexpected { field: Field::Flags, found, expected });
+            return Err(Error::unexpected(Field::Flags, added.described(), "whole keys for queries by hash"));
         }
         let params = found.params()?.ok_or_else(partition_index)?;
         let (kernel, tail, block_len) = (Kernel::of(&params), found.tail().into(), bytes.len());

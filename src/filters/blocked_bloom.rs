@@ -10,12 +10,12 @@
 //! 0.819 %.
 
 use super::FilterKind;
-use super::build::{Blank, SetBits};
+use super::build::{Blank, SetBits, parse_plain, plain_payload, plain_size};
+use super::build::{Effort, Header, Rounding};
 use super::filter::{
     Budget, Built, Filter, Info, KeyBits, MANY_KEYS, Planned, Query, TOO_LARGE, in_batches, payload_of,
 };
-use super::header::{Effort, Header, Rounding};
-use super::{math, plain};
+use super::math;
 use crate::error::Result;
 use crate::hash::KeyHash;
 use crate::simd::NoMemory;
@@ -47,7 +47,7 @@ impl Filter for BlockedBloom {
     }
 
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
-        let size = plain::size(budget, num_keys, LINE_LEN_BYTES as u64).ok_or(TOO_LARGE)?;
+        let size = plain_size(budget, num_keys, LINE_LEN_BYTES as u64).ok_or(TOO_LARGE)?;
         let probes = math::line_probes(size.millibits);
         Ok(Planned::in_one_line(size.len_bytes, expected_fpr(num_keys, size.len_bytes, probes), probes))
     }
@@ -61,7 +61,7 @@ impl Filter for BlockedBloom {
     }
 
     fn parse(header: &Header<'_>, num_keys: u64, len_bytes: u64) -> Result<u32> {
-        plain::parse(header, num_keys, len_bytes, 1..=math::MAX_LINE_PROBES, LINE_LEN_BYTES as u64)
+        parse_plain(header, num_keys, len_bytes, 1..=math::MAX_LINE_PROBES, LINE_LEN_BYTES as u64)
     }
 
     /// The formula includes absent keys with the line and the fold of a present key. Absent keys
@@ -81,7 +81,7 @@ impl Filter for BlockedBloom {
 }
 
 fn blank(budget: Budget, num_keys: u64) -> std::result::Result<Blank, NoMemory> {
-    let (size, payload) = plain::payload(plain::size(budget, num_keys, LINE_LEN_BYTES as u64))?;
+    let (size, payload) = plain_payload(plain_size(budget, num_keys, LINE_LEN_BYTES as u64))?;
     Ok(Blank::new::<BlockedBloom>(FilterKind::BlockedBloom, math::line_probes(size.millibits), payload))
 }
 
@@ -117,7 +117,6 @@ impl Query for BlockedBloom {
     }
 }
 
-/// Returns the expected FPR of a filter with `num_keys` keys in a payload of `len_bytes`.
 pub(super) fn expected_fpr(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
     math::blocked_bloom_rate(num_keys, len_bytes / LINE_LEN_BYTES as u64, probes)
 }

@@ -9,11 +9,11 @@
 //! Bit `i` of the payload is bit `i % 8` of byte `i / 8`.
 
 use super::FilterKind;
-use super::build::{Blank, SetBits};
+use super::build::{Blank, PlainSize, SetBits, parse_plain, plain_payload, plain_size};
+use super::build::{Effort, Header, Rounding};
 use super::filter::{Budget, Built, Filter, Info, KeyBits, MANY_KEYS, Planned, Query, TOO_LARGE, payload_of};
-use super::header::{Effort, Header, Rounding};
+use super::math;
 use super::math::scattered_lines;
-use super::{math, plain};
 use crate::error::Result;
 use crate::hash::KeyHash;
 use crate::simd::NoMemory;
@@ -23,12 +23,12 @@ use crate::simd::{Simd, prefetch};
 pub(crate) struct Bloom;
 
 impl Bloom {
-    fn size(budget: Budget, num_keys: u64, rounding: Rounding) -> Option<plain::Size> {
+    fn size(budget: Budget, num_keys: u64, rounding: Rounding) -> Option<PlainSize> {
         let granule_len_bytes = match rounding {
             Rounding::Words => 8,
             Rounding::Bytes => 1,
         };
-        plain::size(budget, num_keys, granule_len_bytes)
+        plain_size(budget, num_keys, granule_len_bytes)
     }
 }
 
@@ -72,7 +72,7 @@ impl Filter for Bloom {
     }
 
     fn parse(header: &Header<'_>, num_keys: u64, len_bytes: u64) -> Result<u32> {
-        plain::parse(header, num_keys, len_bytes, 1..=math::MAX_BLOOM_PROBES, 1)
+        parse_plain(header, num_keys, len_bytes, 1..=math::MAX_BLOOM_PROBES, 1)
     }
 
     fn expected_fpr(&probes: &u32, num_keys: u64, payload_len_bytes: u64) -> f64 {
@@ -126,11 +126,10 @@ impl Query for Bloom {
 }
 
 fn blank(budget: Budget, num_keys: u64, rounding: Rounding) -> std::result::Result<Blank, NoMemory> {
-    let (size, payload) = plain::payload(Bloom::size(budget, num_keys, rounding))?;
+    let (size, payload) = plain_payload(Bloom::size(budget, num_keys, rounding))?;
     Ok(Blank::new::<Bloom>(FilterKind::Bloom, math::bloom_probes(size.millibits), payload))
 }
 
-/// Returns the expected FPR of a filter with `num_keys` keys in a payload of `len_bytes`.
 pub(super) fn expected_fpr(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
     math::with_equal_hashes(math::bloom_rate(num_keys, len_bytes.saturating_mul(8), probes), num_keys)
 }

@@ -7,13 +7,93 @@
 //! If hashes are repeated, the bits are set once more, in a filter that is sized for the distinct
 //! hashes. All other filters are built from sorted hashes.
 
-use super::FilterKind;
-use super::header::{Budget, Built, Effort, Header, Rounding};
-use crate::hash::{KeyHash, sort};
-use crate::simd::{Isa, RESIDENT_LEN_BYTES, Simd, kernels};
-use crate::simd::{NoMemory, try_push, try_zeros};
+use std::borrow::Cow;
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 
-/// A built filter.
+use super::{FilterKind, math};
+use crate::error::{Error, Field, Result};
+use crate::hash::{KeyHash, sort};
+use crate::simd::{Isa, NoMemory, RESIDENT_LEN_BYTES, Simd, kernels, try_push, try_zeros};
+
+/// What a reader needs besides the payload. The trailer and the extension store it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header<'a> {
+    /// The kind of filter.
+    pub kind: FilterKind,
+    /// The parameters of the filter. For a Bloom filter, the first is the number of probes.
+    pub params: [u8; 3],
+    /// The parameters that do not fit in `params`. Most filters have none. At most
+    /// `MAX_RECORD_LEN_BYTES`.
+    pub record: Cow<'a, [u8]>,
+}
+
+pub(crate) const MAX_RECORD_LEN_BYTES: usize = 120;
+
+impl Header<'_> {
+    pub(crate) const ALWAYS_MAYBE: Header<'static> = Header::plain(FilterKind::AlwaysMaybe, 0);
+
+    pub(crate) const fn plain(kind: FilterKind, param: u8) -> Header<'static> {
+        Header { kind, params: [param, 0, 0], record: Cow::Borrowed(&[]) }
+    }
+
+    pub(crate) fn into_owned(self) -> Header<'static> {
+        Header { kind: self.kind, params: self.params, record: self.record.into_owned().into() }
+    }
+}
+
+pub(crate) type Built = (Header<'static>, Vec<u8>);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Budget {
+    /// Thousandths of a bit per distinct key.
+    pub(crate) millibits: u32,
+    /// The requested FPR, if the budget was given as an FPR.
+    pub(crate) rate: Option<f64>,
+    /// Whether to build the smallest filter, at the cost of a slower build: see
+    /// [`Info::has_compact_build`](super::Info::has_compact_build).
+    pub(crate) compact: bool,
+    /// The number of integers in the ranges that a range filter is sized for, or 0 for scans.
+    pub(crate) range_len: u64,
+}
+
+impl Budget {
+    pub(crate) const fn of_millibits(millibits: u32) -> Self {
+        Self { millibits, rate: None, compact: false, range_len: 0 }
+    }
+}
+
+/// The granularity of a payload's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    /// Rounds a standard Bloom filter up to a multiple of eight bytes, for a filter block.
+    Words,
+    /// Rounds a standard Bloom filter up to a whole byte, for the compact form.
+    Bytes,
+}
+
+/// The settings of a build besides the filter and the budget.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    pub(crate) rounding: Rounding,
+    /// The number of threads that may work on one filter. It does not change the filter's bytes.
+    pub(crate) threads: NonZeroUsize,
+}
+
+/// Allocates a payload of zeros with room for the bytes that a filter block appends: a checksum of
+/// 4 bytes per page, the extension and the trailer. Without this room, appending would copy the
+/// payload and need twice the memory.
+pub(super) fn zeros(len: usize) -> Result<Vec<u8>, NoMemory> {
+    let mut payload = try_zeros(len.checked_add(room_behind(len)).ok_or(NoMemory)?)?;
+    payload.truncate(len);
+    Ok(payload)
+}
+
+/// Returns the number of bytes that [`zeros`] reserves after a payload of `len` bytes.
+pub(super) fn room_behind(len: usize) -> usize {
+    len / 1024 + 320
+}
+
 #[derive(Debug)]
 pub(crate) struct Filled {
     pub(crate) header: Header<'static>,
@@ -96,13 +176,11 @@ fn fill(kind: FilterKind, budget: Budget, hashes: &[KeyHash], rounding: Rounding
     Ok(Some(Filled { header, payload, num_keys }))
 }
 
-/// A kind that is built by setting bits.
 pub(super) trait SetBits {
     /// Sets the bits of a hash. `payload` must be the whole payload. Returns whether all of these
     /// bits were already set.
     fn set(simd: impl Simd, probes: u32, payload: &mut [u8], hash: KeyHash) -> bool;
 
-    /// Prefetches the cache lines that have the bits of a hash.
     fn prefetch(probes: u32, payload: &[u8], hash: KeyHash);
 }
 
@@ -149,7 +227,7 @@ impl Blank {
 
     /// Sets the bits of all hashes. Returns `None` if there are too many suspects, or if there is
     /// no memory for them.
-    pub(super) fn filled(mut self, hashes: &[KeyHash], suspects: &mut Suspects) -> Option<(Header<'static>, Vec<u8>)> {
+    fn filled(mut self, hashes: &[KeyHash], suspects: &mut Suspects) -> Option<(Header<'static>, Vec<u8>)> {
         #[expect(clippy::cast_possible_truncation, reason = "at most MAX_BLOOM_PROBES")]
         let probes = self.probes as u8;
         let is_filled = self.fill.fill(self.probes, &mut self.payload, hashes, suspects);
@@ -164,7 +242,7 @@ impl Blank {
 
 /// The hashes that may be repetitions: all their bits were set before.
 #[derive(Debug)]
-pub(super) struct Suspects {
+struct Suspects {
     found: Vec<KeyHash>,
     /// The maximum number of suspects, or `None` if no suspects are noted.
     most: Option<usize>,
@@ -241,11 +319,52 @@ impl Table {
     }
 }
 
+/// The size of a payload that is a plain array of bits in whole granules.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PlainSize {
+    pub(super) len_bytes: u64,
+    /// Thousandths of a bit per key, after rounding to whole granules.
+    pub(super) millibits: u64,
+}
+
+/// Returns the size that a budget gives to `num_keys` keys. Returns `None` if the number of bits
+/// does not fit 64 bits.
+pub(super) fn plain_size(budget: Budget, num_keys: u64, granule_len_bytes: u64) -> Option<PlainSize> {
+    let granules = math::granules(num_keys, budget.millibits.into(), granule_len_bytes * 8)?;
+    let len_bytes = granules.checked_mul(granule_len_bytes)?;
+    Some(PlainSize { len_bytes, millibits: math::millibits_per_key(len_bytes.checked_mul(8)?, num_keys) })
+}
+
+/// Allocates a payload of zeros with this size. A `size` of `None` never fits in memory.
+pub(super) fn plain_payload(size: Option<PlainSize>) -> std::result::Result<(PlainSize, Vec<u8>), NoMemory> {
+    let size = size.ok_or(NoMemory)?;
+    Ok((size, zeros(usize::try_from(size.len_bytes).map_err(|_| NoMemory)?)?))
+}
+
+/// Reads the header of a plain array of bits. Its only parameter is the number of probes.
+pub(super) fn parse_plain(
+    header: &Header<'_>,
+    num_keys: u64,
+    len_bytes: u64,
+    valid_probes: RangeInclusive<u32>,
+    granule_len_bytes: u64,
+) -> Result<u32> {
+    let [probes, rest @ ..] = header.params;
+    let probes = u32::from(probes);
+    if rest != [0; 2] || !header.record.is_empty() || !valid_probes.contains(&probes) {
+        return Err(Error::corrupt(Field::Params));
+    }
+    if len_bytes == 0 || !len_bytes.is_multiple_of(granule_len_bytes) {
+        return Err(Error::corrupt(Field::PayloadLen));
+    }
+    // A filter has at least one key, and at least one bit per key.
+    if (1..=len_bytes.saturating_mul(8)).contains(&num_keys) { Ok(probes) } else { Err(Error::corrupt(Field::NumKeys)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::num::NonZeroUsize;
-
+    use crate::filters::tests::EFFORT;
     use crate::hash::HashSeed;
     use crate::spec::FilterSpec;
 
@@ -259,8 +378,7 @@ mod tests {
         sort(&mut distinct);
         distinct.dedup();
         let budget = spec.budget();
-        let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
-        let built = spec.kind().build(budget, &mut distinct, effort).unwrap().unwrap();
+        let built = spec.kind().build(budget, &mut distinct, EFFORT).unwrap().unwrap();
         let Some(filled) = fill(spec.kind(), budget, hashes, Rounding::Words).unwrap() else { return false };
         assert_eq!(filled.num_keys, distinct.len() as u64, "{spec}, {} hashes", hashes.len());
         assert!((filled.header, filled.payload) == built, "{spec}, {} hashes", hashes.len());

@@ -2,8 +2,8 @@
 //! answers "maybe".
 
 use super::FilterKind;
+use super::build::{Effort, Header};
 use super::filter::{Budget, Budgets, Built, Filter, Info, Planned, Query};
-use super::header::{Effort, Header};
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 use crate::simd::NoMemory;
@@ -40,12 +40,11 @@ impl<const MAYBE: bool> Filter for Constant<MAYBE> {
     }
 
     fn parse(header: &Header<'_>, num_keys: u64, len_bytes: u64) -> Result<()> {
-        let corrupt = |field| Err(Error::Corrupt { field, offset: 0 });
         match (header.params, header.record.as_ref(), len_bytes, MAYBE || num_keys == 0) {
             ([0, 0, 0], [], 0, true) => Ok(()),
-            ([0, 0, 0], [], 0, false) => corrupt(Field::NumKeys),
-            ([0, 0, 0], [], ..) => corrupt(Field::PayloadLen),
-            _ => corrupt(Field::Params),
+            ([0, 0, 0], [], 0, false) => Err(Error::corrupt(Field::NumKeys)),
+            ([0, 0, 0], [], ..) => Err(Error::corrupt(Field::PayloadLen)),
+            _ => Err(Error::corrupt(Field::Params)),
         }
     }
 

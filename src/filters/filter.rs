@@ -5,8 +5,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::build::Blank;
-pub(crate) use super::header::{Budget, Built};
-use super::header::{Effort, Header, Rounding};
+pub(crate) use super::build::{Budget, Built};
+use super::build::{Effort, Header, Rounding};
 use super::{FilterKind, Params, math};
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
@@ -27,7 +27,6 @@ pub const TOO_LARGE: &str = "its size is too large for a plan; plan for fewer ke
 /// The reason why [`Filter::plan`] finds no plan for a bumped ribbon of about 2^62 bytes or more.
 pub const TOO_LARGE_FOR_MEMORY: &str = "too large for this machine's memory; plan for fewer keys";
 
-/// The budgets that a filter accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Budgets {
     /// No budget, because the filter has no payload.
@@ -39,7 +38,6 @@ pub(crate) enum Budgets {
 }
 
 impl Budgets {
-    /// Every budget of [`MILLIBITS`].
     pub(super) const ALL: Self = Self::UpTo(*MILLIBITS.end());
 
     /// Returns whether the filter accepts this many thousandths of a bit per key. Returns `false` for
@@ -128,7 +126,7 @@ impl Info {
 
 /// The contract of a filter. Each filter is a type with this trait and an entry in the list of
 /// filters ([`super::filters`]). Elsewhere, only ranges and the filters that are opened for one query
-/// ([`super::inline`]) name single filters.
+/// ([`super::kernels`]) name single filters.
 pub(crate) trait Filter: Query<Filter = Self> + Sized {
     /// The parsed parameters, after they were found to fit the payload. Their length is at most 24
     /// bytes, because every partition of an open filter has them.
@@ -228,7 +226,7 @@ pub(crate) trait Filter: Query<Filter = Self> + Sized {
         _payload: &[u8],
         _to: &Self::Params,
     ) -> Result<(Header<'static>, Vec<u8>)> {
-        Err(Error::Corrupt { field: Field::Params, offset: 0 })
+        Err(Error::corrupt(Field::Params))
     }
 
     /// Chooses the code of the queries for these parameters. A filter may have a [`Query`] of its own
@@ -304,8 +302,7 @@ pub(crate) trait Query {
     fn prefetch(params: &ParamsOf<Self>, padded: &[u8], len: usize, hash: KeyHash);
 }
 
-/// The parameters that a query takes.
-pub(crate) type ParamsOf<Q> = <<Q as Query>::Filter as Filter>::Params;
+type ParamsOf<Q> = <<Q as Query>::Filter as Filter>::Params;
 
 /// A filter in the list of filters. The list implements this trait.
 pub(crate) trait Listed: Filter {
@@ -333,7 +330,6 @@ impl<Q: Query<Filter: Listed>> Asked for Q {
 
 /// A pointer to the compiled code of a query: see [`super::kernels`].
 pub(crate) trait Compiled {
-    /// Returns the code of a query for an instruction set.
     fn of<Q: Asked>(isa: Isa) -> Self;
 }
 

@@ -319,7 +319,6 @@ impl Coverage {
     }
 }
 
-/// The length of a cache line.
 const LINE_LEN_BYTES: u64 = 64;
 
 /// Returns the number of cache lines of a payload. A query reads at most this number.

@@ -56,28 +56,23 @@ mod blocked_bloom;
 pub(crate) mod bloom;
 mod build;
 mod bumped_ribbon;
-#[cfg(test)]
-mod bytes_tests;
 mod constant;
 mod filter;
-mod header;
-mod inline;
 mod kernels;
 pub(crate) mod math;
-mod plain;
 mod range;
 mod ribbon;
 mod split_block;
 #[cfg(test)]
 mod statistics;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use build::{Filled, build};
+pub use build::Header;
+pub(crate) use build::{Effort, Filled, MAX_RECORD_LEN_BYTES, Rounding, build};
 pub(crate) use filter::{Budget, Budgets, Info, MILLIBITS, Planned};
 pub use filter::{KeyBits, TOO_LARGE};
-pub use header::Header;
-pub(crate) use header::{Effort, MAX_RECORD_LEN_BYTES, Rounding};
-pub(crate) use inline::InlineParams;
-pub(crate) use kernels::{FilterView, Kernel};
+pub(crate) use kernels::{FilterView, InlineParams, Kernel};
 pub(crate) use range::{
     MAX_RANGE_LEN, RangeHash, RangeKernel, RangeKeys, build_range, is_empty_range, is_reversed_range, max_keys_of_rate,
     range_rate,
@@ -178,7 +173,6 @@ filters!(generate);
 const _: () = assert!(size_of::<Params>() <= 24);
 
 impl FilterKind {
-    /// Returns the facts of the filter.
     pub(crate) fn info(self) -> &'static Info {
         of_kind!(self, F => const { &F::INFO })
     }
@@ -201,7 +195,6 @@ impl FilterKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns the kind with this tag on disk, or `None` if no kind has it.
     pub(crate) fn from_tag(tag: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|&kind| kind as u8 == tag)
     }
@@ -213,7 +206,6 @@ impl FilterKind {
         self.info().budgets != Budgets::None
     }
 
-    /// Calls [`Filter::rate_of_many`].
     pub(crate) fn rate_of_many(self, millibits: u32) -> f64 {
         of_kind!(self, F => F::rate_of_many(millibits))
     }
@@ -225,12 +217,10 @@ impl FilterKind {
         Some(Budget { rate: Some(rate), ..Budget::of_millibits(millibits) })
     }
 
-    /// Calls [`Filter::plan`].
     pub(crate) fn plan(self, budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
         of_kind!(self, F => F::plan(budget, num_keys))
     }
 
-    /// Calls [`Filter::build`].
     pub(crate) fn build(
         self,
         budget: Budget,
@@ -240,12 +230,10 @@ impl FilterKind {
         of_kind!(self, F => F::build(budget, hashes, effort))
     }
 
-    /// Calls [`Filter::blank`].
     fn blank(self, budget: Budget, num_keys: u64, rounding: Rounding) -> std::result::Result<Option<Blank>, NoMemory> {
         of_kind!(self, F => F::blank(budget, num_keys, rounding))
     }
 
-    /// Calls [`Filter::fallback_rate`].
     pub(crate) fn fallback_rate(self, budget: Budget) -> Option<f64> {
         of_kind!(self, F => F::fallback_rate(budget))
     }
@@ -258,7 +246,6 @@ impl fmt::Display for FilterKind {
 }
 
 impl Params {
-    /// Calls [`Filter::parse`].
     pub(crate) fn new(header: &Header<'_>, num_keys: u64, len_bytes: u64) -> Result<Self> {
         of_kind!(header.kind, F => F::parse(header, num_keys, len_bytes).map(F::wrap))
     }
@@ -267,22 +254,18 @@ impl Params {
         of_params!(self, F, _params => F::KIND)
     }
 
-    /// Calls [`Filter::expected_fpr`].
     pub(crate) fn expected_fpr(&self, num_keys: u64, payload_len_bytes: u64) -> f64 {
         of_params!(self, F, params => F::expected_fpr(params, num_keys, payload_len_bytes))
     }
 
-    /// Calls [`Filter::probes`].
     pub(crate) fn probes(&self) -> u32 {
         of_params!(self, F, params => F::probes(params))
     }
 
-    /// Calls [`Filter::estimated_keys`].
     pub(crate) fn estimated_keys(&self, set_bits: u64, bits: u64) -> Option<f64> {
         of_params!(self, F, params => F::estimated_keys(params, set_bits, bits))
     }
 
-    /// Returns the parameters of a range filter, or `None` for any other filter.
     #[inline]
     pub(crate) fn range(&self) -> Option<&range::Geometry> {
         range::Grafite::of(self).map(AsRef::as_ref)
@@ -293,19 +276,16 @@ impl Params {
         of_params!(self, F, params => F::compile(params, isa))
     }
 
-    /// Calls [`Query::prefetch`].
     #[inline(always)]
     fn prefetch(&self, padded: &[u8], len: usize, hash: KeyHash) {
         of_params!(self, F, params => F::prefetch(params, padded, len, hash));
     }
 
-    /// Calls [`Filter::is_proven`].
     #[cfg(test)]
     fn is_proven(&self, padded: &[u8], len: usize, hash: KeyHash, is_valid: impl Fn(usize, usize) -> bool) -> bool {
         of_params!(self, F, params => F::is_proven(params, padded, len, hash, is_valid))
     }
 
-    /// Calls [`Filter::may_contain_if_valid`].
     #[inline(always)]
     fn may_contain_if_valid(
         &self,
@@ -318,17 +298,14 @@ impl Params {
         of_params!(self, F, params => F::may_contain_if_valid(ask, params, padded, len, hash, is_valid))
     }
 
-    /// Calls [`Filter::columns`].
     pub(crate) fn columns(&self) -> Option<u32> {
         of_params!(self, F, params => F::columns(params))
     }
 
-    /// Calls [`Filter::asked_len`].
     pub(crate) fn asked_len(&self, len: usize) -> usize {
         of_params!(self, F, params => F::asked_len(params, len))
     }
 
-    /// Calls [`Filter::with_columns`].
     pub(crate) fn with_columns(&self, columns: u32) -> Option<Self> {
         of_params!(self, F, params => F::with_columns(params, columns).map(F::wrap))
     }
@@ -342,103 +319,13 @@ impl Params {
     ) -> Result<(Header<'static>, Vec<u8>)> {
         of_params!(self, F, params => match F::of(to) {
             Some(to) => F::copy_columns(params, header, payload, to),
-            None => Err(Error::Corrupt { field: Field::Params, offset: 0 }),
+            None => Err(Error::corrupt(Field::Params)),
         })
     }
 }
 
-/// Prints the parameters in one line of text.
 impl fmt::Display for Params {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         of_params!(self, F, params => F::describe(params, f))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-    use std::num::NonZeroUsize;
-
-    use super::*;
-    use crate::FilterSpec;
-
-    fn hash(i: u64) -> KeyHash {
-        let z = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        KeyHash::from_raw((z ^ (z >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9))
-    }
-
-    /// Builds the filter of the first hashes.
-    fn built(text: &str, keys: u64) -> (Params, Vec<u8>) {
-        let mut hashes: Vec<_> = (0..keys).map(hash).collect();
-        hashes.sort_unstable();
-        let effort = Effort { rounding: Rounding::Words, threads: NonZeroUsize::MIN };
-        let (header, payload) = text.parse::<FilterSpec>().unwrap().encode(&mut hashes, effort).unwrap();
-        (Params::new(&header, keys, payload.len() as u64).unwrap(), payload)
-    }
-
-    /// An "absent" rests on the bytes that the filter names, and on no other byte.
-    #[test]
-    fn an_absence_stays_whatever_the_other_bytes_are() {
-        let of_hashes = |kind: &FilterKind| kind.takes_budget() && !kind.info().is_of_ranges;
-        for kind in FilterKind::ALL.into_iter().filter(of_hashes) {
-            let info = kind.info();
-            let budgets: Vec<f64> = match info.budgets {
-                Budgets::Widths(widths) => widths.iter().copied().map(f64::from).collect(),
-                _ => vec![1.0, info.example_bits, 12.3, 20.0, 32.0],
-            };
-            for (bits, keys) in budgets.iter().flat_map(|&bits| [1, 2, 60, 700, 5_000].map(|keys| (bits, keys))) {
-                let what = format!("{kind}:{bits}, {keys} keys");
-                let (geometry, payload) = built(&format!("{kind}:{bits}"), keys);
-                let kernel = Kernel::of(&geometry);
-                let (mut num_absent, len) = (0, payload.len());
-                for hash in (keys..keys + 4_000).map(hash) {
-                    let padded = [payload.as_slice(), &[0; 64]].concat();
-                    if kernel.may_contain(&geometry, &padded, len, hash) || num_absent == 40 {
-                        continue;
-                    }
-                    num_absent += 1;
-                    let named = RefCell::new(vec![false; len + 64]);
-                    let name = |at: usize, len: usize| {
-                        named.borrow_mut()[at..at + len].fill(true);
-                        true
-                    };
-                    assert!(geometry.is_proven(&padded, len, hash, name), "{what}");
-                    let named = named.into_inner();
-                    assert!(named.contains(&true), "{what}: no byte is named");
-                    for other in [0x00, 0xff, 0x5a] {
-                        let changed = |(&byte, &is_named): (&u8, &bool)| if is_named { byte } else { byte ^ other };
-                        let changed: Vec<u8> = padded.iter().zip(&named).map(changed).collect();
-                        assert!(!kernel.may_contain(&geometry, &changed, len, hash), "{what}, {other:x}");
-                    }
-                    assert!(!geometry.is_proven(&padded, len, hash, |_, _| false), "{what}: no byte is valid");
-                }
-                assert!(num_absent > 0 || bits < 2.0, "{what}");
-            }
-        }
-    }
-
-    #[test]
-    fn geometries_print_their_parameters() {
-        let geometry = |text, keys| built(text, keys).0;
-        for (text, keys, expected) in [
-            ("always-maybe", 9, "0 bits tested per query; the other parameters are reserved"),
-            ("bloom:1", 9_000, "1 bit tested per query; the other parameters are reserved"),
-            ("split-block:9", 9, "8 bits tested per query; the other parameters are reserved"),
-            ("binary-fuse:12", 1_000, "segments of 128 slots, 12 bits per slot, seed 0; 1408 slots"),
-            ("ribbon:7.3", 1_000, "columns: 8, seed 0; 8 blocks of 128 slots, 7 with one column less"),
-            (
-                "bumped-ribbon:7.3",
-                300,
-                "columns: 8; 304 slots in the single system, seed 0, 3 of 4 whole blocks with one column less",
-            ),
-            (
-                "bumped-ribbon:7.3",
-                12_000,
-                "columns: 8; layer 0: 182 blocks of 64 slots, 137 with one column less; 392 slots in the single \
-                 system, seed 2, 4 of 6 whole blocks with one column less",
-            ),
-        ] {
-            assert_eq!(geometry(text, keys).to_string(), expected, "{text}, {keys} keys");
-        }
     }
 }

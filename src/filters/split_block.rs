@@ -16,12 +16,12 @@
 //! compatible.
 
 use super::blocked_bloom::{BATCH, MULTIPLIERS, fold, line_number, line_offset, line_within};
-use super::build::{Blank, SetBits};
+use super::build::{Blank, SetBits, parse_plain, plain_payload, plain_size};
+use super::build::{Effort, Header, Rounding};
 use super::filter::{
     Budget, Built, Filter, Info, KeyBits, MANY_KEYS, Planned, Query, TOO_LARGE, in_batches, payload_of,
 };
-use super::header::{Effort, Header, Rounding};
-use super::{FilterKind, math, plain};
+use super::{FilterKind, math};
 use crate::error::Result;
 use crate::hash::KeyHash;
 use crate::simd::NoMemory;
@@ -71,7 +71,7 @@ impl<const LEN: usize> Filter for SplitBlock<LEN> {
     }
 
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
-        let size = plain::size(budget, num_keys, LEN as u64).ok_or(TOO_LARGE)?;
+        let size = plain_size(budget, num_keys, LEN as u64).ok_or(TOO_LARGE)?;
         Ok(Planned::in_one_line(size.len_bytes, Self::expected_fpr(&(), num_keys, size.len_bytes), math::LANES))
     }
 
@@ -84,7 +84,7 @@ impl<const LEN: usize> Filter for SplitBlock<LEN> {
     }
 
     fn parse(header: &Header<'_>, num_keys: u64, len_bytes: u64) -> Result<()> {
-        plain::parse(header, num_keys, len_bytes, math::LANES..=math::LANES, LEN as u64).map(|_| ())
+        parse_plain(header, num_keys, len_bytes, math::LANES..=math::LANES, LEN as u64).map(|_| ())
     }
 
     /// The formula includes absent keys with the block and the fold of a present key. Absent keys
@@ -104,7 +104,7 @@ impl<const LEN: usize> Filter for SplitBlock<LEN> {
 }
 
 fn blank<const LEN: usize>(budget: Budget, num_keys: u64) -> std::result::Result<Blank, NoMemory> {
-    let (_, payload) = plain::payload(plain::size(budget, num_keys, LEN as u64))?;
+    let (_, payload) = plain_payload(plain_size(budget, num_keys, LEN as u64))?;
     Ok(Blank::new::<SplitBlock<LEN>>(SplitBlock::<LEN>::KIND, math::LANES, payload))
 }
 

@@ -1,17 +1,89 @@
-//! Hashes keys by one of three hash functions, and describes the hasher for files.
+//! Hashes keys by one of three hash functions, and describes the hasher for files. Derives the
+//! fingerprint and the inputs of the hash functions from the user's secret; docs/FORMAT.md, section 6,
+//! specifies the derivation.
+//!
+//! ```text
+//! secret, 16 bytes ------------------------------> root, 16 bytes
+//! secret, 32 bytes --SipHash-2-4 of (2nd half, 0 or 1), under the 1st half--> root, 16 bytes
+//! root --SipHash-2-4 of (label, hash function, number of the word, seed), under the root--> words of 8 bytes
+//!                                    word 0: fingerprint; words 1 and up: input of the hash function
+//! ```
+//! SipHash-2-4 (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012) is designed as a
+//! pseudorandom function, so the fingerprint reveals neither the root nor the other words. The
+//! derivation does not use XXH3, because the XXH3 hash of a short input is easy to invert.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use siphasher::sip::SipHasher13;
+use siphasher::sip::{SipHasher13, SipHasher24};
 use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
 
-use super::secret::Secret;
 use super::{HashSeed, Key, KeyHash};
-use crate::codec::u64_bytes;
+use crate::codec::{put_u32, put_u64, u64_bytes};
 use crate::error::{Error, Field, Result};
 use crate::hash_kind::{Fingerprint, HashKind};
+
+const LABEL: &[u8; 11] = b"filterblock";
+
+/// The secret under which a store hashes its keys. [`HashKind`] says how well each hash function
+/// resists chosen keys.
+///
+/// The secret is 16 or 32 random bytes; both lengths give a strength of 128 bits. Do not use a
+/// passphrase: an attacker who has a file can try millions of guesses per second. This crate never
+/// prints the secret or writes it to a file. Memory that held the secret is not wiped.
+#[derive(Clone)]
+pub struct Secret {
+    root: SipHasher24,
+}
+
+impl Secret {
+    /// Makes a secret from 16 or 32 random bytes.
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] for any other number of bytes.
+    pub fn new(bytes: &[u8]) -> Result<Self> {
+        let of_half = |half: &[u8; 16]| SipHasher24::new_with_key(half);
+        let root = match bytes.as_chunks::<16>() {
+            ([whole], []) => of_half(whole),
+            ([first, second], []) => {
+                let under = of_half(first);
+                let word = |number: u8| {
+                    let mut message = second.to_vec();
+                    message.push(number);
+                    under.hash(&message)
+                };
+                SipHasher24::new_with_keys(word(0), word(1))
+            }
+            _ => {
+                let given = format!("of {} bytes", bytes.len());
+                return Err(Error::invalid("secret", given, "expected 16 or 32 random bytes; try openssl rand 16"));
+            }
+        };
+        Ok(Self { root })
+    }
+
+    /// Derives word `number` for a hash function under a seed. Word 0 is the fingerprint.
+    fn word(&self, kind: HashKind, seed: HashSeed, number: u32) -> u64 {
+        let mut message = Vec::with_capacity(24);
+        message.extend_from_slice(LABEL);
+        message.push(kind as u8);
+        put_u32(&mut message, number);
+        put_u64(&mut message, seed.0);
+        self.root.hash(&message)
+    }
+
+    fn fingerprint(&self, kind: HashKind, seed: HashSeed) -> Fingerprint {
+        Fingerprint::from_bytes(u64_bytes(self.word(kind, seed, 0)))
+    }
+}
+
+/// Prints `Secret(..)` and nothing of the secret.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
 
 /// The length in bytes of the secret that this crate passes to XXH3. It equals the length of XXH3's
 /// default secret.
@@ -136,15 +208,21 @@ impl KeyHasher {
         }
     }
 
+    #[inline]
+    fn kind_and_fingerprint(&self) -> (HashKind, Option<Fingerprint>) {
+        match &self.function {
+            Function::Xxh3 => (HashKind::Xxh3, None),
+            Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, Some(*fingerprint)),
+            Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, Some(*fingerprint)),
+        }
+    }
+
     /// Returns the tag of this hasher, which is never 0. Two different hashers have the same tag
     /// only by chance.
     #[cfg(debug_assertions)]
     fn tag(&self) -> u64 {
-        let (kind, secret) = match &self.function {
-            Function::Xxh3 => (HashKind::Xxh3, 0),
-            Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, u64::from_le_bytes(fingerprint.to_bytes())),
-            Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, u64::from_le_bytes(fingerprint.to_bytes())),
-        };
+        let (kind, secret) = self.kind_and_fingerprint();
+        let secret = secret.map_or(0, |secret| u64::from_le_bytes(secret.to_bytes()));
         // Without a secret, at most two seeds have the same tag: every step but the last is
         // invertible, and the last step drops one bit.
         let mixed =
@@ -169,11 +247,7 @@ impl KeyHasher {
     /// hashes, unless two secrets have the same fingerprint by chance.
     #[must_use]
     pub fn identity(&self) -> HashIdentity {
-        let (kind, fingerprint) = match &self.function {
-            Function::Xxh3 => (HashKind::Xxh3, None),
-            Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, Some(*fingerprint)),
-            Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, Some(*fingerprint)),
-        };
+        let (kind, fingerprint) = self.kind_and_fingerprint();
         HashIdentity { kind, seed: self.seed, fingerprint }
     }
 
@@ -181,11 +255,8 @@ impl KeyHasher {
     /// different hashers have the same bits only by chance.
     #[inline]
     pub(crate) fn folded_identity(&self) -> u32 {
-        let (kind, fingerprint) = match &self.function {
-            Function::Xxh3 => (HashKind::Xxh3, 0),
-            Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, u64::from_le_bytes(fingerprint.to_bytes())),
-            Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, u64::from_le_bytes(fingerprint.to_bytes())),
-        };
+        let (kind, fingerprint) = self.kind_and_fingerprint();
+        let fingerprint = fingerprint.map_or(0, |fingerprint| u64::from_le_bytes(fingerprint.to_bytes()));
         // The shift leaves 32 bits.
         ((self.seed.0 ^ fingerprint).wrapping_mul(BIND) >> 32) as u32 ^ kind as u32
     }
@@ -259,10 +330,10 @@ impl HashIdentity {
     pub fn check(&self, hasher: &KeyHasher) -> Result<()> {
         let given = hasher.identity();
         if given.kind != self.kind {
-            return Err(unexpected(Field::HashId, self.kind, given.kind));
+            return Err(Error::unexpected(Field::HashId, self.kind, given.kind));
         }
         if given.seed != self.seed {
-            return Err(unexpected(Field::Seed, self.seed.0, given.seed.0));
+            return Err(Error::unexpected(Field::Seed, self.seed.0, given.seed.0));
         }
         match (self.fingerprint, given.fingerprint) {
             (Some(stored), Some(given)) if stored != given => {
@@ -271,10 +342,6 @@ impl HashIdentity {
             _ => Ok(()),
         }
     }
-}
-
-fn unexpected(field: Field, found: impl fmt::Display, expected: impl fmt::Display) -> Error {
-    Error::Unexpected { field, found: found.to_string(), expected: expected.to_string() }
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ mod build;
 
 use std::fmt;
 
+use super::build::{Effort, Header};
 use super::filter::{Budget, Budgets, Built, Compiled, Filter, Info, Planned, Query, in_batches, payload_of};
-use super::header::{Effort, Header};
 use super::math::lines_of;
 use super::{FilterKind, math};
 use crate::codec::u16_at;
@@ -37,7 +37,6 @@ const FUSE_SEED: u64 = 0xb29e_ce7f_ab4b_c66b;
 
 /// The widths of fingerprints, in bits.
 const WIDTHS: [u32; 3] = [8, 12, 16];
-/// The number of slots that a query reads.
 const SLOTS_OF_A_KEY: f64 = 3.0;
 /// The binary logarithm of the maximum number of slots in a segment. At most 18 bits of the mixed
 /// hash select the slot in the second segment, and at most 18 others the slot in the third segment.
@@ -46,7 +45,7 @@ const MAX_SEGMENT_LOG2: u32 = 18;
 const BATCH: usize = 16;
 
 /// The width of a slot. The type has only three values, so the compiler can store the enum tag of
-/// [`super::Geometry`] in the unused values.
+/// [`super::Params`] in the unused values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Width {
@@ -168,7 +167,6 @@ impl Query for BinaryFuse {
     }
 }
 
-/// The layout of the slots, and the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
     width: Width,
@@ -201,26 +199,24 @@ impl Geometry {
     /// Reads the parameters (logarithm of the segment's slots, width, seed) for a payload of
     /// `len_bytes`.
     pub(super) fn new(header: &Header<'_>, num_keys: u64, len_bytes: u64) -> Result<Self> {
-        let corrupt = |field| Err(Error::Corrupt { field, offset: 0 });
         let [segment_log2, bits, seed] = header.params;
         let (segment_log2, bits) = (u32::from(segment_log2), u32::from(bits));
-        let Some(width) = Width::new(bits) else { return corrupt(Field::Params) };
+        let Some(width) = Width::new(bits) else { return Err(Error::corrupt(Field::Params)) };
         if !(1..=MAX_SEGMENT_LOG2).contains(&segment_log2) || !header.record.is_empty() {
-            return corrupt(Field::Params);
+            return Err(Error::corrupt(Field::Params));
         }
         let payload_bits = len_bytes.saturating_mul(8);
         let (slots, segment) = (payload_bits / u64::from(bits), 1 << segment_log2);
         let whole = payload_bits.is_multiple_of(u64::from(bits)) && slots.is_multiple_of(segment);
         if !whole || slots / segment < 3 {
-            return corrupt(Field::PayloadLen);
+            return Err(Error::corrupt(Field::PayloadLen));
         }
         if !(1..=slots).contains(&num_keys) {
-            return corrupt(Field::NumKeys);
+            return Err(Error::corrupt(Field::NumKeys));
         }
         Ok(Self::of(width, segment_log2, slots, seed))
     }
 
-    /// Returns the width of a fingerprint in bits.
     fn bits(&self) -> u32 {
         self.width as u32
     }
@@ -306,7 +302,6 @@ impl<const BITS: u32> Query for Slots<BITS> {
     }
 }
 
-/// Returns a mask of the lowest `BITS` bits.
 const fn mask<const BITS: u32>() -> u16 {
     u16::MAX >> (16 - BITS)
 }

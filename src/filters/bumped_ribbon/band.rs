@@ -10,13 +10,16 @@
 //! shards do not touch each other's rows: an equation of a head that would move beyond its shard is
 //! bumped with its class. A tail may use rows of the next shard, and is banded after the head of
 //! the next shard. Therefore the rows do not depend on the number of threads.
+//!
+//! Back-substitution then computes the slots from the rows, which are in echelon form, the last slot
+//! first.
 
-use super::hashes::{coefficients, fingerprint};
-use super::layer::Starts;
-use super::{BUCKET_STARTS, THRESHOLDS};
+use super::hashes::{coefficients, column_group, fingerprint};
+use super::layer::{Blocks, Columns, Starts};
+use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, THRESHOLDS};
+use crate::codec::put_u64;
 use crate::hash::KeyHash;
-use crate::simd::{Isa, kernels};
-use crate::simd::{NoMemory, try_collect, try_push};
+use crate::simd::{Isa, NoMemory, Simd, kernels, try_collect, try_push};
 
 /// The maximum number of slots of a shard, unless a layer is not cut into shards (see `Density`).
 /// The rows of a shard should stay in the second-level cache.
@@ -36,7 +39,7 @@ const _: () = assert!(SHARD_SLOTS / 2 >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_ST
 
 /// The result of inserting an equation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sink {
+enum Sink {
     /// The equation takes this row, which is free.
     Placed(usize),
     /// The equation follows from other equations.
@@ -58,7 +61,6 @@ pub(super) struct Row {
 pub(super) struct Rows(pub(super) Vec<Row>);
 
 impl Rows {
-    /// Makes `slots` free rows.
     pub(super) fn reset(&mut self, slots: usize) -> Result<(), NoMemory> {
         self.0.clear();
         if self.0.capacity() < slots {
@@ -152,7 +154,6 @@ impl Rows {
     }
 }
 
-/// An equation that moves through the rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moving {
     pub(super) row: usize,
@@ -331,6 +332,70 @@ kernels! {
 /// Returns the first bucket of the tail of a shard.
 pub(super) fn tail_of(shard: &std::ops::Range<usize>) -> usize {
     shard.end.saturating_sub(TAIL_BUCKETS).max(shard.start)
+}
+
+/// The 64 slots from the most recently solved slot on. Word `j` belongs to column `j` of a group.
+/// Bit 0 of a word belongs to that slot, and the higher bits belong to the slots after it.
+pub(super) type State = [u64; GROUP_COLUMNS as usize];
+
+kernels! {
+    /// The function of back-substitution, compiled for this processor.
+    struct Solve[];
+    |simd|
+
+    /// Solves `rows`, from the last to the first. The rows after `rows` must be solved already;
+    /// `state` holds their slots. `rows[i]` holds the coefficients of slot `i` and the next 63
+    /// slots, or 0 if no key determines the slot.
+    fn solve(rows: &[Row], group: usize, state: &mut State) {
+        simd.substitute(state, Steps { rows: rows.iter(), group });
+    }
+}
+
+/// The steps that solve rows, the last row first. A `map` with a closure would not be inlined.
+struct Steps<'a> {
+    rows: std::slice::Iter<'a, Row>,
+    group: usize,
+}
+
+impl Iterator for Steps<'_> {
+    type Item = (u64, u8);
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "a group has eight columns")]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.rows.next_back().map(|row| (row.coefficients, column_group(row.sum, self.group) as u8))
+    }
+}
+
+/// Solves `rows` with the kernel that [`Isa::detect`] selects: see [`Solve::solve`].
+pub(super) fn solve(rows: &[Row], group: usize, state: &mut State) {
+    Solve::new(Isa::detect()).solve(rows, group, state);
+}
+
+/// Solves whole blocks and writes their words of one group.
+///
+/// `first` is the number of the first block, and `words` begins with that block's words.
+#[expect(clippy::indexing_slicing, reason = "the words have at most eight columns and lie within the group")]
+pub(super) fn solve_blocks(
+    rows: &[Row],
+    first: usize,
+    (blocks, columns, group): (Blocks, Columns, usize),
+    state: &mut State,
+    words: &mut [u8],
+) {
+    let of_group = columns.of_group(group);
+    let is_last = group + 1 == columns.groups();
+    let base = blocks.words_before(first, of_group, is_last);
+    let pieces = rows.chunks_exact(BLOCK_SLOTS).enumerate().rev();
+    let mut text = Vec::with_capacity(BLOCK_SLOTS);
+    for (i, rows) in pieces {
+        solve(rows, group, state);
+        let from = (blocks.words_before(first + i, of_group, is_last) - base) * 8;
+        let to = (blocks.words_before(first + i + 1, of_group, is_last) - base) * 8;
+        text.clear();
+        state.iter().for_each(|&word| put_u64(&mut text, word));
+        words[from..to].copy_from_slice(&text[..to - from]);
+    }
 }
 
 #[cfg(test)]

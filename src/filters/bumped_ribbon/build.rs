@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::band::{Keys, Row, Rows, SHARD_SLOTS, Section, WINDOW, buckets_of_shards, tail_of};
+use super::band::{State, solve_blocks};
 use super::hashes::{remix, unremix};
 use super::layer::{Blocks, Columns, bumps_len_bytes};
 use super::read::{Geometry, Layer};
 use super::small::{Small, wanted_sums};
-use super::solve::{State, solve_blocks};
 use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, MAX_COLUMNS};
 use crate::codec::put_varint;
+use crate::filters::build::{Effort, Header, room_behind};
 use crate::filters::filter::Budget;
-use crate::filters::header::{Effort, Header, room_behind};
 use crate::filters::{FilterKind, math};
 use crate::hash::KeyHash;
 use crate::simd::{NoMemory, try_collect, try_zeros};
@@ -310,7 +310,6 @@ pub(super) fn record(layers: &[Layer], last: Option<&Small>) -> Vec<u8> {
     record
 }
 
-/// The bytes of a layer.
 struct BuiltLayer {
     /// All groups of columns, one after the other.
     groups: Vec<u8>,
@@ -450,7 +449,6 @@ impl<'a> Shard<'a> {
         if self.is_last { 0 } else { WINDOW }
     }
 
-    /// Returns the first bucket of the tail.
     fn tail(&self) -> usize {
         tail_of(&self.buckets)
     }

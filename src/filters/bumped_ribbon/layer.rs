@@ -1,13 +1,12 @@
 //! Describes a layer as a reader sees it: the start of a hash, whether its key was bumped, and the
 //! positions of the columns.
 
-use super::equation::Equation;
+use super::hashes::Equation;
 use super::hashes::column_group;
 use super::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, LEFT, RIGHT, THRESHOLDS};
 use crate::simd::Simd;
 use crate::simd::reduce;
 
-/// The number of columns, and the share of blocks with one column less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Columns {
     /// The number of columns of the blocks that do not have one column less.

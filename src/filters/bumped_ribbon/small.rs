@@ -6,10 +6,10 @@
 //! slots, it has one per slot.
 
 use super::band::{Moving, Rows};
-use super::equation::{Equation, MAX_GROUPS};
+use super::band::{State, solve, solve_blocks};
+use super::hashes::{Equation, MAX_GROUPS};
 use super::hashes::{coefficients, column_group, fingerprint, seeded};
 use super::layer::{Blocks, Columns, FirstGroup, Starts};
-use super::solve::{State, solve, solve_blocks};
 use super::{BLOCK_SLOTS, GROUP_COLUMNS};
 use crate::codec::u64_from;
 use crate::hash::KeyHash;
@@ -45,7 +45,6 @@ impl Small {
         self.blocks.len_bytes(columns, group) + (self.tail() * columns.of_group(group)).div_ceil(8)
     }
 
-    /// Returns the equation of a seeded hash.
     #[inline(always)]
     fn equation(&self, hash: u64) -> Equation {
         // Only slots that exist can have a coefficient.

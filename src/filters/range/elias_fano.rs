@@ -1,17 +1,68 @@
-//! Stores sorted integers (codes) in the Elias-Fano encoding, and queries them in place. Each of
-//! `n` codes takes about `2 + log2(universe / n)` bits.
-//!
-//! ```text
-//! code:  the high bits (the bucket) | `low_bits` low bits
-//! highs: bit `bucket + i` is 1 for the i-th code, so a 0 ends each bucket
-//! ranks: the number of codes below every 256th bucket; a base and 16 differences, or wide ranks
-//! lows:  the low bits of all codes, packed
-//! ```
-//! (Elias 1974; Fano 1971; Vigna, "Quasi-succinct indices", 2013.)
+//! Gives checked access to the bytes of a payload.
 
-use super::bytes::{Bytes, IsValid};
 use crate::codec::{u16_at, u16_bytes, u32_at, u32_from, u64_bytes, u64_from};
 use crate::simd::{Portable, Simd};
+
+/// Tells whether a range of bytes, given by offset and length, has the bytes that the writer wrote.
+pub(super) trait IsValid: Fn(usize, usize) -> bool {}
+
+impl<V: Fn(usize, usize) -> bool> IsValid for V {}
+
+/// A payload and the bytes after it. Every function that reads a value returns `None` if the bytes
+/// end before the value does, or if they are not valid.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bytes<'a, V> {
+    padded: &'a [u8],
+    /// The length of the payload.
+    len: usize,
+    is_valid: &'a V,
+}
+
+impl<'a, V: IsValid> Bytes<'a, V> {
+    pub(super) fn new(padded: &'a [u8], len: usize, is_valid: &'a V) -> Self {
+        Self { padded, len, is_valid }
+    }
+
+    /// Returns the `len` bytes from `at` on.
+    #[inline(always)]
+    pub(super) fn get(&self, at: usize, len: usize) -> Option<&'a [u8]> {
+        let bytes = self.padded.get(at..)?.get(..len)?;
+        self.are_valid(at, len).then_some(bytes)
+    }
+
+    /// Returns the `N` bytes from `at` on. The bytes after the payload belong to no part of the
+    /// filter, so no answer depends on them, and they need not be valid.
+    #[inline(always)]
+    fn chunk<const N: usize>(&self, at: usize) -> Option<&'a [u8; N]> {
+        let bytes = self.padded.get(at..)?.first_chunk::<N>()?;
+        self.are_valid(at, N).then_some(bytes)
+    }
+
+    #[inline(always)]
+    fn are_valid(&self, at: usize, len: usize) -> bool {
+        at >= self.len || (self.is_valid)(at, len.min(self.len - at))
+    }
+
+    #[inline(always)]
+    fn u32_at(&self, at: usize) -> Option<u32> {
+        u32_at(self.chunk::<4>(at)?, 0)
+    }
+
+    /// Returns word `index` of the words from `start` on.
+    #[inline(always)]
+    pub(super) fn word(&self, start: usize, index: u64) -> Option<u64> {
+        let at = usize::try_from(index).ok()?.checked_mul(8)?.checked_add(start)?;
+        self.chunk::<8>(at).map(u64_from)
+    }
+
+    /// Returns the bits from bit `bit` on. Bit 0 is the lowest bit of byte `start`. At least the
+    /// lowest 57 bits of the result are valid.
+    #[inline(always)]
+    fn window(&self, start: usize, bit: u64) -> Option<u64> {
+        let at = usize::try_from(bit / 8).ok()?.checked_add(start)?;
+        Some(u64_from(self.chunk::<8>(at)?) >> (bit % 8))
+    }
+}
 
 /// The number of buckets between two ranks.
 const STEP: u64 = 256;
@@ -21,7 +72,7 @@ const STEPS_PER_GROUP: usize = 16;
 const GROUP_LEN_BYTES: usize = 4 + 2 * STEPS_PER_GROUP;
 /// The maximum number of low bits of a code. A 64-bit word has at least [`WINDOW_BITS`] bits from
 /// any bit of its first byte on, so one load gets the low bits of a code.
-pub(super) const MAX_LOW_BITS: u32 = 56;
+const MAX_LOW_BITS: u32 = 56;
 const WINDOW_BITS: u32 = 57;
 /// The number of bytes of the high bits that a query loads at once.
 const LOAD_LEN_BYTES: usize = 64;
@@ -40,7 +91,6 @@ pub(super) struct EliasFano {
     highs_at: usize,
     ranks_at: usize,
     lows_at: usize,
-    /// The end of the last part.
     pub(super) end: usize,
 }
 
@@ -129,7 +179,6 @@ impl EliasFano {
         (1 << self.low_bits) - 1
     }
 
-    /// Returns the low bits of code `i`.
     #[inline(always)]
     fn low<V: IsValid>(&self, bytes: &Bytes<'_, V>, i: u64) -> Option<u64> {
         Some(bytes.window(self.lows_at, i.wrapping_mul(self.low_bits.into()))? & self.low_mask())
@@ -234,7 +283,6 @@ pub(super) fn len_bits(num_codes: u64, universe: u64, low_bits: u32) -> u128 {
     u128::from(num_codes) * u128::from(low_bits) + u128::from(num_codes) + buckets + steps * 18
 }
 
-/// The lengths of the parts in bytes.
 struct Sizes {
     highs: u64,
     ranks: u64,

@@ -155,7 +155,7 @@ impl RangeKeys {
     /// Calls `visit` for each key with the number of leading bytes that it shares with the key
     /// before it, and with its other bytes.
     #[inline]
-    pub(super) fn for_each_entry(&self, mut visit: impl FnMut(usize, &[u8])) {
+    fn for_each_entry(&self, mut visit: impl FnMut(usize, &[u8])) {
         let mut cursor = Cursor::new(&self.entries, 0);
         let mut next = || -> Option<()> {
             let shared = take_len(&mut cursor)?;
@@ -214,7 +214,6 @@ fn put_short(entries: &mut Vec<u8>, last: &mut [u8], key: &[u8], shared: usize) 
     true
 }
 
-/// Returns the number of leading bytes in which two keys agree.
 pub(super) fn shared_len(one: &[u8], other: &[u8]) -> usize {
     let (words, _) = one.as_chunks::<8>();
     let (others, _) = other.as_chunks::<8>();

@@ -12,7 +12,7 @@
 use std::ops::Bound;
 
 use super::MAX_PLAIN_POSITIONS;
-use super::bytes::{Bytes, IsValid};
+use super::elias_fano::{Bytes, IsValid};
 use super::keys::{ByteSet, shared_len};
 use crate::codec::{u64_big_at, u64_from};
 
@@ -21,7 +21,7 @@ pub(super) const MAX_BITS: u32 = 120;
 /// The length of the description of a position: flags, and two bytes.
 pub(super) const POSITION_LEN_BYTES: usize = 3;
 /// The length of a set of bytes: one bit per byte value.
-pub(super) const SET_LEN_BYTES: usize = 32;
+const SET_LEN_BYTES: usize = 32;
 /// The flag of a position where a key may end.
 pub(super) const FLAG_END: u8 = 1;
 /// The flag of a position whose symbols are a set. The number of the set follows. Without the flag,
@@ -63,7 +63,6 @@ impl Cut {
     }
 }
 
-/// A symbol of a position.
 struct Symbol {
     value: u64,
     /// The number of symbols of the position.
@@ -304,11 +303,16 @@ impl<'a> Header<'a> {
         }
         let (words, _) = self.sets.get(usize::from(low))?.as_chunks::<8>();
         let set: ByteSet = [0, 1, 2, 3].map(|i| words.get(i).map_or(0, u64_from));
-        let radix = set.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() + end;
+        let radix = u64::from(num_members(&set)) + end;
         let Some(byte) = byte else { return Some(Symbol { value: 0, radix, is_known: end == 1 }) };
         let (rank, is_known) = rank(&set, byte);
         Some(Symbol { value: rank + end, radix, is_known })
     }
+}
+
+#[inline(always)]
+pub(super) fn num_members(set: &ByteSet) -> u32 {
+    set.iter().map(|word| word.count_ones()).sum()
 }
 
 /// Returns the number of members of a set below `byte`, and whether `byte` is a member.

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use super::bytes::Bytes;
+use super::elias_fano::Bytes;
 use super::elias_fano::{EliasFano, needs_wide_ranks};
 use super::mapping::Mapping;
 use super::*;

@@ -1,12 +1,11 @@
-//! Specifies a filter by its kind and its budget.
-
-mod parse;
-mod ranges;
+//! Specifies a filter by its kind and its budget, and parses the text form of a specification:
+//! `KIND[:L=LEN]:BUDGET[:compact]`.
 
 use std::fmt;
+use std::str::FromStr;
 
 use crate::error::{Error, Result};
-use crate::filters::{Budget, Budgets, FilterKind, math, range_rate};
+use crate::filters::{Budget, Budgets, FilterKind, MAX_RANGE_LEN, MILLIBITS, math, max_keys_of_rate, range_rate};
 
 const EMPTY_TAKES_NO_SPEC: &str =
     "the kind empty cannot be requested, because the builder chooses it if no key is added; try bloom:10";
@@ -170,7 +169,6 @@ impl FilterSpec {
 pub const EQUAL_HASHES: &str = "hashes have 64 bits, so a filter of n keys has a false-positive rate of at least \
                                        n / 2^64; use a higher FPR, or filters of fewer keys";
 
-/// Returns the error of a filter of `spec` that does not fit in memory.
 pub(crate) fn no_memory(spec: FilterSpec) -> Error {
     Error::invalid(
         "filter",
@@ -179,7 +177,6 @@ pub(crate) fn no_memory(spec: FilterSpec) -> Error {
     )
 }
 
-/// Returns the reason for refusing a kind without a budget, or a budget for a kind that takes none.
 fn missing_budget(kind: FilterKind) -> String {
     match kind {
         FilterKind::Empty => EMPTY_TAKES_NO_SPEC.to_owned(),
@@ -210,7 +207,6 @@ impl fmt::Display for FilterSpec {
     }
 }
 
-/// Returns the reason for refusing a number of bits per key.
 fn bits_expected(kind: FilterKind) -> String {
     let info = kind.info();
     let range = match info.budgets {
@@ -237,7 +233,6 @@ fn check_rate(kind: FilterKind, rate: f64) -> Result<()> {
     Err(Error::invalid("filter", format!("{kind}:fpr={rate}"), rate_expected(kind)))
 }
 
-/// Returns the reason for refusing a false-positive rate.
 fn rate_expected(kind: FilterKind) -> String {
     if !kind.takes_budget() {
         return missing_budget(kind);
@@ -268,6 +263,154 @@ fn edit_distance(one: &str, other: &str) -> usize {
         }
     }
     costs.last().copied().unwrap_or(one.len())
+}
+
+const ONLY_GRAFITE: &str = "only range filters take a range length; try grafite:L=1024:fpr=0.01";
+const RANGE_LEN_EXPECTED: &str = "the range length must be a whole number from 1 to 2^40; try grafite:L=1024:fpr=0.01";
+/// The reason for refusing an FPR that a range filter of the given number of keys cannot have.
+const TOO_MANY_CODES: &str = "the codes of a range filter have 56 bits, so the number of keys times the range length \
+                              (16 without L) is at most 2^56 times the FPR; use a higher FPR, a smaller L, or \
+                              filters of fewer keys";
+
+impl FilterSpec {
+    /// Returns the specification of a range filter for ranges of at most `range_len` integers. Keys
+    /// of a fixed length count as big-endian integers. The budget (bits per key or an FPR) then
+    /// applies to ranges of this length. The text form is `grafite:L=1024:fpr=0.01`.
+    ///
+    /// The FPR holds for keys that have at most 15 bytes after a common prefix. A filter drops
+    /// further bytes, so ranges directly beside a longer key may always get "maybe".
+    ///
+    /// [`FilterSpec::false_positive_rate`] refuses an FPR below 6.1e-14. Parse the text form for a
+    /// lower FPR, which ranges of fewer than 16 integers can have.
+    ///
+    /// Without a range length, a range filter suits short scans, such as a scan from one key of the
+    /// store to the next. It adapts to the distances between the keys.
+    ///
+    /// ```
+    /// use filterblock::FilterSpec;
+    /// let spec: FilterSpec = "grafite:fpr=0.01".parse()?;
+    /// assert_eq!(spec.with_range_len(1024)?, "grafite:L=1024:fpr=0.01".parse()?);
+    /// # Ok::<(), filterblock::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] if the kind is not [`FilterKind::Grafite`], if `range_len` is 0
+    /// or more than 2^40, or if no budget reaches the FPR.
+    pub fn with_range_len(self, range_len: u64) -> Result<Self> {
+        let invalid = |reason| Error::invalid("filter", format!("{self} with L={range_len}"), reason);
+        if !self.is_for_ranges() {
+            return Err(invalid(ONLY_GRAFITE));
+        }
+        if !(1..=MAX_RANGE_LEN).contains(&range_len) {
+            return Err(invalid(RANGE_LEN_EXPECTED));
+        }
+        let millibits = match self.budget.rate {
+            None => Some(self.budget.millibits),
+            Some(rate) => math::least_millibits(rate, MILLIBITS, |millibits| range_rate(range_len, millibits)),
+        };
+        let reason = "no filter for ranges of this length has such a low FPR; use a higher FPR, or shorter ranges";
+        let millibits = millibits.ok_or_else(|| invalid(reason))?;
+        Ok(Self { budget: Budget { range_len, millibits, ..self.budget }, ..self })
+    }
+
+    /// Returns the specification of a range filter with the FPR `rate` for ranges of at most
+    /// `range_len` integers. A kind that is not for ranges is an error.
+    ///
+    /// A scan has 16 cells, so a short range can have a lower FPR than
+    /// [`FilterSpec::false_positive_rate`] accepts.
+    fn of_range_rate(kind: FilterKind, rate: f64, range_len: u64) -> Result<Self> {
+        check_rate(kind, rate)?;
+        // `with_range_len` computes the bits from the rate.
+        let bits = Budget::of_millibits(*MILLIBITS.start());
+        Self { kind, budget: Budget { rate: Some(rate), ..bits } }.with_range_len(range_len)
+    }
+
+    pub(crate) fn is_for_ranges(self) -> bool {
+        self.kind.info().is_of_ranges
+    }
+
+    /// Checks that a range filter of `num_keys` keys can have the requested FPR with codes of 56
+    /// bits.
+    fn check_codes(&self, num_keys: u64) -> Result<()> {
+        if num_keys as f64 <= max_keys_of_rate(self.budget) {
+            return Ok(());
+        }
+        Err(Error::invalid("filter", format!("{self} for {num_keys} keys"), TOO_MANY_CODES))
+    }
+}
+
+const COMPACT_TWICE: &str = "compact is given twice; give it once, as in bumped-ribbon:8:compact";
+const COMPACT_COMES_LAST: &str = "compact comes after the budget; try bumped-ribbon:8:compact";
+const RANGE_LEN_TWICE: &str = "the range length is given twice; give it once, as in grafite:L=1024:fpr=0.01";
+const RANGE_LEN_COMES_FIRST: &str = "the range length comes before the budget; try grafite:L=1024:fpr=0.01";
+
+impl FromStr for FilterSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let invalid = |reason: String| Error::invalid("filter", text, reason);
+        let named = |error| match error {
+            Error::Invalid { reason, .. } => Error::invalid("filter", text, reason),
+            other => other,
+        };
+        if let Some(usual) = text.strip_suffix(":compact") {
+            // This check also limits the recursion to one level.
+            if usual.ends_with(":compact") {
+                let name = text.split(':').next().unwrap_or_default();
+                let has_compact = FilterKind::from_name(name).is_none_or(|kind| kind.info().has_compact_build);
+                return Err(invalid(if has_compact { COMPACT_TWICE } else { ONLY_BUMPED_RIBBON }.to_owned()));
+            }
+            return usual.parse::<Self>().and_then(Self::compact).map_err(named);
+        }
+        if text == FilterKind::AlwaysMaybe.name() {
+            return Ok(Self::ALWAYS_MAYBE);
+        }
+        let (name, parts) = text.split_once(':').unwrap_or((text, ""));
+        let kind = FilterKind::from_name(name).ok_or_else(|| invalid(unknown_kind(name)))?;
+        let (range_len, budget) = match parts.strip_prefix("L=") {
+            None => (None, parts),
+            Some(rest) => {
+                let (len, budget) = rest.split_once(':').unwrap_or((rest, ""));
+                (Some(len.parse().map_err(|_| invalid(RANGE_LEN_EXPECTED.to_owned()))?), budget)
+            }
+        };
+        if budget.is_empty() {
+            return Err(invalid(missing_budget(kind)));
+        }
+        if let Some(reason) = excess(kind, range_len.is_some(), budget) {
+            return Err(invalid(reason));
+        }
+        let rate = budget.strip_prefix("fpr=").map(|rate| rate.parse().map_err(|_| invalid(rate_expected(kind))));
+        let spec = match (rate.transpose()?, range_len) {
+            (Some(rate), None) => Self::false_positive_rate(kind, rate),
+            (Some(rate), Some(range_len)) => Self::of_range_rate(kind, rate, range_len),
+            (None, range_len) => {
+                let spec = Self::bits_per_key(kind, budget.parse().map_err(|_| invalid(bits_expected(kind)))?);
+                spec.and_then(|spec| range_len.map_or(Ok(spec), |range_len| spec.with_range_len(range_len)))
+            }
+        };
+        spec.map_err(named)
+    }
+}
+
+/// Returns the reason for refusing a budget that has parts besides one number. Returns `None` if
+/// another check refuses the budget, or if there is nothing to refuse.
+fn excess(kind: FilterKind, has_range_len: bool, budget: &str) -> Option<String> {
+    let parts = || budget.split(':');
+    if !kind.takes_budget() || parts().any(str::is_empty) {
+        return None;
+    }
+    if parts().any(|part| part.starts_with("L=")) {
+        let reason = if has_range_len { RANGE_LEN_TWICE } else { RANGE_LEN_COMES_FIRST };
+        return Some(if kind.info().is_of_ranges { reason } else { ONLY_GRAFITE }.to_owned());
+    }
+    let mut budgets = parts().filter(|&part| part != "compact");
+    match (budgets.next(), budgets.next()) {
+        (Some(one), Some(other)) => Some(format!("it has two budgets, {one} and {other}; give one budget")),
+        _ if parts().all(|part| part != "compact") => None,
+        _ if kind.info().has_compact_build => Some(COMPACT_COMES_LAST.to_owned()),
+        _ => Some(ONLY_BUMPED_RIBBON.to_owned()),
+    }
 }
 
 #[cfg(test)]
