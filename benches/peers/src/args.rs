@@ -16,7 +16,7 @@ const EXAMPLES: &str = "Examples:
   peers variants --out ../record/variants.csv              filters that take keys one by one: a few minutes
   peers ranges --out ../record/ranges.csv                  range filters: less than a minute
   peers report ../record/peers.csv --docs ../../docs       tables and pictures of BENCHMARKS.md
-  peers report ../record/peers.csv --table "queries 30000000"
+  peers report ../record/peers.csv --table 'queries 30000000'   a table that the page leaves out
   peers report ../record/variants.csv --docs ../../docs    the table of VARIANTS.md
 
 docs/BENCHMARKS.md has the commands of the record.";

@@ -12,7 +12,7 @@ const EXAMPLES: &str = "Examples:
   stores measure --stores filterblock,fjall --layouts compacted  two stores, one layout
   stores measure --out ../record/stores.csv                      the record at 1M keys
   stores report ../record/stores.csv --docs ../../docs           tables and picture of BENCHMARKS.md
-  stores report ../record/stores.csv --table "cold 10000000"     a table that the page leaves out
+  stores report ../record/stores.csv --table 'cold 10000000'     a table that the page leaves out
 
 Debian's LevelDB and RocksDB need the cargo features `leveldb` and `rocksdb`.
 docs/BENCHMARKS.md has the commands of the record.";

@@ -42,8 +42,7 @@ pub fn write(args: &Report) -> Result<(), String> {
         println!("{}", tables::table(what, &machine, &rows)?);
         return Ok(());
     }
-    let shown: Vec<_> =
-        rows.iter().filter(|row| !tables::LEFT_OUT.contains(&row.filter.as_str())).cloned().collect();
+    let shown: Vec<_> = rows.iter().filter(|row| !tables::LEFT_OUT.contains(&row.filter.as_str())).cloned().collect();
     markdown::fill_file(&benchmarks, BEGIN, |what| tables::table(what, &machine, &shown))?;
     for (name, svg) in plots::all(&rows) {
         let path = args.docs.join(name);

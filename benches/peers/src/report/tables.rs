@@ -42,7 +42,16 @@ pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> 
         "sizes" => Ok(by_size(rows, &sizes, &[("bits per key", bits_cell), ("absent", |row| Some(short(row.ns_min)))])),
         "build" => Ok(by_size(rows, &sizes, &[("build", build_cell)])),
         "extras" => Ok(extras(rows)),
-        _ => unknown(&["machine", "queries N", "queries N key", "same-rate", "many", "sizes N...", "build N...", "extras"]),
+        _ => unknown(&[
+            "machine",
+            "queries N",
+            "queries N key",
+            "same-rate",
+            "many",
+            "sizes N...",
+            "build N...",
+            "extras",
+        ]),
     }
 }
 
@@ -155,11 +164,7 @@ fn space_and_rate(row: &Row) -> [String; 3] {
         }
         _ => none(),
     };
-    [
-        bits_cell(row).unwrap_or_else(none),
-        row.overhead_bare.map_or(none(), short_percent),
-        rate,
-    ]
+    [bits_cell(row).unwrap_or_else(none), row.overhead_bare.map_or(none(), short_percent), rate]
 }
 
 /// Returns the table that compares filters of filterblock with fastbloom filters of about the same
@@ -200,13 +205,12 @@ fn many(rows: &[Row]) -> String {
     };
     let line = |filter: &&str| {
         let row = any(rows, At { filter, n, many: true, form: "" })?;
-        let mut line = vec![named(row)];
-        line.extend(space_and_rate(row));
+        let mut line = vec![named(row), bits_cell(row).unwrap_or_else(none)];
         line.extend(times(rows, At { filter, n, many: true, form: "hash" }));
         Some(line)
     };
     let lines: Vec<_> = filters(rows).iter().filter_map(line).collect();
-    markdown(&[&["Filter"], &SPACE[..], &TIMES].concat(), &lines)
+    markdown(&[&["Filter", SPACE[0]], &TIMES[..]].concat(), &lines)
 }
 
 /// Returns the table of build times with and without the self-check, and of query times with

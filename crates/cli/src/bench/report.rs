@@ -151,7 +151,7 @@ impl Report {
     pub fn markdown(&self, name: &str) -> Option<String> {
         match name {
             "machine" => Some(format!("{}\n\n{}", self.machine_lines(), self.false_negatives_line())),
-            "absent" => Some(self.markdown_rows(name, 8)),
+            "absent" => Some(self.markdown_rows(name, 7)),
             "present" => Some(self.markdown_rows(name, 5)),
             _ => None,
         }
@@ -173,8 +173,8 @@ impl Report {
     fn markdown_rows(&self, workload: &str, columns: usize) -> String {
         let first = self.rows.first().map_or("", |row| &row.filter);
         let is_shown = |row: &&Row| row.workload == workload && (row.filters_consulted || row.filter == first);
-        let pick = |cells: [String; 8]| cells.into_iter().take(columns).collect::<Vec<_>>();
-        let header = ["Filter", "Layout", "Mean", "p99", "Reads", "Bits per key", "FPR %", "Expected %"];
+        let pick = |cells: [String; 7]| cells.into_iter().take(columns).collect::<Vec<_>>();
+        let header = ["Filter", "Layout", "Mean", "p99", "Reads", "Bits per key", "FPR %"];
         let rows = self.rows.iter().filter(is_shown).map(|row| pick(row.markdown_cells()));
         markdown(&pick(header.map(str::to_owned)), rows, 2)
     }
@@ -310,13 +310,13 @@ impl StoreReport {
 }
 
 impl Row {
-    fn markdown_cells(&self) -> [String; 8] {
-        let [filter, layout, _, _, mean, _, _, p99, _, reads, fpr, expected] = self.cells();
+    fn markdown_cells(&self) -> [String; 7] {
+        let [filter, layout, _, _, mean, _, _, p99, _, reads, fpr, _] = self.cells();
         let (filter, bits) = match self.filters_consulted {
             true => (format!("`{filter}`"), significant(self.bits_per_key)),
             false => ("none".into(), "-".into()),
         };
-        [filter, layout, mean, p99, reads, bits, fpr, expected]
+        [filter, layout, mean, p99, reads, bits, fpr]
     }
 
     fn cells(&self) -> [String; 12] {
