@@ -312,9 +312,10 @@ impl StoreReport {
 impl Row {
     fn markdown_cells(&self) -> [String; 7] {
         let [filter, layout, _, _, mean, _, _, p99, _, reads, fpr, _] = self.cells();
-        let (filter, bits) = match self.filters_consulted {
-            true => (format!("`{filter}`"), significant(self.bits_per_key)),
-            false => ("none".into(), "-".into()),
+        let (filter, bits) = if self.filters_consulted {
+            (format!("`{filter}`"), significant(self.bits_per_key))
+        } else {
+            ("none".into(), "-".into())
         };
         [filter, layout, mean, p99, reads, bits, fpr]
     }
