@@ -16,6 +16,7 @@ const EXAMPLES: &str = "Examples:
   peers variants --out ../record/variants.csv              filters that take keys one by one: a few minutes
   peers ranges --out ../record/ranges.csv                  range filters: less than a minute
   peers report ../record/peers.csv --docs ../../docs       tables and pictures of BENCHMARKS.md
+  peers report ../record/peers.csv --table 'queries 30000000'   a table that the page leaves out
   peers report ../record/variants.csv --docs ../../docs    the table of VARIANTS.md
 
 docs/BENCHMARKS.md has the commands of the record.";
@@ -189,6 +190,10 @@ pub struct Report {
     /// The folder that has BENCHMARKS.md and VARIANTS.md, and gets the pictures.
     #[arg(long, default_value = "../../docs")]
     pub docs: PathBuf,
+    /// Prints one table of a record of `measure`, and writes no file: `queries N`, `queries N key`,
+    /// `same-rate`, `many`, `sizes N...`, `build N...` or `extras`. N is a number of keys.
+    #[arg(long)]
+    pub table: Option<String>,
 }
 
 /// Parses 0, or a number as [`size`] does.

@@ -12,6 +12,7 @@ const EXAMPLES: &str = "Examples:
   stores measure --stores filterblock,fjall --layouts compacted  two stores, one layout
   stores measure --out ../record/stores.csv                      the record at 1M keys
   stores report ../record/stores.csv --docs ../../docs           tables and picture of BENCHMARKS.md
+  stores report ../record/stores.csv --table 'cold 10000000'     a table that the page leaves out
 
 Debian's LevelDB and RocksDB need the cargo features `leveldb` and `rocksdb`.
 docs/BENCHMARKS.md has the commands of the record.";
@@ -86,6 +87,11 @@ pub struct Report {
     /// The folder that has BENCHMARKS.md and gets the picture.
     #[arg(long, default_value = "../../docs")]
     pub docs: PathBuf,
+    /// Prints one table, and writes no file: `absent`, `present`, `cold`, `loading`,
+    /// `absent-in-full`, `present-in-full`, `mixed-in-full` or `loading-in-full`, with a number of
+    /// keys.
+    #[arg(long)]
+    pub table: Option<String>,
 }
 
 /// The arrangement of the entries of a store on disk.

@@ -21,30 +21,52 @@ const OURS: &str = "filterblock";
 const DRAWN: [&str; 2] = ["compacted", "runs-5"];
 
 /// Writes the tables of `stores measure` into BENCHMARKS.md, and the picture to stores.svg in the
-/// same folder.
+/// same folder. With `--table`, prints one table instead.
 pub fn write(args: &Report) -> Outcome<()> {
     let (machine, rows) = csv_file::read::<Row>(&args.csv)?;
     if rows.is_empty() {
         return Err(format!("{}: no measurements; `stores measure --out` writes them", args.csv.display()));
+    }
+    if let Some(what) = &args.table {
+        println!("{}", table(what, &machine, &rows)?);
+        return Ok(());
     }
     markdown::fill_file(&args.docs.join("BENCHMARKS.md"), BEGIN, |what| table(what, &machine, &rows))?;
     let path = args.docs.join("stores.svg");
     fs::write(&path, drawing(&rows)).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Returns the text for the marker `what`: "machine", or one of "loading", "absent", "present",
-/// "mixed" and "cold" followed by a space and the number of keys.
+/// The names of the tables. A number of keys follows each name except "machine".
+const TABLES: [&str; 9] = [
+    "machine",
+    "absent",
+    "present",
+    "cold",
+    "loading",
+    "absent-in-full",
+    "present-in-full",
+    "mixed-in-full",
+    "loading-in-full",
+];
+
+/// Returns the text for `what`, the text of a marker or of `--table`.
 fn table(what: &str, machine: &str, rows: &[Row]) -> Outcome<String> {
     let (name, n) = what.split_once(' ').unwrap_or((what, ""));
     let n = n.parse().unwrap_or(0);
     match name {
         "machine" => Ok(machine_line(machine, rows)),
-        "absent" => Ok(gets(rows, n, "negative")),
-        "present" => Ok(gets(rows, n, "positive")),
-        "mixed" => Ok(gets(rows, n, "mixed")),
-        "cold" => Ok(by_layout(rows, n, &[("absent", COLD, "negative"), ("present", COLD, "positive")], 1e-3)),
-        "loading" => Ok(loading(rows, n)),
-        _ => unknown(&["machine", "absent", "present", "mixed", "cold", "loading"]),
+        "absent" => Ok(by_layout(rows, n, &mean_and_p99("negative"))),
+        "present" => Ok(by_layout(rows, n, &mean_and_p99("positive"))),
+        "cold" => {
+            let median = |row: &Row| Some(row.median * 1e-3);
+            Ok(by_layout(rows, n, &[("absent", COLD, "negative", median), ("present", COLD, "positive", median)]))
+        }
+        "loading" => Ok(loading(rows, n, 1)),
+        "absent-in-full" => Ok(gets(rows, n, "negative")),
+        "present-in-full" => Ok(gets(rows, n, "positive")),
+        "mixed-in-full" => Ok(gets(rows, n, "mixed")),
+        "loading-in-full" => Ok(loading(rows, n, usize::MAX)),
+        _ => unknown(&TABLES),
     }
 }
 
@@ -133,15 +155,20 @@ fn gets(rows: &[Row], n: usize, mix: &str) -> String {
     markdown(&["Store", "layout", "mean", "p50", "p99", "p99.9", "batch", "mean, Zipf"], &lines)
 }
 
-/// Returns a table with a line for each store. For each layout, it has one column per measure with
-/// the median multiplied by `unit`.
-fn by_layout(rows: &[Row], n: usize, measures: &[(&str, &str, &str)], unit: f64) -> String {
+/// A column of [`by_layout`]: its name, the measure and the mix of its rows, and its value.
+type Column<'a> = (&'a str, &'a str, &'a str, fn(&Row) -> Option<f64>);
+
+fn mean_and_p99(mix: &str) -> [Column<'_>; 2] {
+    [("mean", GET, mix, |row| Some(row.median)), ("p99", GET, mix, |row| row.p99)]
+}
+
+/// Returns a table with a line for each store. For each layout, it has one column per measure.
+fn by_layout(rows: &[Row], n: usize, measures: &[Column<'_>]) -> String {
     let layouts = layouts(rows, n);
     let columns = || layouts.iter().flat_map(|layout| measures.iter().map(move |measure| (*layout, *measure)));
     let line = |store: &&str| {
-        let cell = |(layout, (_, measure, mix)): (&str, (&str, &str, &str))| {
-            let found = find(rows, At { store, n, layout, mix }, measure, if mix.is_empty() { "" } else { "uniform" });
-            found.map_or(none(), |row| time(row.median * unit))
+        let cell = |(layout, (_, measure, mix, value)): (&str, Column<'_>)| {
+            find(rows, At { store, n, layout, mix }, measure, "uniform").and_then(value).map_or(none(), time)
         };
         std::iter::once(named(store)).chain(columns().map(cell)).collect::<Vec<_>>()
     };
@@ -151,9 +178,10 @@ fn by_layout(rows: &[Row], n: usize, measures: &[(&str, &str, &str)], unit: f64)
     markdown(&heads, &lines)
 }
 
-fn loading(rows: &[Row], n: usize) -> String {
+/// Returns the table of loading, in the first `most` layouts of the record.
+fn loading(rows: &[Row], n: usize, most: usize) -> String {
     let mut lines = Vec::new();
-    for layout in layouts(rows, n) {
+    for layout in layouts(rows, n).into_iter().take(most) {
         for store in stores(rows, n) {
             let median = |measure| find(rows, At { store, n, layout, mix: "" }, measure, "").map(|row| row.median);
             let Some(puts) = median(LOAD) else { continue };

@@ -22,7 +22,7 @@ enum Action {
     Measure(Measure),
     /// Adds new rows to a record. They replace all old rows of the same engine and number of keys
     Merge(Merge),
-    /// Writes the rows of a record as tables into a page
+    /// Prints the rows of a record as tables
     Report(Report),
 }
 
@@ -57,9 +57,9 @@ struct Merge {
 struct Report {
     /// File of rows that `measure` or `merge` wrote
     rows: PathBuf,
-    /// Page with the two marks that enclose the tables
+    /// Page with two marks. The short table replaces the lines between them
     #[arg(long)]
-    page: PathBuf,
+    page: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -147,10 +147,12 @@ fn merge(args: &Merge) -> Result<(), String> {
 
 fn write_report(args: &Report) -> Result<(), String> {
     let rows = read_rows(&args.rows)?;
-    let page = report::replace_table(&read(&args.page)?, &report::markdown(&rows)).ok_or_else(|| {
-        format!("{}: the page lacks {:?} or {:?}; add both lines", args.page.display(), report::BEGIN, report::END)
+    print!("{}", report::markdown(&rows));
+    let Some(path) = &args.page else { return Ok(()) };
+    let page = report::replace_table(&read(path)?, &report::summary(&rows)).ok_or_else(|| {
+        format!("{}: the page lacks {:?} or {:?}; add both lines", path.display(), report::BEGIN, report::END)
     })?;
-    fs::write(&args.page, page).map_err(|error| format!("{}: {error}", args.page.display()))
+    fs::write(path, page).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn read(path: &Path) -> Result<String, String> {

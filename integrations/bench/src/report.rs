@@ -1,4 +1,4 @@
-//! Merges rows, and turns them into the tables of docs/BENCHMARKS.md.
+//! Merges rows, and turns them into tables: a short one for docs/BENCHMARKS.md, and all rows.
 
 use std::str::FromStr;
 
@@ -6,15 +6,15 @@ use filterblock::FilterSpec;
 
 use crate::row::Row;
 
-/// The engines in the order of their tables in the page.
+/// The engines in the order of the tables.
 const ENGINES: [&str; 6] = ["RocksDB", "LevelDB", "rusty-leveldb", "SurrealKV", "SlateDB", "redb"];
 
-/// The line before the tables in the page.
+/// The line before the table in the page.
 pub const BEGIN: &str = "<!-- Written by `integrations/bench/run`: begin -->";
-/// The line after the tables in the page.
+/// The line after the table in the page.
 pub const END: &str = "<!-- Written by `integrations/bench/run`: end -->";
 
-/// The header row and the delimiter row of each table.
+/// The header row and the delimiter row of each table of all rows.
 const HEAD: &str =
     "| Runs | Keys | Filter | Bits per key | FPR | Reads per miss | Miss, mean | p99 | Load, per key | Compaction |
 |--:|--:|---|--:|--:|--:|--:|--:|--:|--:|
@@ -35,13 +35,41 @@ pub fn markdown(rows: &[Row]) -> String {
     text + "\n"
 }
 
+/// Returns the table of the page. For each engine, a line has its first row, which has the engine's
+/// own filter, and the row of the filter of filterblock with the nearest bits per key.
+#[must_use]
+pub fn summary(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "| Engine | Runs | Own filter | Bits | FPR | Miss | p99 | filterblock | Bits | FPR | Miss | p99 |\n\
+         |---|--:|---|--:|--:|--:|--:|---|--:|--:|--:|--:|\n",
+    );
+    for engine in rows.chunk_by(|one, next| one.engine == next.engine) {
+        let Some(own) = engine.first() else { continue };
+        let apart = |row: &Row| (row.bits_per_key - own.bits_per_key).abs();
+        let ours = engine.iter().filter(|row| (row.keys, &row.layout) == (own.keys, &own.layout) && is_ours(row));
+        let Some(ours) = ours.min_by(|one, other| apart(one).total_cmp(&apart(other))) else { continue };
+        let mut cells = vec![format!("{} {}", own.engine, own.version), runs(own)];
+        for row in [own, ours] {
+            cells.extend([
+                filter(row),
+                bits(row),
+                rate(row),
+                nanoseconds(row.miss_mean_ns),
+                nanoseconds(row.miss_p99_ns),
+            ]);
+        }
+        text += &format!("| {} |\n", cells.join(" | "));
+    }
+    text
+}
+
 fn line(row: &Row) -> String {
     let cells = [
-        row.layout.trim_end_matches(" runs").trim_end_matches(" run").to_owned(),
+        runs(row),
         keys(row.keys),
-        if FilterSpec::from_str(&row.filter).is_ok() { format!("`{}`", row.filter) } else { row.filter.clone() },
-        if row.filter_bytes == 0 { "0".to_owned() } else { format!("{:.2}", row.bits_per_key) },
-        row.false_positive_rate.map_or_else(|| "–".to_owned(), |rate| format!("{:.2} %", rate * 100.0)),
+        filter(row),
+        bits(row),
+        rate(row),
         row.reads_per_miss.map_or_else(|| "–".to_owned(), |reads| format!("{reads:.4}")),
         nanoseconds(row.miss_mean_ns),
         nanoseconds(row.miss_p99_ns),
@@ -70,6 +98,26 @@ pub fn replace_table(page: &str, table: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
     Some(format!("{before}{BEGIN}\n\n{table}\n{END}{after}"))
+}
+
+fn is_ours(row: &Row) -> bool {
+    FilterSpec::from_str(&row.filter).is_ok()
+}
+
+fn runs(row: &Row) -> String {
+    row.layout.trim_end_matches(" runs").trim_end_matches(" run").to_owned()
+}
+
+fn filter(row: &Row) -> String {
+    if is_ours(row) { format!("`{}`", row.filter) } else { row.filter.clone() }
+}
+
+fn bits(row: &Row) -> String {
+    if row.filter_bytes == 0 { "0".to_owned() } else { format!("{:.2}", row.bits_per_key) }
+}
+
+fn rate(row: &Row) -> String {
+    row.false_positive_rate.map_or_else(|| "–".to_owned(), |rate| format!("{:.2} %", rate * 100.0))
 }
 
 fn keys(keys: u64) -> String {
@@ -121,6 +169,19 @@ mod tests {
         assert_eq!((lines[4], lines[5], lines[6]), (expected, expected, ""));
         assert_eq!(lines[7], "**redb 4.6.0**: 0 false negatives.");
         assert!(lines[11].starts_with("| 5 | 1 M | none | 0 | "));
+    }
+
+    #[test]
+    fn the_summary_compares_the_own_filter_with_ours_of_the_nearest_size() {
+        let own = Row { filter: "Bloom, 10 bits".into(), bits_per_key: 10.0, ..row() };
+        let near = Row { filter: "bumped-ribbon:9".into(), bits_per_key: 9.03, ..row() };
+        let other_layout = Row { layout: "1 run".into(), bits_per_key: 10.0, ..row() };
+        let other_keys = Row { keys: 10, bits_per_key: 10.0, ..row() };
+        let text = summary(&[own, row(), near, other_layout, other_keys]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[2].starts_with("| SlateDB 0.18.0 | 5 | Bloom, 10 bits | 10.00 | 0.39 % | "), "{text}");
+        assert!(lines[2].ends_with(" | `bumped-ribbon:9` | 9.03 | 0.39 % | 432 ns | 12.35 µs |"), "{text}");
     }
 
     #[test]

@@ -16,7 +16,8 @@ const BEGIN: &str = "<!-- generated: ";
 
 /// Writes the tables of one record into its page: `peers measure` and `peers ranges` into
 /// BENCHMARKS.md, `peers variants` into VARIANTS.md. Writes the pictures of `peers measure` to
-/// files in the folder of BENCHMARKS.md.
+/// files in the folder of BENCHMARKS.md. With `--table`, prints one table of `peers measure`
+/// instead.
 pub fn write(args: &Report) -> Result<(), String> {
     if let Ok((machine, rows)) = csv_file::read(&args.csv)
         && !rows.is_empty()
@@ -37,7 +38,12 @@ pub fn write(args: &Report) -> Result<(), String> {
     if rows.is_empty() {
         return Err(format!("{}: no measurements; `peers measure --out` writes them", args.csv.display()));
     }
-    markdown::fill_file(&benchmarks, BEGIN, |what| tables::table(what, &machine, &rows))?;
+    if let Some(what) = &args.table {
+        println!("{}", tables::table(what, &machine, &rows)?);
+        return Ok(());
+    }
+    let shown: Vec<_> = rows.iter().filter(|row| !tables::LEFT_OUT.contains(&row.filter.as_str())).cloned().collect();
+    markdown::fill_file(&benchmarks, BEGIN, |what| tables::table(what, &machine, &shown))?;
     for (name, svg) in plots::all(&rows) {
         let path = args.docs.join(name);
         fs::write(&path, svg).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -5,6 +5,7 @@ use charts::text::{short, short_percent, thousands, whole};
 
 use crate::{ranges, variants};
 
+/// Returns the table of each filter and range length, with the largest number of keys.
 pub fn of_ranges(rows: &[ranges::Row]) -> String {
     let head = [
         "Filter",
@@ -36,7 +37,11 @@ pub fn of_ranges(rows: &[ranges::Row]) -> String {
             short_percent(row.denied_rate),
         ]
     };
-    table(&head, &rows.iter().map(line).collect::<Vec<_>>())
+    let is_largest = |row: &&ranges::Row| {
+        let same = |other: &&ranges::Row| (&other.package, other.range_len) == (&row.package, row.range_len);
+        rows.iter().filter(same).all(|other| other.keys <= row.keys)
+    };
+    table(&head, &rows.iter().filter(is_largest).map(line).collect::<Vec<_>>())
 }
 
 pub fn of_variants(rows: &[variants::Row]) -> String {

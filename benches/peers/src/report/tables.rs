@@ -10,21 +10,50 @@ use crate::run::SAME_RATE;
 /// The mark after the name of a filter that hashes keys itself.
 const NOTE_OWN: &str = " †";
 
-/// Returns the table that `what` names. `what` is the text of a marker.
+/// Filters that the page leaves out: other sizes of a design that the page shows, and filters that
+/// are slower than another filter that is not larger.
+pub const LEFT_OUT: [&str; 13] = [
+    "bumped-ribbon:fpr=0.00390625:compact",
+    "set of bumped-ribbon:fpr=0.00390625:compact",
+    "fastbloom:fpr=0.01",
+    "fastbloom:fpr=0.01 own hash",
+    "bloomfilter:fpr=0.01",
+    "lsm-tree:10",
+    "xorf Xor8",
+    "qfilter:fpr=0.01",
+    "qfilter:fpr=0.0039",
+    "cuckoofilter",
+    "pleat Ribbon<7>",
+    "ribbon-filter w=128 r=7",
+    "parquet Sbbf:fpr=0.01",
+];
+
+/// Returns the table that `what` names. `what` is the text of a marker or of `--table`: a name, and
+/// for some tables numbers of keys.
 pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> {
-    let mut words = what.split(' ');
-    let name = words.next().unwrap_or_default();
-    let n = words.next().and_then(|n| n.parse().ok()).unwrap_or(0);
-    let form = words.next().unwrap_or("hash");
+    let (name, rest) = what.split_once(' ').unwrap_or((what, ""));
+    let sizes: Vec<usize> = rest.split(' ').filter_map(|n| n.parse().ok()).collect();
     match name {
         "machine" => Ok(machine_line(machine, rows)),
-        "queries" => Ok(queries(rows, n, form)),
+        "queries" => {
+            let forms = if rest.ends_with(" key") { &["key"] } else { &FORMS[..] };
+            Ok(queries(rows, sizes.first().copied().unwrap_or_default(), forms))
+        }
         "same-rate" => Ok(same_rate(rows)),
         "many" => Ok(many(rows)),
-        "space" => Ok(by_size(rows, &space_cell)),
-        "build" => Ok(by_size(rows, &build_cell)),
+        "sizes" => Ok(by_size(rows, &sizes, &[("bits per key", bits_cell), ("absent", |row| Some(short(row.ns_min)))])),
+        "build" => Ok(by_size(rows, &sizes, &[("build", build_cell)])),
         "extras" => Ok(extras(rows)),
-        _ => unknown(&["machine", "queries", "same-rate", "many", "space", "build", "extras"]),
+        _ => unknown(&[
+            "machine",
+            "queries N",
+            "queries N key",
+            "same-rate",
+            "many",
+            "sizes N...",
+            "build N...",
+            "extras",
+        ]),
     }
 }
 
@@ -80,6 +109,8 @@ const SETTINGS: [(&str, &str); 6] = [
     ("negative", "chain"),
 ];
 
+/// The forms of keys: ready hashes, and keys for filters that hash keys themselves.
+const FORMS: [&str; 2] = ["hash", "key"];
 /// The headings of the columns of [`space_and_rate`].
 const SPACE: [&str; 3] = ["bits per key", "over the lower bound", "FPR, %"];
 /// The headings of the columns of [`SETTINGS`].
@@ -90,19 +121,23 @@ fn times(rows: &[Row], at: At<'_>) -> Vec<String> {
     SETTINGS.into_iter().map(cell).collect()
 }
 
-/// Returns the table of space, FPR and times of all filters with `n` keys.
-fn queries(rows: &[Row], n: usize, form: &str) -> String {
+/// Returns the table of space, FPR and times of all filters with `n` keys. Each filter is asked in
+/// the first of `forms` in which it was measured.
+fn queries(rows: &[Row], n: usize, forms: &[&str]) -> String {
     let line = |filter: &&str| {
-        let at = At { filter, n, many: false, form };
-        let row = find(rows, at, "negative", "single")?;
+        let row = absent(rows, filter, n, forms)?;
         let mut line = vec![named(row)];
         line.extend(space_and_rate(row));
-        line.extend(times(rows, at));
-        line.push(row.build_ns.map_or(none(), short));
+        line.extend(times(rows, At { filter, n, many: false, form: &row.key_form }));
         Some(line)
     };
     let lines: Vec<_> = filters(rows).iter().filter_map(line).collect();
-    markdown(&[&["Filter"], &SPACE[..], &TIMES, &["build"]].concat(), &lines)
+    markdown(&[&["Filter"], &SPACE[..], &TIMES].concat(), &lines)
+}
+
+/// Returns the row of single queries for absent keys, in the first of `forms` that has one.
+fn absent<'a>(rows: &'a [Row], filter: &str, n: usize, forms: &[&str]) -> Option<&'a Row> {
+    forms.iter().find_map(|form| find(rows, At { filter, n, many: false, form }, "negative", "single"))
 }
 
 /// Returns the name of a filter for a table. For a filter of another crate, adds the version, and a
@@ -131,11 +166,7 @@ fn space_and_rate(row: &Row) -> [String; 3] {
         }
         _ => none(),
     };
-    [
-        row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}")),
-        row.overhead_bare.map_or(none(), short_percent),
-        rate,
-    ]
+    [bits_cell(row).unwrap_or_else(none), row.overhead_bare.map_or(none(), short_percent), rate]
 }
 
 /// Returns the table that compares filters of filterblock with fastbloom filters of about the same
@@ -151,7 +182,7 @@ fn same_rate(rows: &[Row]) -> String {
             let (Some(row), Some(other)) = (any(rows, at), any(rows, rival)) else { continue };
             let mut line = vec![format!("`{filter}`"), thousands(n)];
             line.extend([row, other].map(|row| row.rate.map_or(none(), |rate| format!("{:.4}", rate * 100.0))));
-            line.extend([row, other].map(|row| row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}"))));
+            line.extend([row, other].map(|row| bits_cell(row).unwrap_or_else(none)));
             for (mix, mode) in SETTINGS {
                 // fastbloom has no batches, so batches are compared with its single queries.
                 let rival_mode = if mode == "batch" { "single" } else { mode };
@@ -176,15 +207,12 @@ fn many(rows: &[Row]) -> String {
     };
     let line = |filter: &&str| {
         let row = any(rows, At { filter, n, many: true, form: "" })?;
-        let mut line = vec![named(row)];
-        line.extend(space_and_rate(row));
+        let mut line = vec![named(row), bits_cell(row).unwrap_or_else(none)];
         line.extend(times(rows, At { filter, n, many: true, form: "hash" }));
-        // The first two settings: single queries for absent and for present keys.
-        line.extend(times(rows, At { filter, n, many: true, form: "key" }).into_iter().take(2));
         Some(line)
     };
     let lines: Vec<_> = filters(rows).iter().filter_map(line).collect();
-    markdown(&[&["Filter"], &SPACE[..], &TIMES, &["absent, key", "present, key"]].concat(), &lines)
+    markdown(&[&["Filter", SPACE[0]], &TIMES[..]].concat(), &lines)
 }
 
 /// Returns the table of build times with and without the self-check, and of query times with
@@ -223,22 +251,24 @@ fn extras(rows: &[Row]) -> String {
     )
 }
 
-/// Returns a table with a line for each filter and a column for each size, without the empty loop.
-fn by_size(rows: &[Row], cell: &dyn Fn(&Row) -> Option<String>) -> String {
-    let sizes = sizes(rows);
+/// Returns a table with a line for each filter. For each of `sizes`, it has the columns of `cells`.
+/// It has no empty loop.
+fn by_size(rows: &[Row], sizes: &[usize], cells: &[(&str, fn(&Row) -> Option<String>)]) -> String {
+    let columns = || sizes.iter().flat_map(|&n| cells.iter().map(move |&(name, cell)| (n, name, cell)));
     let line = |filter: &&str| {
-        let found = |&n: &usize| any(rows, At { filter, n, many: false, form: "" });
-        let first = sizes.iter().find_map(found).filter(|row| row.krate != "none")?;
-        let cells = sizes.iter().map(|n| found(n).and_then(cell).unwrap_or_else(none));
+        let found = |n| absent(rows, filter, n, &FORMS);
+        let first = sizes.iter().find_map(|&n| found(n)).filter(|row| row.krate != "none")?;
+        let cells = columns().map(|(n, _, cell)| found(n).and_then(cell).unwrap_or_else(none));
         Some(std::iter::once(named(first)).chain(cells).collect::<Vec<_>>())
     };
     let lines: Vec<_> = filters(rows).iter().filter_map(line).collect();
-    let heads: Vec<_> = std::iter::once("Filter".to_owned()).chain(sizes.iter().map(|&n| thousands(n))).collect();
+    let heads = columns().map(|(n, name, _)| format!("{}: {name}", thousands(n)));
+    let heads: Vec<_> = std::iter::once("Filter".to_owned()).chain(heads).collect();
     markdown(&heads.iter().map(String::as_str).collect::<Vec<_>>(), &lines)
 }
 
-fn space_cell(row: &Row) -> Option<String> {
-    Some(format!("{:.2} ({})", row.bits_per_key?, row.overhead_bare.map_or(none(), short_percent)))
+fn bits_cell(row: &Row) -> Option<String> {
+    row.bits_per_key.map(|bits| format!("{bits:.2}"))
 }
 
 fn build_cell(row: &Row) -> Option<String> {

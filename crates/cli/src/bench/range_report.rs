@@ -98,19 +98,43 @@ impl RangeReport {
 
     /// Returns a part of the report as Markdown. Returns `None` if no part has this name.
     pub fn markdown(&self, name: &str) -> Option<String> {
-        let rows = |wanted: fn(&RangeRow) -> bool| {
-            let rows = self.rows.iter().filter(|row| wanted(row)).map(|row| {
-                let [filter, rest @ ..] = row.cells();
-                std::iter::once(format!("`{filter}`")).chain(rest).collect()
-            });
-            markdown(&HEADER.map(str::to_owned), rows, 4)
-        };
         match name {
-            "ranges" => Some(rows(|row| row.range_len.is_some())),
-            "rows" => Some(rows(|row| row.range_len.is_none())),
+            "ranges" => Some(self.markdown_rows()),
             "range-settings" => Some(format!("{}.\n{}", self.machine.describe(), self.settings().replace(". ", ".\n"))),
             _ => None,
         }
+    }
+
+    /// Returns a table with a line for each query with filters, and its mean without filters.
+    fn markdown_rows(&self) -> String {
+        let rows = self.pairs().map(|(with, without)| {
+            let [filter, query, len, _, mean, _, p99, reads, _, fpr, expected, bits] = with.cells();
+            vec![format!("`{filter}`"), query, len, mean, time(without.mean_ns), p99, reads, fpr, expected, bits]
+        });
+        let header = [
+            "Filter",
+            "Query",
+            "Length",
+            "Mean",
+            "Mean, no filters",
+            "p99",
+            "Reads",
+            "FPR %",
+            "Expected %",
+            "Bits per key",
+        ];
+        markdown(&header.map(str::to_owned), rows, 3)
+    }
+
+    /// Returns each row with filters, and the row of the same query without filters.
+    fn pairs(&self) -> impl Iterator<Item = (&RangeRow, &RangeRow)> {
+        self.rows.iter().filter(|row| row.filters_consulted).filter_map(|with| {
+            let is_same = |row: &&RangeRow| {
+                !row.filters_consulted
+                    && (&row.filter, &row.query, row.range_len) == (&with.filter, &with.query, with.range_len)
+            };
+            Some((with, self.rows.iter().find(is_same)?))
+        })
     }
 
     fn settings(&self) -> String {
@@ -131,13 +155,8 @@ impl RangeReport {
     /// Compares the cost of each kind of query with and without filters. Also compares a scan of an
     /// absent row to a get, both with filters.
     fn conclusions(&self) -> impl Iterator<Item = String> {
-        let with = self.rows.iter().filter(|row| row.filters_consulted);
-        let savings = with.clone().filter_map(|with| {
-            let is_same = |row: &&RangeRow| {
-                (&row.filter, &row.query, row.range_len) == (&with.filter, &with.query, with.range_len)
-            };
-            let without = self.rows.iter().filter(is_same).find(|row| !row.filters_consulted)?;
-            Some(format!(
+        let savings = self.pairs().map(|(with, without)| {
+            format!(
                 "{}, {}{}: {} ns with filters, which is {} times the {} ns without; {} blocks per query instead of {}.",
                 with.filter,
                 with.query,
@@ -147,9 +166,9 @@ impl RangeReport {
                 significant(without.mean_ns),
                 significant(with.block_reads_per_query),
                 significant(without.block_reads_per_query),
-            ))
+            )
         });
-        let mut of_rows = with.filter(|row| row.range_len.is_none());
+        let mut of_rows = self.rows.iter().filter(|row| row.filters_consulted && row.range_len.is_none());
         let compared = of_rows.next().zip(of_rows.next()).map(|(get, scan)| {
             format!(
                 "A {} takes {} times as long as a {}.",

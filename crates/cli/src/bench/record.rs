@@ -27,11 +27,9 @@ Examples:
   machine   the machine, the settings and the false negatives
   absent    times of gets of absent keys
   present   times of gets of present keys
-  stores    how the stores were loaded, and their sizes
 and of a record of range-miss:
   range-settings  the machine, the settings and the false negatives
-  ranges          times of scans of ranges without a key
-  rows            times of gets and scans in absent rows
+  ranges          times of scans of ranges without a key, and of gets and scans in absent rows
 and of a record of load:
   load-settings   the machine, the settings and the wrong answers
   loads           rates, amplification, stalls, longest put and get: median or maximum of the loads with equal \
@@ -110,9 +108,9 @@ enum Record {
 }
 
 /// The names of the tables of a record of `bench point-miss`.
-const POINT_TABLES: [&str; 4] = ["machine", "absent", "present", "stores"];
+const POINT_TABLES: [&str; 3] = ["machine", "absent", "present"];
 /// The names of the tables of a record of `bench range-miss`.
-const RANGE_TABLES: [&str; 3] = ["range-settings", "ranges", "rows"];
+const RANGE_TABLES: [&str; 2] = ["range-settings", "ranges"];
 /// The names of the tables of a record of `bench load`.
 const LOAD_TABLES: [&str; 2] = ["load-settings", "loads"];
 
@@ -307,12 +305,12 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_of_absent_keys_name_every_store_twice() {
+    fn the_table_of_absent_keys_has_every_store_and_every_layout_without_filters() {
         let report = recorded();
         let rows = report.markdown("absent").unwrap().lines().count() - 2;
-        assert_eq!(rows, 2 * report.stores.len());
+        assert_eq!(rows, report.stores.len() + report.settings.layouts.len());
         assert!(report.markdown("machine").unwrap().contains(&report.settings.rounds.to_string()));
-        for name in ["absent", "present", "stores"] {
+        for name in ["absent", "present"] {
             let table = report.markdown(name).unwrap();
             assert!(table.lines().all(|line| line.split('|').all(|cell| cell.len() <= 120)), "{table}");
         }

@@ -151,9 +151,8 @@ impl Report {
     pub fn markdown(&self, name: &str) -> Option<String> {
         match name {
             "machine" => Some(format!("{}\n\n{}", self.machine_lines(), self.false_negatives_line())),
-            "absent" => Some(self.markdown_rows("absent")),
-            "present" => Some(self.markdown_rows("present")),
-            "stores" => Some(self.markdown_stores()),
+            "absent" => Some(self.markdown_rows(name, 7)),
+            "present" => Some(self.markdown_rows(name, 5)),
             _ => None,
         }
     }
@@ -169,47 +168,15 @@ impl Report {
         )
     }
 
-    /// Returns the rows of a workload as a Markdown table. Leaves out columns without any value.
-    fn markdown_rows(&self, workload: &str) -> String {
-        let header = [
-            "Filter",
-            "Layout",
-            "Filters",
-            "Runs",
-            "Mean",
-            "Batch",
-            "p50",
-            "p99",
-            "p99.9",
-            "Reads",
-            "FPR %",
-            "Expected %",
-        ];
-        let rows: Vec<Vec<String>> =
-            self.rows.iter().filter(|row| row.workload == workload).map(|row| row.markdown_cells().into()).collect();
-        let is_shown = |column: usize| rows.iter().any(|row| row.get(column).is_some_and(|cell| cell != "-"));
-        let shown: Vec<usize> = (0..header.len()).filter(|&column| is_shown(column)).collect();
-        let pick = |cells: &[String]| shown.iter().filter_map(|&column| cells.get(column).cloned()).collect::<Vec<_>>();
-        markdown(&pick(&header.map(str::to_owned)), rows.iter().map(|row| pick(row)), 3)
-    }
-
-    fn markdown_stores(&self) -> String {
-        let header =
-            ["Filter", "Layout", "Puts/s", "SSTs", "Store, MB", "Filters, MB", "Bits per key", "Map, MB", "Reopen, ms"];
-        let cells = |store: &StoreReport| {
-            vec![
-                format!("`{}`", store.filter),
-                store.layout.clone(),
-                store.puts_per_second.map_or_else(|| "-".into(), |rate| thousands(whole(rate))),
-                thousands(store.tables),
-                significant(store.store_bytes as f64 / 1e6),
-                significant(store.filter_bytes as f64 / 1e6),
-                significant(store.bits_per_key),
-                if store.map_bytes == 0 { "-".into() } else { significant(store.map_bytes as f64 / 1e6) },
-                significant(store.reopen_ms),
-            ]
-        };
-        markdown(&header.map(str::to_owned), self.stores.iter().map(cells), 2)
+    /// Returns a Markdown table with the first `columns` columns of the rows of a workload. Rows
+    /// without filters are those of one filter, because those of other filters differ by chance.
+    fn markdown_rows(&self, workload: &str, columns: usize) -> String {
+        let first = self.rows.first().map_or("", |row| &row.filter);
+        let is_shown = |row: &&Row| row.workload == workload && (row.filters_consulted || row.filter == first);
+        let pick = |cells: [String; 7]| cells.into_iter().take(columns).collect::<Vec<_>>();
+        let header = ["Filter", "Layout", "Mean", "p99", "Reads", "Bits per key", "FPR %"];
+        let rows = self.rows.iter().filter(is_shown).map(|row| pick(row.markdown_cells()));
+        markdown(&pick(header.map(str::to_owned)), rows, 2)
     }
 
     fn false_negatives_line(&self) -> String {
@@ -343,11 +310,14 @@ impl StoreReport {
 }
 
 impl Row {
-    fn markdown_cells(&self) -> [String; 12] {
-        let [filter, layout, _, _, mean, batch, p50, p99, p999, reads, fpr, expected] = self.cells();
-        let filters = if self.filters_consulted { "asked" } else { "ignored" };
-        let (filter, runs) = (format!("`{filter}`"), self.runs.to_string());
-        [filter, layout, filters.into(), runs, mean, batch, p50, p99, p999, reads, fpr, expected]
+    fn markdown_cells(&self) -> [String; 7] {
+        let [filter, layout, _, _, mean, _, _, p99, _, reads, fpr, _] = self.cells();
+        let (filter, bits) = if self.filters_consulted {
+            (format!("`{filter}`"), significant(self.bits_per_key))
+        } else {
+            ("none".into(), "-".into())
+        };
+        [filter, layout, mean, p99, reads, bits, fpr]
     }
 
     fn cells(&self) -> [String; 12] {

@@ -7,10 +7,6 @@ use serde::Serialize;
 use filterblock::FilterKind;
 
 const PAGE: &str = include_str!("../../../../docs/BENCHMARKS.md");
-/// The number of the column with the bits per key in a table of queries. Column 0 has the filter.
-const BITS_COLUMN: usize = 1;
-/// The number of the column with the time in ns to query one absent key.
-const ABSENT_COLUMN: usize = 4;
 
 /// The largest ratio between the measured and the planned number of keys. Beyond it, the two
 /// filters may fit different cache levels.
@@ -53,11 +49,8 @@ impl Measured {
     /// differ by a factor above [`KEYS_APART`] or [`BITS_APART`] do not count. Returns `None` if no
     /// measurement counts.
     pub fn nearest(kind: FilterKind, bits_per_key: f64, keys: u64) -> Option<Self> {
-        let rows = sections().filter_map(|(name, text)| {
-            let (keys, form) = name.strip_prefix("queries ")?.split_once(' ')?;
-            Some((keys.parse::<u64>().ok().filter(|_| form == "hash")?, text))
-        });
-        let rows = rows.flat_map(|(keys, text)| text.lines().filter_map(move |line| row(kind, keys, line)));
+        let tables = sections().filter_map(|(name, text)| Some((name.strip_prefix("sizes ")?, text)));
+        let rows = tables.flat_map(|(sizes, text)| text.lines().flat_map(move |line| row(kind, sizes, line)));
         let apart = |one: f64, other: f64| (one / other).max(other / one);
         let keys_apart = |row: &(f64, Self)| apart(row.1.keys as f64, keys as f64);
         let bits_apart = |row: &(f64, Self)| apart(row.0, bits_per_key);
@@ -78,18 +71,22 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// Parses a line of a table, and returns the bits per key and the measurement. Returns `None` for
-/// lines that are no rows of filterblock's filters, for other kinds, and for compact filters, which
-/// plans do not offer.
-fn row(kind: FilterKind, keys: u64, line: &'static str) -> Option<(f64, Measured)> {
-    let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-    let filter = cells.first()?.strip_prefix("**`")?.strip_suffix("`**")?;
-    let (name, budget) = filter.split_once(':')?;
-    if name != kind.name() || budget.ends_with(":compact") {
-        return None;
-    }
-    let number = |column: usize| cells.get(column)?.parse::<f64>().ok();
-    Some((number(BITS_COLUMN)?, Measured { ns_if_absent: number(ABSENT_COLUMN)?, filter, keys }))
+/// Parses a line of the table of sizes. For each of `sizes`, the line has the bits per key and the
+/// time in ns to query one absent key. Returns the bits and the measurement of each size. Returns
+/// nothing for lines that are no rows of filterblock's filters, for other kinds, and for compact
+/// filters, which plans do not offer.
+fn row(kind: FilterKind, sizes: &str, line: &'static str) -> Vec<(f64, Measured)> {
+    let mut cells = line.trim_matches('|').split('|').map(str::trim);
+    let filter = cells.next().and_then(|cell| cell.strip_prefix("**`")?.strip_suffix("`**"));
+    let is_wanted = |filter: &&str| {
+        filter.split_once(':').is_some_and(|(name, budget)| name == kind.name() && !budget.ends_with(":compact"))
+    };
+    let Some(filter) = filter.filter(is_wanted) else { return Vec::new() };
+    let mut measured = |keys: &str| {
+        let (bits, ns) = (cells.next()?, cells.next()?);
+        Some((bits.parse().ok()?, Measured { ns_if_absent: ns.parse().ok()?, filter, keys: keys.parse().ok()? }))
+    };
+    sizes.split(' ').filter_map(&mut measured).collect()
 }
 
 #[cfg(test)]

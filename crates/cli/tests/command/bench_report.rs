@@ -46,7 +46,7 @@ fn reports_of_other_files_and_into_other_pages_are_refused() {
     let loads = loads.to_str().unwrap();
     shell.write("page.md", "# Nothing\n");
     shell.write("unknown.md", "<!-- bench report: speed -->\n<!-- end -->\n");
-    let unclosed = "<!-- bench report: absent -->\nprose\n<!-- bench report: stores -->\n<!-- end -->\n";
+    let unclosed = "<!-- bench report: absent -->\nprose\n<!-- bench report: present -->\n<!-- end -->\n";
     shell.write("unclosed.md", unclosed);
     shell.write("record.json", fs::read(record).unwrap());
     for (arguments, parts) in [
