@@ -4,12 +4,14 @@
 
 use std::io::{Read, Seek};
 
-use crate::ParquetBloom;
 use parquet::file::reader::ChunkReader;
 
-use crate::error::{Error, Result, ZERO_BITS};
+use crate::bloom::ParquetBloom;
+use crate::error::{Error, Field, Result};
 use crate::filters::{self, Collector, Sizing};
-use crate::footer::{FilterRange, Footer, Loss, PhysicalType, Taken};
+use crate::footer::Footer;
+use crate::metadata::FilterRange;
+use crate::schema::{Loss, PhysicalType};
 use crate::values::ParquetValues;
 
 /// A filter with at least this multiple of the needed number of blocks is oversized, unless its FPR
@@ -140,16 +142,15 @@ pub fn check<R: ChunkReader + 'static>(
     file: &mut (impl Read + Seek),
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<CheckedChunk>> {
-    let taken = Taken::of(footer);
     let mut checked = Vec::new();
     let groups = 0..footer.num_row_groups();
     for (&leaf, row_group) in request.leaves.iter().flat_map(|leaf| groups.clone().map(move |group| (leaf, group))) {
         let Some(chunk) = footer.chunk(row_group, leaf) else { continue };
-        let stored = match chunk.filter.map(|range| (range, taken.read_filter(footer, range, file))) {
-            None => Stored::Missing,
-            Some((_, Err(error @ (Error::Io(_) | Error::Changed)))) => return Err(error),
-            Some((range, Err(error))) => Stored::Damaged(range, error),
-            Some((range, Ok(bytes))) => Stored::Read(range, bytes),
+        let stored = match (chunk.filter, footer.parsed().read_filter(chunk, file)) {
+            (_, Err(error @ (Error::Io(_) | Error::Changed))) => return Err(error),
+            (Some(range), Err(error)) => Stored::Damaged(range, error),
+            (Some(range), Ok(Some(bytes))) => Stored::Read(range, bytes),
+            _ => Stored::Missing,
         };
         let place = Place { footer, values, request, row_group, leaf };
         checked.push(place.check(stored, chunk.num_values)?);
@@ -225,7 +226,7 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
         });
         let state = match (stored, judged) {
             (Stored::Read(range, _), _) if denies_all => {
-                State::Damaged { range, error: Error::corrupt(ZERO_BITS, range.offset) }
+                State::Damaged { range, error: Error::corrupt(Field::FilterBits, range.offset) }
             }
             (Stored::Read(range, _), Some(filter)) => {
                 State::Sound(CheckedFilter { offset: range.offset, has_length: range.len_bytes.is_some(), ..filter })
@@ -273,7 +274,7 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
     /// Boolean column, because [`ParquetValues`] does not hash Boolean values.
     fn ask(&self, filter: Option<&ParquetBloom<'_>>, num_values: u64) -> Result<Option<Asked>> {
         let is_boolean =
-            self.footer.leaves().get(self.leaf).is_some_and(|leaf| leaf.physical_type == PhysicalType::Boolean);
+            self.footer.leaves().get(self.leaf).is_some_and(|leaf| leaf.physical_type == Some(PhysicalType::Boolean));
         let Some(values) = self.values.filter(|_| self.request.looks_up_values && !is_boolean) else {
             return Ok(None);
         };

@@ -5,7 +5,7 @@ mod number;
 
 use std::str::FromStr;
 
-use crate::PhysicalType;
+use crate::schema::PhysicalType;
 
 pub use number::{Decimal, Integer};
 

@@ -16,8 +16,8 @@ use super::inputs::{self, Input, Inputs};
 use super::one_file::{Source, Work};
 use super::report::{FileReport, Report};
 use super::{DEFAULT_FPR, tables, targets};
+use filterblock_parquet::Loss;
 use filterblock_parquet::filters::{Budget, Sizing};
-use filterblock_parquet::footer::Loss;
 
 const EXAMPLES: &str = "\
 Examples:

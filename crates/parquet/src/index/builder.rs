@@ -3,15 +3,17 @@
 use std::collections::HashSet;
 use std::io::{Read, Seek, Write};
 
-use super::cells::{Cell, block_number, blocks_for, expected_fpr, has_all, mask, unite};
+use super::cells::{CELL_LEN_BYTES, Cell, blocks_for, has_all};
 use super::content::{Blocks, Run, Spill};
-use super::distinct::DistinctHashes;
-use super::error::{Error, Result};
-use super::layout::{CELL_LEN_BYTES, HEADER_LEN_BYTES, Header, MAX_ROWS};
+use super::layout::{HEADER_LEN_BYTES, Header, MAX_ROWS};
 use super::read_at::ReadAt;
 use super::reader::IndexReader;
 use super::shape::{self, Size};
 use super::table::{FileIdentity, FileTable, IndexedFile, Settings, check_path};
+use crate::bloom::{block_number, mask, unite};
+use crate::distinct::DistinctHashes;
+use crate::error::{Error, Result};
+use crate::filters::{check_rate, expected_fpr};
 
 /// Collects key hashes and existing filters of files, and builds an index of the files.
 ///
@@ -72,9 +74,7 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// Returns an error if the FPR is not above 0 and below 1, or if an index cannot have this key
     /// type.
     pub fn new(settings: Settings, spill: S) -> Result<Self> {
-        if !(settings.fpr > 0.0 && settings.fpr < 1.0) {
-            return Err(Error::invalid("FPR", format!("{} is not a rate above 0 and below 1; try 0.01", settings.fpr)));
-        }
+        check_rate(settings.fpr)?;
         settings.key_type.check()?;
         Ok(Self { settings, spill: Spill::new(spill), files: Vec::new(), paths: HashSet::new() })
     }
@@ -129,8 +129,8 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
         let mut passes = 1.0;
         for (number, bits) in filters.iter().enumerate() {
             let shrunk = Blocks::shrunk(bits, fpr).map_err(|error| match error {
-                Error::Invalid { what, why } => {
-                    Error::invalid(what, format!("number {} of {} is {why}", number + 1, filters.len()))
+                Error::Invalid { what, reason, .. } => {
+                    Error::invalid(what, format!("number {} of {} is {reason}", number + 1, filters.len()))
                 }
                 other => other,
             });

@@ -3,8 +3,10 @@
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use super::cells::{Cell, measured_fpr, unite};
-use super::error::{Error, Result};
+use super::cells::Cell;
+use crate::bloom::unite;
+use crate::error::{Error, Result};
+use crate::filters::measured_fpr;
 
 /// The maximum number of hashes that are written or read at once. They take 512 KiB.
 const CHUNK: usize = 1 << 16;

@@ -6,8 +6,8 @@
 //! waste less space, because the sizes of filters are rounded up to a multiple of the number of
 //! rows.
 
-use super::error::{Error, Result};
 use super::layout::MAX_ROWS;
+use crate::error::{Error, Result};
 
 /// The maximum number of different filter sizes that give candidates for the number of rows. For
 /// each size, the candidates are the size and a half, a third and a quarter of the size.

@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::error::{Error, Part, Result};
 use super::layout::{HEADER_LEN_BYTES, Header, KeyType};
 use super::stamp::Stamp;
+use crate::error::{Error, IndexPart, Result, WRONG_CHECKSUM};
 
 /// The maximum length in bytes of a path, of a column's name, and of the text of a logical type.
 pub const MAX_PATH_LEN_BYTES: usize = u16::MAX as usize;
@@ -195,7 +195,7 @@ impl FileTable {
     /// Checks and decodes the table. Lengths are checked against the bytes before any allocation.
     pub fn decode(bytes: &[u8], header: &Header) -> Result<Self> {
         if crc32fast::hash(bytes) != header.table_checksum {
-            return Err(Error::ChecksumMismatch { part: Part::FileTable, offset: HEADER_LEN_BYTES as u64 });
+            return Err(Error::damaged_index(IndexPart::FileTable, HEADER_LEN_BYTES as u64, WRONG_CHECKSUM));
         }
         let mut input = Input { rest: bytes, len: bytes.len() };
         let column = input.text()?;
@@ -308,7 +308,7 @@ impl<'a> Input<'a> {
 }
 
 fn corrupt(offset: u64, why: &'static str) -> Error {
-    Error::corrupt(Part::FileTable, offset, why)
+    Error::damaged_index(IndexPart::FileTable, offset, why)
 }
 
 #[cfg(test)]
@@ -359,7 +359,7 @@ mod tests {
         let bytes = table().encode().unwrap();
         for (files, cells) in [(2, 6), (4, 6), (3, 5), (3, 7), (u32::MAX, 6)] {
             let error = FileTable::decode(&bytes, &header_of(&bytes, files, cells)).unwrap_err();
-            assert!(matches!(error, Error::Corrupt { .. }), "{files} {cells}: {error}");
+            assert!(matches!(error, Error::DamagedIndex { .. }), "{files} {cells}: {error}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Converts the text of integers and decimal numbers to the plain encoding. A number that the
 //! column cannot hold is an error, because the answer "absent" would hide the mistake.
 
-use crate::PhysicalType;
+use crate::schema::PhysicalType;
 
 /// The maximum length in bytes and the maximum precision of a decimal number that is given as text.
 /// Larger ones are damage.

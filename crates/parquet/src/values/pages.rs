@@ -2,10 +2,18 @@
 //!
 //! The crate `parquet` tells the encoding of a page only after it has decompressed the page. This
 //! module reads the header first. So the caller can skip pages of dictionary indices, and a false
-//! length causes no allocation above 256 MiB.
+//! length causes no allocation above 256 MiB. The crate then gets the bytes of the header from
+//! [`Pages`], so each header is read from the file once.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use bytes::buf::{Buf, Reader};
 use parquet::column::page::Page;
-use parquet::file::reader::ChunkReader;
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::reader::{ChunkReader, Length};
 
 use crate::thrift::{Kind, Struct};
 
@@ -104,16 +112,16 @@ impl PageHeader {
 }
 
 /// Reads the header at `offset`. The column chunk ends `left_bytes` bytes after `offset`. Returns
-/// an error if the header cannot be read or is not valid, or if the page exceeds the column chunk
-/// or [`MAX_PAGE_LEN_BYTES`].
-pub(super) fn read(source: &impl ChunkReader, offset: u64, left_bytes: u64) -> Result<PageHeader, String> {
+/// the header, and the bytes that were read. Returns an error if the header cannot be read or is not
+/// valid, or if the page exceeds the column chunk or [`MAX_PAGE_LEN_BYTES`].
+pub(super) fn read(source: &impl ChunkReader, offset: u64, left_bytes: u64) -> Result<(PageHeader, Bytes), String> {
     let mut window = WINDOW_LEN_BYTES;
     loop {
         let len = window.min(left_bytes);
         let bytes = usize::try_from(len).map_err(|_| format!("the page header at offset {offset} is too long"))?;
         let bytes = source.get_bytes(offset, bytes).map_err(|error| error.to_string())?;
         match Struct::parse(&bytes) {
-            Ok((header, header_len)) => return interpret(&header, header_len as u64, left_bytes, offset),
+            Ok((header, len)) => return Ok((interpret(&header, len as u64, left_bytes, offset)?, bytes.clone())),
             Err(_) if len < left_bytes && window < MAX_HEADER_LEN_BYTES => window *= 16,
             Err(_) => return Err(format!("the page header at offset {offset} is not valid")),
         }
@@ -199,4 +207,108 @@ fn is_unique(found: &Struct<'_>) -> bool {
     let nested = found.fields.iter().filter(|field| field.kind == Kind::STRUCT);
     !found.has_duplicates()
         && nested.map(|field| Struct::parse(&field.value)).all(|inner| inner.is_ok_and(|(inner, _)| is_unique(&inner)))
+}
+
+/// A file whose page headers the crate `parquet` reads again in memory.
+#[derive(Debug)]
+pub(super) struct Pages<R> {
+    source: Arc<R>,
+    /// The offset of the header that was read last, and the bytes from there.
+    last: Mutex<(u64, Bytes)>,
+}
+
+impl<R: ChunkReader> Pages<R> {
+    pub(super) fn new(source: Arc<R>) -> Self {
+        Self { source, last: Mutex::default() }
+    }
+
+    /// Reads a header as [`read`] does, and keeps its bytes.
+    pub(super) fn header(&self, offset: u64, left_bytes: u64) -> Result<PageHeader, String> {
+        let (header, bytes) = read(&*self.source, offset, left_bytes)?;
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = (offset, bytes);
+        Ok(header)
+    }
+}
+
+impl<R: ChunkReader> Length for Pages<R> {
+    fn len(&self) -> u64 {
+        self.source.len()
+    }
+}
+
+impl<R: ChunkReader> ChunkReader for Pages<R> {
+    type T = Reader<Bytes>;
+
+    /// Returns the bytes of the header that was read last. The crate `parquet` reads pages from
+    /// [`Self::get_bytes`].
+    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
+        match &*self.last.lock().unwrap_or_else(PoisonError::into_inner) {
+            (offset, bytes) if *offset == start => Ok(bytes.clone().reader()),
+            _ => Err(ParquetError::General("the pages differ from their headers".into())),
+        }
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        self.source.get_bytes(start, length)
+    }
+}
+
+/// The first bytes of a file, up to a fixed length. On Unix, reads do not use the position of the file handle, so another
+/// part of the program can append to the file meanwhile.
+#[derive(Debug, Clone)]
+pub struct FileStart {
+    file: Arc<File>,
+    len_bytes: u64,
+}
+
+impl FileStart {
+    /// Returns a reader of the first `len_bytes` bytes of `file`.
+    #[must_use]
+    pub fn new(file: File, len_bytes: u64) -> Self {
+        Self { file: Arc::new(file), len_bytes }
+    }
+}
+
+impl Length for FileStart {
+    fn len(&self) -> u64 {
+        self.len_bytes
+    }
+}
+
+impl ChunkReader for FileStart {
+    type T = FromOffset;
+
+    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
+        Ok(FromOffset { file: self.clone(), offset: start })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        if start.checked_add(length as u64).is_none_or(|end| end > self.len_bytes) {
+            return Err(ParquetError::EOF("the file ends before the end of the page".into()));
+        }
+        let mut bytes = vec![0; length];
+        self.get_read(start)?.read_exact(&mut bytes)?;
+        Ok(bytes.into())
+    }
+}
+
+/// A reader of the bytes from an offset to the end of a [`FileStart`].
+#[derive(Debug)]
+pub struct FromOffset {
+    file: FileStart,
+    offset: u64,
+}
+
+impl Read for FromOffset {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.file.len_bytes.saturating_sub(self.offset)).unwrap_or(usize::MAX);
+        let len = bytes.len().min(left);
+        let Some(bytes) = bytes.get_mut(..len).filter(|bytes| !bytes.is_empty()) else { return Ok(0) };
+        #[cfg(unix)]
+        let read = std::os::unix::fs::FileExt::read_at(&*self.file.file, bytes, self.offset)?;
+        #[cfg(windows)]
+        let read = std::os::windows::fs::FileExt::seek_read(&*self.file.file, bytes, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
 }
