@@ -13,7 +13,7 @@ use filterblock_simd::{Isa, Simd, kernels, prefetch};
 
 use crate::error::{Error, Field, Result};
 use crate::filters;
-use crate::thrift::Struct;
+use crate::thrift::{Fields, Kind};
 
 /// The length of a block. The bits of a filter are whole blocks.
 pub(crate) const BLOCK_LEN_BYTES: usize = 32;
@@ -78,26 +78,39 @@ pub(crate) fn unite(block: &mut Block, more: &Block) {
 const UNIONS: [u8; 13] = [0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0];
 /// The byte before the length: field 1, type i32.
 const LEN_FIELD: u8 = 0x15;
-/// The unions of a header: their fields and names. In each, member 1 is the supported one: split
-/// blocks, XXH64, uncompressed.
-const FIELDS_OF_UNIONS: [(i16, &str); 3] = [(2, "filter kind"), (3, "hash function"), (4, "filter compression")];
+/// The unions in the fields 2 to 4. In each, member 1 is the supported one: split blocks, XXH64,
+/// uncompressed.
+const UNION_NAMES: [&str; 3] = ["filter kind", "hash function", "filter compression"];
 
 /// Reads the header at the start of `bytes`. Returns two lengths in bytes: of the header, and of the
 /// bits after it. The bits have one or more whole blocks and less than 2 GiB.
 fn lengths(bytes: &[u8]) -> Result<(usize, usize)> {
     let invalid = || Error::corrupt(Field::FilterHeader, 0);
-    let (header, header_len) = Struct::parse(bytes).map_err(|_| invalid())?;
+    let mut header = Fields::new(bytes);
+    let (mut len, mut members) = (None, [None; UNION_NAMES.len()]);
     // Readers differ in which of two fields with one number they use.
-    if header.has_duplicates_in(1..=4) {
-        return Err(invalid());
+    let mut is_twice = false;
+    for field in header.by_ref() {
+        let field = field.map_err(|_| invalid())?;
+        let union = field.id.checked_sub(2).and_then(|at| members.get_mut(usize::try_from(at).ok()?));
+        match (field.id, union) {
+            (1, _) => is_twice |= len.replace(field.int()).is_some(),
+            (_, Some(member)) if field.kind == Kind::STRUCT => {
+                let mut of_union = Fields::new(&field.value);
+                match (of_union.next(), of_union.next()) {
+                    (Some(Ok(one)), None) => is_twice |= member.replace(one.id).is_some(),
+                    _ => return Err(invalid()),
+                }
+            }
+            _ => {}
+        }
     }
-    for (id, name) in FIELDS_OF_UNIONS {
-        let union = header.nested(id).ok_or_else(invalid)?;
-        match union.fields.as_slice() {
-            [member] if member.id == 1 => {}
-            [member] => {
+    for (member, name) in members.into_iter().zip(UNION_NAMES) {
+        match member {
+            Some(1) if !is_twice => {}
+            Some(number) if !is_twice => {
                 return Err(Error::unsupported(
-                    format!("{name} {} is not supported by this version of filterblock", member.id),
+                    format!("{name} {number} is not supported by this version of filterblock"),
                     "use a newer version, or let the engine write the file with the usual filters",
                 ));
             }
@@ -105,9 +118,9 @@ fn lengths(bytes: &[u8]) -> Result<(usize, usize)> {
         }
     }
     // The format stores the length as a signed 32-bit integer.
-    let bits_len = header.int(1).and_then(|len| usize::try_from(i32::try_from(len).ok()?).ok());
+    let bits_len = len.flatten().and_then(|len| usize::try_from(i32::try_from(len).ok()?).ok());
     let bits_len = bits_len.filter(|len| *len > 0 && len.is_multiple_of(BLOCK_LEN_BYTES));
-    Ok((header_len, bits_len.ok_or_else(invalid)?))
+    Ok((header.len_bytes(), bits_len.ok_or_else(invalid)?))
 }
 
 /// Returns the header for bits of this length.

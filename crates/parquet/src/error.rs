@@ -277,6 +277,9 @@ pub fn shortened(name: &str) -> Cow<'_, str> {
     }
 }
 
+/// The advice for a filter that cannot be used.
+const REPLACE: &str = "let the engine write the file again, or replace the filters of the column";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -285,9 +288,8 @@ impl fmt::Display for Error {
             Self::Corrupt { field, .. } => {
                 let (start, advice) = match field {
                     Field::WrittenFooter => ("", "check disk and memory, and try again"),
-                    Field::FilterLocation | Field::FilterLen | Field::FilterHeader | Field::FilterBits => {
-                        ("", "let the engine write the file again, or replace the filters of the column")
-                    }
+                    Field::FilterHeader => ("damaged filter header: ", REPLACE),
+                    Field::FilterLocation | Field::FilterLen | Field::FilterBits => ("", REPLACE),
                     Field::Magic => ("not a sound Parquet file: ", "check the path, or restore the file"),
                     _ => ("not a sound Parquet file: ", "restore the file, or let its engine write it again"),
                 };

@@ -533,7 +533,7 @@ impl<'a> Walk<'a> {
         let dictionary = zero_or_above(11).filter(|&offset| offset > 0);
         let place = dictionary.or_else(|| zero_or_above(9)).zip(zero_or_above(7));
         let is_inside = |(offset, len): &(u64, u64)| offset.checked_add(*len).is_some_and(|end| end <= self.base);
-        let is_negative = |id| fields.get(id).is_some() && !fields.int(id).is_some_and(|number| number >= 0);
+        let is_negative = |id| fields.get(id).is_some() && fields.int(id).is_none_or(|number| number < 0);
         let is_known = place.as_ref().is_some_and(is_inside) && ![7, 9, 11].into_iter().any(is_negative);
         // Nobody reads the pages of a chunk without values.
         let place = place.filter(|_| is_known || num_values > 0);

@@ -73,6 +73,13 @@ pub struct Field<'a> {
     pub value: Cow<'a, [u8]>,
 }
 
+impl Field<'_> {
+    /// Returns the value of an integer of 16, 32 or 64 bits, or `None` for another type.
+    pub(crate) fn int(&self) -> Option<i64> {
+        Reader { bytes: &self.value, at: 0 }.int().ok().filter(|_| self.kind.is_int())
+    }
+}
+
 /// A struct whose values stay encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Struct<'a> {
@@ -129,8 +136,7 @@ impl<'a> Struct<'a> {
     /// Returns the integer of 16, 32 or 64 bits in this field, or `None` if there is none.
     #[must_use]
     pub fn int(&self, id: i16) -> Option<i64> {
-        let field = self.get(id).filter(|field| field.kind.is_int())?;
-        Reader { bytes: &field.value, at: 0 }.int().ok()
+        self.get(id)?.int()
     }
 
     /// Returns the bytes in this field, or `None` if there are none.
@@ -202,24 +208,52 @@ pub(crate) struct Encoded<'a> {
 impl<'a> Encoded<'a> {
     /// Parses the struct at the start of `bytes`, as [`Struct::parse`] does.
     pub(crate) fn parse(bytes: &'a [u8]) -> Parsed<Self> {
-        let mut reader = Reader { bytes, at: 0 };
-        let (mut fields, mut last, mut is_canonical) = (Vec::new(), 0, true);
-        loop {
-            let (before, header) = (last, reader.at);
-            let Some((id, kind)) = reader.field(&mut last)? else { break };
-            let start = reader.at;
-            let number_bits = u64::BITS - (zigzag(id.into()) | 1).leading_zeros();
-            let number_len = if delta(id, before).is_some() { 0 } else { number_bits.div_ceil(7) as usize };
-            is_canonical &= start - header == 1 + number_len;
-            if !kind.is_flag() {
-                reader.skip(kind, MAX_DEPTH)?;
-            }
-            let value = bytes.get(start..reader.at).ok_or(Malformed { at: start })?;
-            fields.push(Field { id, kind, value: Cow::Borrowed(value) });
+        let mut walk = Fields::new(bytes);
+        let fields = Struct { fields: walk.by_ref().collect::<Parsed<_>>()? };
+        let is_canonical = walk.is_canonical && !fields.has_duplicates();
+        Ok(Self { fields, bytes: bytes.get(..walk.len_bytes()).unwrap_or_default(), is_canonical })
+    }
+}
+
+/// The fields of a struct. They are parsed one by one and take no memory.
+pub(crate) struct Fields<'a> {
+    reader: Reader<'a>,
+    last: i16,
+    is_canonical: bool,
+}
+
+impl<'a> Fields<'a> {
+    /// Starts at the first field of the struct at the start of `bytes`.
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { reader: Reader { bytes, at: 0 }, last: 0, is_canonical: true }
+    }
+
+    /// Returns the number of bytes that were parsed. After the last field, it is the length of the
+    /// struct.
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.reader.at
+    }
+
+    fn next_field(&mut self) -> Parsed<Option<Field<'a>>> {
+        let (before, header, reader) = (self.last, self.reader.at, &mut self.reader);
+        let Some((id, kind)) = reader.field(&mut self.last)? else { return Ok(None) };
+        let start = reader.at;
+        let number_bits = u64::BITS - (zigzag(id.into()) | 1).leading_zeros();
+        let number_len = if delta(id, before).is_some() { 0 } else { number_bits.div_ceil(7) as usize };
+        self.is_canonical &= start - header == 1 + number_len;
+        if !kind.is_flag() {
+            reader.skip(kind, MAX_DEPTH)?;
         }
-        let fields = Struct { fields };
-        is_canonical &= !fields.has_duplicates();
-        Ok(Self { fields, bytes: bytes.get(..reader.at).unwrap_or_default(), is_canonical })
+        let value = reader.bytes.get(start..reader.at).ok_or(Malformed { at: start })?;
+        Ok(Some(Field { id, kind, value: Cow::Borrowed(value) }))
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Parsed<Field<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_field().transpose()
     }
 }
 

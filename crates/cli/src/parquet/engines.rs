@@ -134,7 +134,7 @@ mod tests {
     fn leaf(physical_type: PhysicalType, logical_type: Option<i16>, converted_type: Option<i64>) -> Leaf {
         Leaf {
             path: "a".into(),
-            physical_type,
+            physical_type: Some(physical_type),
             type_len_bytes: None,
             logical_type,
             converted_type,
