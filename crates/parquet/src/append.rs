@@ -22,7 +22,6 @@ use crate::values::ParquetValues;
 /// The estimated length of a filter's header. The real length differs by at most two bytes.
 const HEADER_LEN_BYTES: u64 = 17;
 
-/// The new locations of filters, by row group and leaf column.
 type Ranges = BTreeMap<(usize, usize), FilterRange>;
 
 /// The filters to add, and their options.
@@ -40,8 +39,6 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns an error if an engine loses rows because of filters on a requested column, unless
-    /// the column is forced.
     fn check(&self, footer: &Footer) -> Result<()> {
         let accepted = self.leaves.iter().filter(|leaf| !self.forced.contains(leaf));
         let mut refused =
@@ -220,7 +217,6 @@ pub fn estimate<R: ChunkReader + 'static>(
 /// The filters that have no length in the footer.
 #[derive(Debug)]
 pub struct MissingLengths {
-    /// The sound filters, with their lengths.
     ranges: Ranges,
     /// The damaged filters. Their lengths are unknown.
     pub damaged: Vec<DamagedFilter>,
@@ -310,7 +306,6 @@ fn write(builder: &ParquetBloomBuilder, offset: u64, out: &mut (impl Write + See
     Ok(FilterRange { offset, len_bytes: Some(len as u64) })
 }
 
-/// Writes the new footer at the end of `out`, reads it back, and compares the two.
 fn write_footer(
     footer: &Footer,
     ranges: &Ranges,
@@ -333,7 +328,6 @@ fn write_footer(
     Ok(())
 }
 
-/// A chunk that gets a filter.
 struct Chunk<'a, R> {
     footer: &'a Footer,
     values: &'a ParquetValues<R>,

@@ -28,7 +28,6 @@ const MAX_BLOCKS: usize = i32::MAX as usize / BLOCK_LEN_BYTES;
 /// The range of lengths that the crate `parquet` and Arrow write. They write powers of two.
 const WRITTEN_LEN_BYTES: std::ops::RangeInclusive<usize> = 32..=128 << 20;
 
-/// The multipliers of the lanes.
 const SALT: [u32; LANES as usize] =
     [0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31];
 /// The number of values whose blocks are prefetched before the first value is tested.
@@ -57,7 +56,6 @@ fn low_half(hash: u64) -> u32 {
     hash as u32
 }
 
-/// Returns a block in which only the eight bits of a value are set.
 #[inline]
 pub(crate) fn mask(hash: u64) -> Block {
     let mut mask = [0; BLOCK_LEN_BYTES];
@@ -67,7 +65,6 @@ pub(crate) fn mask(hash: u64) -> Block {
     mask
 }
 
-/// Adds the bits of `more` to `block`.
 #[inline]
 pub(crate) fn unite(block: &mut Block, more: &Block) {
     block.iter_mut().zip(more).for_each(|(byte, more)| *byte |= more);
@@ -123,7 +120,6 @@ fn lengths(bytes: &[u8]) -> Result<(usize, usize)> {
     Ok((header.len_bytes(), bits_len.ok_or_else(invalid)?))
 }
 
-/// Returns the header for bits of this length.
 fn header_of(bits_len_bytes: usize) -> Vec<u8> {
     let mut header = vec![LEN_FIELD];
     put_varint(&mut header, bits_len_bytes as u64 * 2);

@@ -173,7 +173,6 @@ pub fn num_reads(chunks: &[&CheckedChunk]) -> usize {
     if ranges.is_empty() { 0 } else { gaps + 1 }
 }
 
-/// The result of reading the filter of a chunk.
 enum Stored {
     Missing,
     Damaged(FilterRange, Error),
@@ -188,7 +187,6 @@ struct Asked {
     denied: u64,
 }
 
-/// A chunk that is checked.
 struct Place<'a, R> {
     footer: &'a Footer,
     values: Option<&'a ParquetValues<R>>,

@@ -10,7 +10,6 @@ use filterblock::internals::{fields, message};
 /// The result of a call that can fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The maximum number of characters of a name in a message.
 const SHOWN_CHARACTERS: usize = 100;
 
 /// An error of a Parquet file, of its filters or of an index, or an argument that is not valid.
@@ -166,7 +165,6 @@ impl fmt::Display for IndexPart {
     }
 }
 
-/// The reason of an [`Error::DamagedIndex`] whose part fails its checksum.
 pub(crate) const WRONG_CHECKSUM: &str = "the part fails its checksum";
 
 impl Error {
@@ -277,7 +275,6 @@ pub fn shortened(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The advice for a filter that cannot be used.
 const REPLACE: &str = "let the engine write the file again, or replace the filters of the column";
 
 impl fmt::Display for Error {

@@ -63,7 +63,6 @@ impl Sizing {
     }
 }
 
-/// Returns an error unless the rate is above 0 and below 1.
 pub(crate) fn check_rate(rate: f64) -> Result<()> {
     match rate > 0.0 && rate < 1.0 {
         true => Ok(()),
@@ -95,12 +94,10 @@ pub fn expected_fpr(distinct: u64, num_blocks: u64) -> f64 {
     }
 }
 
-/// Returns the FPR of a block with this number of values.
 fn covered(values: f64) -> f64 {
     (1.0 - CLEAR.powf(values)).powi(LANES)
 }
 
-/// Returns the FPR at this mean number of values per block.
 fn fpr_at(mean: f64) -> f64 {
     // With a mean of more than 600 values per block, nearly all bits are set.
     if mean > 600.0 {
@@ -129,7 +126,6 @@ pub fn measured_fpr(blocks: &[Block]) -> f64 {
     blocks.iter().map(of_block).sum::<f64>() / blocks.len().max(1) as f64
 }
 
-/// Returns the number of values per block at which the FPR is `rate`.
 fn values_per_block(rate: f64) -> f64 {
     let (mut low, mut high) = (1e-6, 1e4);
     for _ in 0..80 {

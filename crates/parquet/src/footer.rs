@@ -124,7 +124,6 @@ impl Footer {
         Some((statistics.binary(6)?.to_vec(), statistics.binary(5)?.to_vec()))
     }
 
-    /// Returns the encoded `ColumnMetaData` of a chunk.
     fn column(&self, chunk: &ParquetColumnChunk) -> Option<Struct<'_>> {
         Some(Struct::parse(self.metadata.get(chunk.column.clone())?).ok()?.0)
     }
@@ -228,7 +227,6 @@ impl Footer {
     }
 }
 
-/// Returns the bytes after metadata of `len_bytes` bytes: the length and the magic.
 fn tail_of(len_bytes: u64) -> [u8; ParquetMetadata::TAIL_LEN_BYTES] {
     let [a, b, c, d, ..] = len_bytes.to_le_bytes();
     let [e, f, g, h] = *MAGIC;

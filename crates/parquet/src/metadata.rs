@@ -27,7 +27,6 @@ use crate::schema::{self, Leaf, PhysicalType};
 use crate::thrift::{Encoded, Kind, Malformed, Struct};
 
 pub(crate) const MAGIC: &[u8; 4] = b"PAR1";
-/// The magic of a file with encrypted metadata.
 const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 
 /// The minimum length in bytes of a column chunk in the metadata. The minimum limits the memory for
@@ -52,7 +51,6 @@ pub(crate) const FORCED_KEY: &str = "filterblock.forced_type:";
 /// values for which DuckDB asks. Only with this key, DuckDB asks such filters.
 pub(crate) const DUCKDB_INTERVALS_KEY: &str = "duckdb.interval_bloom_filter";
 
-/// The maximum number of encrypted columns in a message.
 const MAX_NAMED_COLUMNS: usize = 5;
 
 const ENCRYPTED_ADVICE: &str = "give a file without encryption and signature";
@@ -124,7 +122,7 @@ impl ParquetColumnChunk {
         self.num_values == 0 && self.num_rows == Some(0) && self.filter.is_none()
     }
 
-    /// Returns whether the chunk is encrypted. Its filter is encrypted, too.
+    /// Returns whether the chunk, and so its filter, is encrypted.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.is_encrypted
@@ -328,7 +326,6 @@ pub(crate) fn read_at(file: &mut (impl Read + Seek), range: Range<u64>) -> Resul
     }
 }
 
-/// A walk over encoded metadata.
 struct Walk<'a> {
     metadata: &'a [u8],
     base: u64,

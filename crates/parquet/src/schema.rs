@@ -8,13 +8,11 @@ use crate::error::{Error, Field, Result};
 use crate::thrift::{self, Kind, List, Struct, Structs};
 use crate::written::ColumnType;
 
-/// The number of the repetition type `REPEATED`.
 const REPEATED: i64 = 2;
 /// The numbers of the logical types `DECIMAL`, `INTEGER` and `FLOAT16`.
 const DECIMAL: i16 = 5;
 const INTEGER: i16 = 10;
 const FLOAT16: i16 = 15;
-/// The numbers of the converted types `DECIMAL` and `INTERVAL`.
 const CONVERTED_DECIMAL: i64 = 5;
 const CONVERTED_INTERVAL: i64 = 21;
 /// The maximum precision of a decimal that DuckDB reads as a decimal.
@@ -174,7 +172,6 @@ impl Leaf {
         has_length.then_some(ColumnType { physical, len_bytes, logical, integer_bits })
     }
 
-    /// Returns the number of bits of a signed integer type, or `None` for other types.
     pub(crate) fn signed_bits(&self) -> Option<u8> {
         self.integer_bits.filter(|_| self.logical.is_empty())
     }
@@ -304,7 +301,6 @@ fn of_logical(number: i16, details: &Struct<'_>) -> String {
     name.to_owned()
 }
 
-/// Returns the canonical text of a converted type, the older form of the logical type.
 fn of_converted(number: Option<i64>, element: &Struct<'_>) -> String {
     let name = match number {
         None | Some(15..=18) => "",

@@ -22,7 +22,6 @@ pub(super) struct Spill<S> {
     len_bytes: u64,
 }
 
-/// The hashes of a file in a [`Spill`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
     offset: u64,
@@ -85,7 +84,6 @@ impl<S: Read + Write + Seek> Spill<S> {
     }
 }
 
-/// The blocks of an existing filter.
 #[derive(Debug, Clone)]
 pub(super) struct Blocks(Vec<Cell>);
 

@@ -11,7 +11,6 @@ pub const MAGIC: [u8; 8] = *b"\x89FLBINDX";
 pub const VERSION: u16 = 1;
 /// The length in bytes of the header.
 pub const HEADER_LEN_BYTES: usize = 64;
-/// The length in bytes of the checksum at the end of a row.
 pub(super) const ROW_CHECKSUM_LEN_BYTES: usize = 4;
 /// The maximum number of rows. A filter of this number of blocks has 64 GiB.
 pub(super) const MAX_ROWS: u64 = 1 << 31;
@@ -96,7 +95,6 @@ impl std::fmt::Display for KeyType {
     }
 }
 
-/// The decoded header.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Header {
     pub key_type: KeyType,
@@ -117,13 +115,11 @@ pub(super) struct Header {
     pub checksum: u32,
 }
 
-/// Returns the `N` bytes at a fixed offset of the header.
 fn field<const N: usize>(bytes: &[u8; HEADER_LEN_BYTES], offset: usize) -> [u8; N] {
     bytes.get(offset..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
 
 impl Header {
-    /// Returns the bytes of the header, with a new checksum.
     pub fn encode(&self) -> Result<[u8; HEADER_LEN_BYTES]> {
         let (tag, type_len_bytes) =
             self.key_type.encode().ok_or_else(|| Error::invalid("key type", "not indexable; choose another column"))?;
@@ -193,18 +189,14 @@ impl Header {
         Ok(header)
     }
 
-    /// Returns the length in bytes of a row with its checksum.
     pub fn row_len_bytes(&self) -> u64 {
         u64::from(self.cells) * CELL_LEN_BYTES as u64 + ROW_CHECKSUM_LEN_BYTES as u64
     }
 
-    /// Returns the offset of row 0. Returns `None` if the offset exceeds 64 bits.
     pub fn rows_offset(&self) -> Option<u64> {
         self.table_len_bytes.checked_add(HEADER_LEN_BYTES as u64)
     }
 
-    /// Returns the length in bytes of the whole index. Returns `None` if the length exceeds 64
-    /// bits.
     pub fn file_len_bytes(&self) -> Option<u64> {
         self.row_len_bytes().checked_mul(self.rows.into())?.checked_add(self.rows_offset()?)
     }

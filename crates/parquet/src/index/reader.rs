@@ -32,7 +32,6 @@ pub struct QueryCounts {
     pub unreadable: u64,
 }
 
-/// The place of a filter in each row.
 #[derive(Debug, Clone, Copy)]
 struct Filter {
     file: u32,
@@ -180,7 +179,6 @@ impl<R: ReadAt> IndexReader<R> {
         }
     }
 
-    /// Reads a row with one read, verifies its checksum, and returns its cells. Counts the read.
     pub(super) fn read_row<'a>(&'a self, row: u32, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         let offset = self.rows_offset + u64::from(row) * self.header.row_len_bytes();
         self.reads.fetch_add(1, Ordering::Relaxed);
@@ -193,7 +191,6 @@ impl<R: ReadAt> IndexReader<R> {
         Ok(cells)
     }
 
-    /// Returns the number of the row that answers for a key.
     #[inline]
     fn row_of(&self, hash: u64) -> u32 {
         #[expect(clippy::cast_possible_truncation, reason = "the block number is below the number of rows")]

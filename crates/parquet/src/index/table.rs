@@ -155,7 +155,6 @@ pub(super) fn check_path(path: &Path) -> Result<()> {
     }
 }
 
-/// The decoded file table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileTable {
     pub column: String,
@@ -268,7 +267,6 @@ fn record(input: &mut Input<'_>) -> Result<IndexedFile> {
     Ok(IndexedFile { identity: FileIdentity { path, source, stamp }, num_keys, cells })
 }
 
-/// The bytes of the table that are not decoded yet.
 struct Input<'a> {
     rest: &'a [u8],
     len: usize,
@@ -286,7 +284,6 @@ impl<'a> Input<'a> {
         bytes.try_into().map_err(|_| self.corrupt("the table ends early"))
     }
 
-    /// Takes a text that follows its length of two bytes.
     fn text(&mut self) -> Result<String> {
         let len = u16::from_le_bytes(self.array()?);
         let start = self.offset();
@@ -297,7 +294,6 @@ impl<'a> Input<'a> {
         text.map(str::to_owned).map_err(invalid)
     }
 
-    /// Returns the offset in the index of the next byte.
     fn offset(&self) -> u64 {
         (HEADER_LEN_BYTES + self.len - self.rest.len()) as u64
     }

@@ -10,12 +10,9 @@ use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor};
 
 use crate::bloom::ParquetBloom;
 
-/// The maximum number of hashes in a batch.
 const BATCH: usize = 1024;
-/// The maximum number of records that are decoded at once.
 const MAX_RECORDS: usize = 4096;
 
-/// The method that hashes the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Values of this length in bytes, hashed unchanged.
@@ -170,7 +167,6 @@ impl<'a> Hashes<'a> {
         }
     }
 
-    /// Passes the remaining hashes to the caller.
     pub(super) fn flush(&mut self) {
         if !self.batch.is_empty() {
             (self.sink)(&self.batch);
@@ -242,7 +238,6 @@ where
     }
 }
 
-/// A value with a plain encoding.
 trait Plain {
     fn with_plain(&self, take: impl FnOnce(&[u8]));
 }
@@ -285,7 +280,6 @@ impl Plain for FixedLenByteArray {
     }
 }
 
-/// A page reader that returns one page.
 struct OnePage(Option<Page>);
 
 impl Iterator for OnePage {

@@ -27,9 +27,7 @@ use pages::{Content, Pages};
 
 pub use pages::{FileStart, FromOffset};
 
-/// The length of the magic, before the first page of a file.
 const MAGIC_LEN_BYTES: i64 = 4;
-/// The encoding of an empty list of structs.
 const EMPTY_LIST_OF_STRUCTS: u8 = 0x0c;
 
 /// The content of a chunk's pages.

@@ -26,7 +26,6 @@ const WINDOW_LEN_BYTES: u64 = 1 << 10;
 /// long because they may contain the min and max of their page.
 const MAX_HEADER_LEN_BYTES: u64 = 16 << 20;
 
-/// The types of pages, as the format numbers them.
 const DATA_PAGE: i64 = 0;
 const INDEX_PAGE: i64 = 1;
 const DICTIONARY_PAGE: i64 = 2;
@@ -69,13 +68,9 @@ const DETAILS: [i16; 4] = [5, 6, 7, 8];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
-    /// The values of the dictionary.
     Dictionary,
-    /// Indices into the dictionary.
     Indices,
-    /// Values in the encoding `PLAIN`.
     Plain,
-    /// Values in another encoding.
     Encoded,
     /// No values: an index page.
     Nothing,

@@ -31,7 +31,6 @@ impl Integer {
         fits.then_some(Self { bits, is_signed, len_bytes: len_bytes.into() })
     }
 
-    /// Returns the plain encoding.
     pub(super) fn encode(self, text: &str) -> Result<Vec<u8>, String> {
         let (low, high) = match self.is_signed {
             true => (-(1_i128 << (self.bits - 1)), (1_i128 << (self.bits - 1)) - 1),
