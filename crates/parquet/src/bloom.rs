@@ -11,8 +11,7 @@ use filterblock::internals::codec::put_varint;
 use filterblock_foreign::ForeignFilterInfo;
 use filterblock_simd::{Isa, Simd, kernels, prefetch};
 
-use crate::error::{Error, Field, Result};
-use crate::filters;
+use crate::error::{Error, Field, Result, check_rate};
 use crate::thrift::{Fields, Kind};
 
 /// The length of a block. The bits of a filter are whole blocks.
@@ -308,7 +307,7 @@ impl ParquetBloomBuilder {
     /// # Errors
     /// Returns [`Error::Invalid`] unless `rate` is above 0 and below 1.
     pub fn for_values(num_values: u64, rate: f64) -> Result<Self> {
-        filters::check_rate(rate)?;
+        check_rate(rate)?;
         // Solve for the size at which all eight bits of an absent value are set with probability
         // `rate`.
         let bits = -f64::from(LANES) * num_values as f64 / (1.0 - rate.powf(1.0 / f64::from(LANES))).ln();

@@ -265,6 +265,17 @@ impl Error {
     }
 }
 
+pub(crate) fn check_rate(rate: f64) -> Result<()> {
+    match rate > 0.0 && rate < 1.0 {
+        true => Ok(()),
+        false => Err(Error::Invalid {
+            what: "false-positive rate",
+            given: rate.to_string(),
+            reason: "expected a rate above 0 and below 1; try 0.01".to_owned(),
+        }),
+    }
+}
+
 /// Returns a name for a message. If the name has more than 100 characters, returns the first 100
 /// and three dots. A damaged footer may contain a name of many megabytes.
 #[must_use]

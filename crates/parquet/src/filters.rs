@@ -2,7 +2,7 @@
 
 use crate::bloom::{BLOCK_LEN_BYTES, Block, ParquetBloomBuilder};
 use crate::distinct;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, check_rate};
 
 const BLOCK_BITS: f64 = 256.0;
 /// The number of lanes of a block. A value sets one of the 32 bits of each lane.
@@ -60,17 +60,6 @@ impl Sizing {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number out of range is clamped")]
         let blocks = ((distinct as f64 / self.values_per_block).ceil() as usize).clamp(1, MAX_BLOCKS);
         if self.is_exact { blocks } else { blocks.next_power_of_two() }
-    }
-}
-
-pub(crate) fn check_rate(rate: f64) -> Result<()> {
-    match rate > 0.0 && rate < 1.0 {
-        true => Ok(()),
-        false => Err(Error::Invalid {
-            what: "false-positive rate",
-            given: rate.to_string(),
-            reason: "expected a rate above 0 and below 1; try 0.01".to_owned(),
-        }),
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::error::{Error, Field, Result};
 use crate::thrift::{self, Kind, List, Struct, Structs};
-use crate::written::ColumnType;
 
 const REPEATED: i64 = 2;
 /// The numbers of the logical types `DECIMAL`, `INTEGER` and `FLOAT16`.
@@ -160,16 +159,6 @@ impl Leaf {
         } else {
             None
         }
-    }
-
-    /// Returns the type that decides how text becomes a stored value. Returns `None` if the physical
-    /// type is unknown, or if it is FIXED_LEN_BYTE_ARRAY without a valid length.
-    #[must_use]
-    pub fn column_type(&self) -> Option<ColumnType<'_>> {
-        let (physical, len_bytes) = (self.physical_type?, self.type_len_bytes);
-        let has_length = physical != PhysicalType::FixedLenByteArray || len_bytes.is_some();
-        let (logical, integer_bits) = (self.logical.as_str(), self.signed_bits());
-        has_length.then_some(ColumnType { physical, len_bytes, logical, integer_bits })
     }
 
     pub(crate) fn signed_bits(&self) -> Option<u8> {

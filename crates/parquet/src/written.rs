@@ -5,7 +5,7 @@ mod number;
 
 use std::str::FromStr;
 
-use crate::schema::PhysicalType;
+use crate::schema::{Leaf, PhysicalType};
 
 pub use number::{Decimal, Integer};
 
@@ -146,6 +146,18 @@ pub struct ColumnType<'a> {
     /// The number of bits of a signed integer type, or `None` if the column has no such type or the
     /// type is unknown.
     pub integer_bits: Option<u8>,
+}
+
+impl Leaf {
+    /// Returns the type that decides how text becomes a stored value. Returns `None` if the physical
+    /// type is unknown, or if it is FIXED_LEN_BYTE_ARRAY without a valid length.
+    #[must_use]
+    pub fn column_type(&self) -> Option<ColumnType<'_>> {
+        let (physical, len_bytes) = (self.physical_type?, self.type_len_bytes);
+        let has_length = physical != PhysicalType::FixedLenByteArray || len_bytes.is_some();
+        let (logical, integer_bits) = (self.logical.as_str(), self.signed_bits());
+        has_length.then_some(ColumnType { physical, len_bytes, logical, integer_bits })
+    }
 }
 
 impl ColumnType<'_> {

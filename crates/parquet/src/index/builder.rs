@@ -12,8 +12,8 @@ use super::shape::{self, Size};
 use super::table::{FileIdentity, FileTable, IndexedFile, Settings, check_path};
 use crate::bloom::{block_number, mask, unite};
 use crate::distinct::DistinctHashes;
-use crate::error::{Error, Result};
-use crate::filters::{check_rate, expected_fpr};
+use crate::error::{Error, Result, check_rate};
+use crate::filters::expected_fpr;
 
 /// Collects key hashes and existing filters of files, and builds an index of the files.
 ///

@@ -366,6 +366,48 @@ fn files_that_are_not_parquet_are_refused() {
     }
 }
 
+#[test]
+fn fields_of_every_type_are_kept() {
+    // A flag, a byte, an integer, a double, a text, a list of two flags, a list of twenty integers, a
+    // map, an empty map, a struct in a struct, a UUID, and an integer with the field number 1000.
+    let mut bytes =
+        vec![0x11, 0x13, 7, 0x15, 0x80, 0x01, 0x17, 1, 2, 3, 4, 5, 6, 7, 8, 0x18, 2, b'a', b'b', 0x19, 0x21, 1];
+    bytes.extend([2, 0x19, 0xf5, 20]);
+    bytes.extend([1; 20]);
+    bytes.extend([0x1b, 1, 0x58, 3, 1, b'x', 0x1b, 0, 0x1c, 0x1c, 0, 0, 0x1d]);
+    bytes.extend([0; 16]);
+    bytes.extend([0x05, 0xd0, 0x0f, 42, 0]);
+    let (found, len) = Struct::parse(&bytes).unwrap();
+    let ids: Vec<i16> = found.fields.iter().map(|field| field.id).collect();
+    assert_eq!((ids, len), (vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1000], bytes.len()));
+    assert_eq!((found.int(3), found.int(1000), found.binary(5)), (Some(64), Some(21), Some(&b"ab"[..])));
+    let mut again = Vec::new();
+    found.encode(&mut again);
+    assert_eq!(again, bytes);
+    assert!((0..bytes.len()).all(|len| Struct::parse(&bytes[..len]).is_err()));
+}
+
+#[test]
+fn values_nested_too_deeply_or_without_end_are_an_error() {
+    let endless = [0x19, 0xf1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1, 1];
+    let mut beyond = Struct::default();
+    beyond.set_int(i16::MAX, Kind::I32, 1);
+    let mut number = Vec::new();
+    beyond.encode(&mut number);
+    number.splice(number.len() - 1.., [0x15, 2, 0]);
+    for (name, bytes) in [
+        ("structs in structs", &[0x1c; 1000][..]),
+        ("lists in lists", &[0x19; 1000]),
+        ("2^64 - 1 flags", &endless),
+        ("no such type", &[0x1e, 0]),
+        ("no such number", &number),
+        ("a list of one element without a type", &[0x19, 0x10, 0, 0]),
+        ("a long list without a type", &[0x19, 0xf0, 1, 0, 0]),
+    ] {
+        assert!(Struct::parse(bytes).is_err(), "{name}");
+    }
+}
+
 /// Generates values of every type of the protocol except maps: the type and the encoded bytes.
 fn value() -> impl Strategy<Value = (u8, Vec<u8>)> {
     let leaf = prop_oneof![
