@@ -369,3 +369,6 @@ impl From<io::Error> for Error {
         Self::Io(error)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -328,17 +328,6 @@ impl<'a> List<'a> {
         let texts = self.elements.iter().map(|bytes| Reader { bytes, at: 0 }.binary().ok());
         texts.collect::<Option<_>>().filter(|_| self.kind == Kind::BINARY || self.elements.is_empty())
     }
-
-    /// Returns the encoded elements if they are structs.
-    ///
-    /// # Errors
-    /// Returns [`Malformed`] if the elements have another type.
-    pub fn structs(&self) -> Parsed<&[&'a [u8]]> {
-        match self.kind == Kind::STRUCT || self.elements.is_empty() {
-            true => Ok(&self.elements),
-            false => Err(Malformed { at: 0 }),
-        }
-    }
 }
 
 /// Returns the difference to the previous field number, if it fits in the first byte of a field.

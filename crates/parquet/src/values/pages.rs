@@ -36,33 +36,20 @@ const PLAIN: i64 = 0;
 const PLAIN_DICTIONARY: i64 = 2;
 const RLE_DICTIONARY: i64 = 8;
 
-/// The fields of a page header and their types. In this list and the following lists,
-/// [`Kind::TRUE`] stands for both Boolean values.
-const HEADER_FIELDS: [(i16, Kind); 8] = [
-    (1, Kind::I32),
-    (2, Kind::I32),
-    (3, Kind::I32),
-    (4, Kind::I32),
-    (5, Kind::STRUCT),
-    (6, Kind::STRUCT),
-    (7, Kind::STRUCT),
-    (8, Kind::STRUCT),
-];
+const I32: Kind = Kind::I32;
+const STRUCT: Kind = Kind::STRUCT;
+/// Both Boolean values.
+const FLAG: Kind = Kind::TRUE;
+
+/// The fields of a page header and their types.
+const HEADER_FIELDS: [(i16, Kind); 8] =
+    [(1, I32), (2, I32), (3, I32), (4, I32), (5, STRUCT), (6, STRUCT), (7, STRUCT), (8, STRUCT)];
 /// The fields of the details, which are the structs `DataPageHeader`, `DictionaryPageHeader` and
 /// `DataPageHeaderV2` of the format.
-const DATA_FIELDS: [(i16, Kind); 5] =
-    [(1, Kind::I32), (2, Kind::I32), (3, Kind::I32), (4, Kind::I32), (5, Kind::STRUCT)];
-const DICTIONARY_FIELDS: [(i16, Kind); 3] = [(1, Kind::I32), (2, Kind::I32), (3, Kind::TRUE)];
-const DATA_V2_FIELDS: [(i16, Kind); 8] = [
-    (1, Kind::I32),
-    (2, Kind::I32),
-    (3, Kind::I32),
-    (4, Kind::I32),
-    (5, Kind::I32),
-    (6, Kind::I32),
-    (7, Kind::TRUE),
-    (8, Kind::STRUCT),
-];
+const DATA_FIELDS: [(i16, Kind); 5] = [(1, I32), (2, I32), (3, I32), (4, I32), (5, STRUCT)];
+const DICTIONARY_FIELDS: [(i16, Kind); 3] = [(1, I32), (2, I32), (3, FLAG)];
+const DATA_V2_FIELDS: [(i16, Kind); 8] =
+    [(1, I32), (2, I32), (3, I32), (4, I32), (5, I32), (6, I32), (7, FLAG), (8, STRUCT)];
 /// The fields of a page header that hold the details. Each field is for one page type.
 const DETAILS: [i16; 4] = [5, 6, 7, 8];
 
@@ -191,15 +178,15 @@ fn is_strict(found: &Struct<'_>, known: &[(i16, Kind)]) -> bool {
     is_unique(found)
         && known.iter().all(|&(id, kind)| match found.get(id) {
             None => true,
-            Some(field) if kind == Kind::I32 => field.kind == kind && int(found, id).is_some(),
-            Some(field) if kind == Kind::TRUE => matches!(field.kind, Kind::TRUE | Kind::FALSE),
+            Some(field) if kind == I32 => field.kind == kind && int(found, id).is_some(),
+            Some(field) if kind == FLAG => matches!(field.kind, Kind::TRUE | Kind::FALSE),
             Some(field) => field.kind == kind,
         })
 }
 
 fn is_unique(found: &Struct<'_>) -> bool {
     // `Struct::parse` has limited the nesting depth, so the recursion is bounded.
-    let nested = found.fields.iter().filter(|field| field.kind == Kind::STRUCT);
+    let nested = found.fields.iter().filter(|field| field.kind == STRUCT);
     !found.has_duplicates()
         && nested.map(|field| Struct::parse(&field.value)).all(|inner| inner.is_ok_and(|(inner, _)| is_unique(&inner)))
 }
