@@ -128,6 +128,10 @@ impl<'a> Struct<'a> {
 
     /// Returns whether two fields have the same number, which lies in this range.
     pub(crate) fn has_duplicates_in(&self, range: RangeInclusive<i16>) -> bool {
+        // The usual order needs no memory.
+        if self.fields.is_sorted_by(|a, b| a.id < b.id) {
+            return false;
+        }
         let mut ids: Vec<i16> = self.fields.iter().map(|field| field.id).filter(|id| range.contains(id)).collect();
         ids.sort_unstable();
         ids.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
