@@ -7,9 +7,8 @@ use bytes::Bytes;
 use filterblock_parquet::ParquetBloom;
 use filterblock_parquet::append::{self, Request};
 use filterblock_parquet::filters::{Budget, Sizing};
-use filterblock_parquet::footer::{FilterRange, PhysicalType};
 use filterblock_parquet::values::{self, ParquetValues};
-use filterblock_parquet::{Error, Footer};
+use filterblock_parquet::{Error, FilterRange, Footer, PhysicalType};
 
 /// The maximum number of values of a tested file. A small input can claim billions.
 const MAX_VALUES: u64 = 100_000;
@@ -66,7 +65,7 @@ pub fn parquet_add(data: &[u8]) {
             Err(Error::Denied { .. } | Error::Changed) => panic!("a sound copy is refused"),
             Err(_) => continue,
         };
-        assert!(added.is_empty() || column.physical_type != PhysicalType::Boolean);
+        assert!(added.is_empty() || column.physical_type != Some(PhysicalType::Boolean));
         let new = out.into_inner();
         assert!(new.starts_with(data));
         let again = ParquetValues::open(Bytes::copy_from_slice(&new)).unwrap();

@@ -1,7 +1,7 @@
 //! Defines the class `Bloom`: a Bloom filter in memory, to which any number of threads can add
 //! keys.
 
-use filterblock_family::{self, Membership};
+use filterblock_family::{self as variants, Membership};
 use filterblock::{AlignedBytes, HashSeed, KeyHash, KeyHasher};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};

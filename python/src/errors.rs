@@ -130,24 +130,19 @@ fn into_root(error: variants::Error) -> variants::Error {
     }
 }
 
-/// Returns the exception of an error of a LevelDB, RocksDB or Parquet file.
+/// Returns the exception of an error of a LevelDB or RocksDB table.
 pub fn of_foreign(error: foreign::Error) -> PyErr {
+    use foreign::Error as E;
     let path = match &error {
-        foreign::Error::InFile { path, .. } => Some(path.clone()),
+        E::InFile { path, .. } => Some(path.clone()),
         _ => None,
     };
-    let message = error.to_string();
-    foreign_at(error.root(), path.as_deref(), message)
-}
-
-fn foreign_at(error: &foreign::Error, path: Option<&Path>, message: String) -> PyErr {
-    use foreign::Error as E;
-    match error {
+    let (path, message) = (path.as_deref(), error.to_string());
+    match error.root() {
         E::Io(error) => of_io(error, path),
         E::Corrupt { field, offset } | E::ChecksumMismatch { field, offset, .. } => {
             damaged(message, path, field, *offset)
         }
-        E::ChunkMismatch { offset, .. } => damaged(message, path, "column chunk", *offset),
         E::Unsupported { .. } => classes::UnsupportedError::new_err(message),
         E::Invalid { .. } => PyValueError::new_err(message),
         E::Filter(filterblock::Error::Unsupported { .. }) => classes::UnsupportedError::new_err(message),
@@ -170,10 +165,10 @@ pub fn of_parquet(error: parquet::Error) -> PyErr {
     let (path, message) = (path.as_deref(), error.to_string());
     match error.root() {
         E::Io(error) => of_io(error, path),
-        E::Corrupt { part, offset } => damaged(message, path, part, *offset),
+        E::Corrupt { field, offset } => damaged(message, path, field, *offset),
+        E::ChunkMismatch { offset, .. } => damaged(message, path, "column chunk", *offset),
         E::Unsupported { .. } | E::NotCanonical { .. } => classes::UnsupportedError::new_err(message),
         E::Invalid { .. } => PyValueError::new_err(message),
-        E::Filter(error) => foreign_at(error.root(), path, message),
         _ => classes::Error::new_err(message),
     }
 }

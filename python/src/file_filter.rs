@@ -7,7 +7,7 @@ use std::fs;
 use std::mem;
 use std::path::PathBuf;
 
-use filterblock_family::{self, Membership};
+use filterblock_family::{self as variants, Membership};
 use filterblock::{HashSeed, KeyHash, KeyHasher};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -11,18 +11,16 @@ use filterblock::{SharedBytes, open_regular_file};
 use filterblock_parquet::append::{self, Request};
 use filterblock_parquet::check::{self, Size, State};
 use filterblock_parquet::filters::{Budget, Sizing};
-use filterblock_parquet::footer::PhysicalType;
 use filterblock_parquet::index::{KeyType, ParquetColumn};
-use filterblock_parquet::source::FileStart;
-use filterblock_parquet::values::ParquetValues;
-use filterblock_parquet::{Error, Footer};
+use filterblock_parquet::values::{FileStart, ParquetValues};
+use filterblock_parquet::{Error, Footer, PhysicalType};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyString};
 
 use crate::args::{Flag, Name, Text, Texts};
 use crate::buffer;
-use crate::errors::{of_foreign, of_io, of_parquet};
+use crate::errors::{of_io, of_parquet};
 use crate::memory::{self, copied};
 use crate::save::NewFile;
 use crate::tables::bytes_of;
@@ -32,7 +30,6 @@ use crate::tables::bytes_of;
 #[derive(Debug)]
 pub struct ParquetFile {
     file: Parquet<SharedBytes>,
-    values: ParquetValues<FileStart>,
     path: PathBuf,
 }
 
@@ -53,10 +50,8 @@ impl ParquetFile {
     fn open(py: Python<'_>, path: Name, mapped: Flag) -> PyResult<Self> {
         let path = path.0;
         py.detach(|| {
-            let file = Parquet::open(bytes_of(&path, mapped)?).map_err(|error| of_foreign(error.in_file(&path)))?;
-            let source = File::open(&path).map_err(|error| of_io(&error, Some(&path)))?;
-            let values = values(source, file.as_bytes().len() as u64);
-            Ok(Self { values: values.map_err(|error| of_parquet(error.in_file(&path)))?, file, path })
+            let file = Parquet::open(bytes_of(&path, mapped)?).map_err(|error| of_parquet(error.in_file(&path)))?;
+            Ok(Self { file, path })
         })
     }
 
@@ -71,8 +66,8 @@ impl ParquetFile {
     fn columns(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for chunk in self.file.column_chunks().iter().filter(|chunk| chunk.filter.is_some()) {
-            if !names.contains(&chunk.path) {
-                names.push(chunk.path.clone());
+            if !names.iter().any(|name| **name == *chunk.path) {
+                names.push(chunk.path.to_string());
             }
         }
         names
@@ -97,7 +92,7 @@ impl ParquetFile {
     /// out of range, and UnicodeEncodeError for a str with surrogates.
     fn row_groups(&self, py: Python<'_>, column: Text<'_>, value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
         let column = column.get_short()?;
-        let found = ParquetColumn::find(&self.values, column)
+        let found = ParquetColumn::find(self.file.metadata(), column)
             .map_err(|error| PyValueError::new_err(format!("{}: {error}", self.path.display())))?;
         let Some(encoded) = plain(&found, value)? else { return Ok((0..self.num_row_groups()).collect()) };
         let may_contain = |group: &usize| match self.file.column_chunk(*group, column) {
@@ -112,7 +107,7 @@ impl ParquetFile {
     /// Filters of Parquet have no checksums. `parquet.check` with values=True finds bits that were
     /// cleared.
     fn verify(&self, py: Python<'_>) -> PyResult<u64> {
-        py.detach(|| self.file.verify()).map_err(|error| of_foreign(error.in_file(&self.path)))
+        py.detach(|| self.file.verify()).map_err(|error| of_parquet(error.in_file(&self.path)))
     }
 
     fn __repr__(&self) -> String {
@@ -243,17 +238,17 @@ fn bytes_of_value(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     Ok(None)
 }
 
-fn values(file: File, len_bytes: u64) -> Result<ParquetValues<FileStart>, Error> {
-    ParquetValues::open(FileStart::new(file, len_bytes))
+fn values(file: File, footer: &Footer) -> Result<ParquetValues<FileStart>, Error> {
+    ParquetValues::of(FileStart::new(file, footer.file_len_bytes()), footer)
 }
 
 /// Returns the numbers of the leaf columns with these names, each once.
 fn leaves_of(footer: &Footer, names: &[String]) -> PyResult<Vec<usize>> {
     let mut found = Vec::new();
     for name in names {
-        let mut same = footer.leaves().iter().enumerate().filter(|(_, leaf)| leaf.path == *name);
+        let mut same = footer.leaves().iter().enumerate().filter(|(_, leaf)| *leaf.path == **name);
         let Some((number, leaf)) = same.next() else {
-            let columns: Vec<&str> = footer.leaves().iter().take(20).map(|leaf| leaf.path.as_str()).collect();
+            let columns: Vec<&str> = footer.leaves().iter().take(20).map(|leaf| &*leaf.path).collect();
             return Err(PyValueError::new_err(format!(
                 "there is no column {name:?}; choose another column, such as {}",
                 columns.join(", ")
@@ -262,7 +257,7 @@ fn leaves_of(footer: &Footer, names: &[String]) -> PyResult<Vec<usize>> {
         if same.next().is_some() {
             return Err(PyValueError::new_err(format!("several columns have the path {name:?}; rename one of them")));
         }
-        if leaf.physical_type == PhysicalType::Boolean {
+        if leaf.physical_type == Some(PhysicalType::Boolean) {
             return Err(PyValueError::new_err(format!(
                 "column {name:?} is Boolean: engines use no filter for two values; omit this column"
             )));
@@ -324,7 +319,7 @@ pub fn parquet_add<'py>(
     let told = |filter: &append::Added| {
         let told = PyDict::new(py);
         told.set_item("row_group", filter.row_group)?;
-        told.set_item("column", footer.leaves().get(filter.leaf).map(|leaf| leaf.path.as_str()))?;
+        told.set_item("column", footer.leaves().get(filter.leaf).map(|leaf| &*leaf.path))?;
         told.set_item("offset", filter.range.offset)?;
         told.set_item("len_bytes", filter.range.len_bytes)?;
         told.set_item("distinct", filter.distinct)?;
@@ -339,11 +334,10 @@ pub fn parquet_add<'py>(
 fn fill(mut file: &File, footer: &Footer, request: &Request, mut copy: &File) -> Result<Vec<append::Added>, Error> {
     file.seek(SeekFrom::Start(0)).map_err(Error::Io)?;
     io::copy(&mut file.take(footer.file_len_bytes()), &mut copy).map_err(Error::Io)?;
-    let copied = Footer::read(&mut copy)?;
-    if copied.metadata() != footer.metadata() || copied.file_len_bytes() != footer.file_len_bytes() {
+    if !footer.is_at_end_of(&mut copy)? {
         return Err(Error::Changed);
     }
-    let values = values(copy.try_clone().map_err(Error::Io)?, footer.file_len_bytes());
+    let values = values(copy.try_clone().map_err(Error::Io)?, footer);
     append::check_kept(footer, values.as_ref().ok(), request, &mut copy)?;
     if request.chunks(footer).next().is_none() {
         return Ok(Vec::new());
@@ -393,7 +387,7 @@ pub fn parquet_check<'py>(
 }
 
 fn run_check(file: &File, footer: &Footer, request: &check::Request) -> Result<Vec<check::CheckedChunk>, Error> {
-    let source = values(file.try_clone().map_err(Error::Io)?, footer.file_len_bytes());
+    let source = values(file.try_clone().map_err(Error::Io)?, footer);
     let source = if request.looks_up_values { Some(source?) } else { source.ok() };
     let mut file = file;
     check::check(footer, source.as_ref(), request, &mut file, &mut |_| {})
@@ -408,7 +402,7 @@ fn told_of_chunk<'py>(
     let told = PyDict::new(py);
     told.set_item("path", path.as_os_str())?;
     told.set_item("row_group", chunk.row_group)?;
-    told.set_item("column", footer.leaves().get(chunk.leaf).map(|leaf| leaf.path.as_str()))?;
+    told.set_item("column", footer.leaves().get(chunk.leaf).map(|leaf| &*leaf.path))?;
     told.set_item("distinct", chunk.distinct)?;
     told.set_item("unread", chunk.unread.as_ref().map(ToString::to_string))?;
     let state = match &chunk.state {

@@ -6,10 +6,9 @@ use std::rc::Rc;
 use filterblock::Added;
 use filterblock_foreign::leveldb::LevelDbBloom;
 use filterblock_foreign::rocksdb::{RocksDbFilter, RocksDbFilterLayout, RocksDbTable};
-use filterblock_parquet::footer::Leaf;
 use filterblock_parquet::index::{Answer, IndexReader, KeyType, ReadAt, hash};
 use filterblock_parquet::written::{ColumnType, Encoding, ValueType};
-use filterblock_parquet::{ParquetBloom, ParquetColumnChunk, PhysicalType};
+use filterblock_parquet::{Leaf, ParquetBloom, ParquetColumnChunk, PhysicalType};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -209,26 +208,17 @@ fn of_column<'a>(
     value_type: Option<ValueType>,
 ) -> Result<(Ask<'a>, Option<String>), String> {
     let chunks = chunks_of(file, question)?;
-    let column = chunks.first().map_or("", |chunk| chunk.path.as_str());
+    let column = chunks.first().map_or("", |chunk| &*chunk.path);
     let refused = |why: String| format!("column {column:?} {why}");
-    let physical = chunks.first().and_then(|chunk| chunk.physical_type);
-    let encoding = match physical {
-        Some(physical) => {
-            let is_needed = physical == PhysicalType::FixedLenByteArray || !question.hex && value_type.is_none();
-            let of = match leaf_of(file, column, physical) {
-                Ok(leaf) => ColumnType {
-                    physical,
-                    len_bytes: leaf.type_len_bytes,
-                    logical: &leaf.logical,
-                    integer_bits: leaf.integer_bits,
-                },
-                Err(why) if is_needed => return Err(why),
-                Err(_) => ColumnType { physical, len_bytes: None, logical: "", integer_bits: None },
-            };
-            of.encoding(question.hex, value_type).map_err(refused)?
+    let leaf = chunks.first().and_then(|chunk| file.metadata.leaves().get(chunk.leaf));
+    let encoding = match (leaf.and_then(Leaf::column_type), leaf.and_then(|leaf| leaf.physical_type)) {
+        (Some(of), _) => of.encoding(question.hex, value_type).map_err(refused)?,
+        (None, Some(_)) => {
+            let why = "has values of an unknown length; check the file with the engine that wrote it";
+            return Err(refused(why.to_owned()));
         }
-        None if question.hex => Encoding::Plain(None),
-        None => {
+        (None, None) if question.hex => Encoding::Plain(None),
+        (None, None) => {
             let why = "has an unknown type; give values in plain encoding, in hexadecimal digits";
             return Err(refused(why.to_owned()));
         }
@@ -300,7 +290,7 @@ fn chunks_of<'a>(file: &'a Parquet, question: &Question) -> Result<Vec<&'a Parqu
             &first.path
         }
     };
-    let chunks: Vec<_> = chunks().filter(|chunk| chunk.path == path).collect();
+    let chunks: Vec<_> = chunks().filter(|chunk| *chunk.path == *path).collect();
     if chunks.is_empty() {
         return Err(format!("no column {path:?}; choose one of the file"));
     }
@@ -312,22 +302,6 @@ fn chunks_of<'a>(file: &'a Parquet, question: &Question) -> Result<Vec<&'a Parqu
         ));
     }
     Ok(chunks)
-}
-
-/// Returns the column of this physical type in the schema.
-fn leaf_of<'a>(file: &'a Parquet, column: &str, physical: PhysicalType) -> Result<&'a Leaf, String> {
-    let unknown = |why: &str| {
-        format!(
-            "the type of the values of column {column:?} is unknown: {why}; read the file itself instead of its filters"
-        )
-    };
-    let schema = file.schema.as_ref().map_err(|why| unknown(why))?;
-    let leaf = schema.leaves().iter().find(|leaf| leaf.path == column && leaf.physical_type == physical);
-    let leaf = leaf.ok_or_else(|| unknown("not in the schema"))?;
-    match physical == PhysicalType::FixedLenByteArray && leaf.type_len_bytes.is_none() {
-        true => Err(unknown("the schema has no length")),
-        false => Ok(leaf),
-    }
 }
 
 fn of_index<'a, R: ReadAt>(

@@ -12,7 +12,6 @@ use filterblock::{FilterBlock, HashSeed, KeyHasher, ParsedBlock, Verify};
 use filterblock_foreign::leveldb::{LevelDbBloom, LevelDbTable};
 use filterblock_foreign::rocksdb::{RocksDbFilter, RocksDbTable};
 use filterblock_foreign::{FileKind, ForeignFilterInfo, KeyForm};
-use filterblock_parquet::Footer;
 use filterblock_parquet::index::{IndexReader, ReadAt};
 use filterblock_parquet::{ParquetBloom, ParquetColumnChunk, ParquetMetadata};
 use serde::Deserialize;
@@ -107,9 +106,6 @@ pub(crate) struct Parquet {
     pub(crate) metadata: ParquetMetadata,
     /// The location of the metadata.
     pub(crate) footer: Range<u64>,
-    /// The types of the columns and the locations of the pages, or the reason why they cannot be
-    /// read from the metadata.
-    pub(crate) schema: Result<Footer, String>,
     kept: RefCell<Kept>,
 }
 
@@ -251,8 +247,7 @@ impl Parquet {
         let footer = ParquetMetadata::range(len, *head, *tail).map_err(|error| error.to_string())?;
         let bytes = source.read(footer.clone())?;
         let metadata = ParquetMetadata::parse(&bytes, footer.start).map_err(|error| error.to_string())?;
-        let schema = Footer::parse(bytes, footer.start).map_err(|error| error.to_string());
-        Ok(Self { source, metadata, footer, schema, kept: RefCell::default() })
+        Ok(Self { source, metadata, footer, kept: RefCell::default() })
     }
 
     /// Returns the header and the bits of a chunk's filter, and keeps them for later calls. Returns
@@ -263,14 +258,14 @@ impl Parquet {
         if let Some(found) = self.kept.borrow().filters.get(&range.start) {
             return Ok(Some(Rc::clone(found)));
         }
-        let at = |error: filterblock_foreign::Error| format!("filter at offset {}: {error}", range.start);
+        let at = |error: filterblock_parquet::Error| format!("filter at offset {}: {error}", range.start);
         if chunk.filter.is_some_and(|filter| filter.len_bytes.is_none()) {
             let header = self.source.read(range.start..range.end.min(range.start + HEADER_LEN_BYTES))?;
             let len = ParquetBloom::len_bytes_of(&header).map_err(at)?;
             range.end = range.end.min(range.start.saturating_add(len));
         }
         let bytes = self.source.read(range.clone())?;
-        let unusable = |error: filterblock_foreign::Error| error.to_string();
+        let unusable = |error: filterblock_parquet::Error| error.to_string();
         self.metadata.parse_filter(chunk, &bytes).map_err(unusable)?;
         let bytes: Rc<[u8]> = bytes.into();
         let mut kept = self.kept.borrow_mut();

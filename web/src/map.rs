@@ -96,14 +96,12 @@ fn parquet(map: &mut Map, file: &Parquet, len: u64) {
             map.add("filter", range.start, range.start + read, label);
         }
     }
-    if let Ok(schema) = &file.schema {
-        for row_group in 0..schema.num_row_groups() {
-            for (number, leaf) in schema.leaves().iter().enumerate() {
-                if let Some(chunk) = schema.chunk(row_group, number) {
-                    let label = format!("pages of {}, row group {row_group}", leaf.path);
-                    map.add("data", chunk.offset, chunk.offset + chunk.len_bytes, label);
-                }
-            }
+    for chunk in file.metadata.column_chunks() {
+        let end = chunk.offset.saturating_add(chunk.len_bytes);
+        // In a damaged file, pages may lie outside of the file.
+        if end <= file.footer.start {
+            let label = format!("pages of {}, row group {}", chunk.path, chunk.row_group);
+            map.add("data", chunk.offset, end, label);
         }
     }
     map.add("index", file.footer.start, file.footer.end, "metadata");

@@ -150,7 +150,7 @@ fn add_parquet(report: &mut FileReport, file: &Parquet) {
 fn columns_of(file: &Parquet) -> Value {
     let mut columns: Vec<&str> = Vec::new();
     for chunk in file.metadata.column_chunks().iter().filter(|chunk| chunk.filter.is_some()) {
-        if !columns.contains(&chunk.path.as_str()) {
+        if !columns.contains(&&*chunk.path) {
             columns.push(&chunk.path);
         }
     }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::failure::{Failure, Outcome};
-use super::foreign::file::{is_contradiction, table_message};
+use super::foreign::file::damage_of;
 use super::foreign::{FileArguments, Foreign, ValueType, own};
 use super::format::{Ends, Kind};
 use super::secret::SecretArguments;
@@ -69,10 +69,7 @@ pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
         Some((Kind::Foreign(_), _)) | None => match Foreign::open(path, &place, arguments) {
             Ok(Some(file)) => Ok(file),
             Ok(None) => return unknown(path, &ends),
-            Err(error) if error.is_damage() && !is_contradiction(&error) => {
-                Err(table_message(&error, arguments.key_form))
-            }
-            Err(error) => return Err(error.into()),
+            Err(failure) => Err(damage_of(&failure, arguments.key_form).ok_or(failure)?),
         },
     };
     if let Ok(file) = &opened {

@@ -30,16 +30,6 @@ pub enum Error {
         /// An offset near the fault, in bytes from the start of the filter or file.
         offset: u64,
     },
-    /// The metadata of a Parquet file contradict its schema: a row group does not have the columns of
-    /// the schema, in its order, with its names and physical types.
-    ChunkMismatch {
-        /// The number of the row group, from 0.
-        row_group: usize,
-        /// The path of the column in the schema, or that of the chunk if the schema has fewer columns.
-        column: String,
-        /// The offset in the file of the metadata of the column chunk.
-        offset: u64,
-    },
     /// A stored checksum differs from the one computed over the bytes.
     ChecksumMismatch {
         /// The part that the checksum covers.
@@ -132,7 +122,7 @@ impl Error {
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self.root() {
-            Self::Corrupt { .. } | Self::ChunkMismatch { .. } | Self::ChecksumMismatch { .. } => true,
+            Self::Corrupt { .. } | Self::ChecksumMismatch { .. } => true,
             Self::Filter(error) => error.is_damage(),
             _ => false,
         }
@@ -141,8 +131,6 @@ impl Error {
 
 /// The advice for a damaged file of another engine.
 const RESTORE: &str = "restore the file, or let its engine write it again";
-/// The advice for a filter that the footer of a Parquet file contradicts.
-const REPLACE: &str = "let the engine write the file again, or replace the filters of the column";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -152,26 +140,6 @@ impl fmt::Display for Error {
             Self::Corrupt { field: Field::Magic, offset } => {
                 message::wrong_magic(f, "a file of the expected format", *offset, "check the path, or restore the file")
             }
-            Self::Corrupt { field: Field::FilterLocation, offset } => write!(
-                f,
-                "the footer places a filter at offset {offset}, inside the pages or another filter or outside the \
-                 file's data; {REPLACE}"
-            ),
-            Self::Corrupt { field: Field::FilterLen, offset } => write!(
-                f,
-                "the bloom_filter_length in the footer contradicts the header of the filter at offset {offset}; \
-                 {REPLACE}"
-            ),
-            Self::Corrupt { field: Field::NumRows, offset } => write!(
-                f,
-                "the row groups do not have the number of rows that the footer gives for the file at offset {offset}, \
-                 so rows or row groups are missing; {RESTORE}"
-            ),
-            Self::ChunkMismatch { row_group, column, offset } => write!(
-                f,
-                "row group {row_group}, column {column:?}: the footer contradicts its schema at offset {offset}: the \
-                 column chunk is missing or surplus, or has another name or physical type; {RESTORE}"
-            ),
             Self::Corrupt { field, offset } => message::corrupt(f, field, *offset, RESTORE),
             Self::ChecksumMismatch { field, offset, stored, computed } => {
                 message::checksum_mismatch(f, field, *offset, (*stored, *computed), RESTORE)
@@ -189,10 +157,6 @@ impl fmt::Display for Error {
 
 fn unsupported(f: &mut fmt::Formatter<'_>, field: Field, found: u64) -> fmt::Result {
     match field {
-        Field::FileMetadata => f.write_str(
-            "the file metadata are encrypted, and this version of filterblock cannot decrypt them; let the engine \
-             write the file with a plaintext footer",
-        ),
         Field::UserDefinedIndex => f.write_str(
             "the table has a user-defined index, which this version of filterblock cannot read; let the engine write \
              the file without it",
@@ -276,15 +240,6 @@ fields! {
     FilterBlock = "filter block",
     PartitionIndex = "partition index",
     Partition = "partition",
-    FileMetadata = "file metadata",
-    NumRows = "number of rows",
-    FilterHeader = "filter header",
-    FilterCompression = "filter compression",
-    FilterLocation = "bloom_filter_offset",
-    FilterLen = "bloom_filter_length",
-    PayloadLen = "payload length",
-    Kind = "filter kind",
-    HashId = "hash function",
 }
 
 #[cfg(test)]

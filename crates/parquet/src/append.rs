@@ -10,18 +10,18 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom, Write};
 
-use crate::{ParquetBloom, ParquetBloomBuilder};
 use parquet::file::reader::ChunkReader;
 
-use crate::error::{Error, Result, WRITTEN_FOOTER, ZERO_BITS, shortened};
+use crate::bloom::{ParquetBloom, ParquetBloomBuilder};
+use crate::error::{Error, Field, Result, shortened};
 use crate::filters::{self, Collector, Filter, Sizing};
-use crate::footer::{self, FilterRange, Footer, Taken};
+use crate::footer::Footer;
+use crate::metadata::{FilterRange, ParquetColumnChunk, read_at};
 use crate::values::ParquetValues;
 
 /// The estimated length of a filter's header. The real length differs by at most two bytes.
 const HEADER_LEN_BYTES: u64 = 17;
 
-/// The new locations of filters, by row group and leaf column.
 type Ranges = BTreeMap<(usize, usize), FilterRange>;
 
 /// The filters to add, and their options.
@@ -34,13 +34,11 @@ pub struct Request {
     /// Whether chunks that have a filter get a new one.
     pub replace: bool,
     /// The leaf columns that get filters although an engine loses rows with them: see
-    /// [`Leaf::loss`](crate::footer::Leaf::loss). The new footer marks these columns.
+    /// [`Leaf::loss`](crate::Leaf::loss). The new footer marks these columns.
     pub forced: Vec<usize>,
 }
 
 impl Request {
-    /// Returns an error if an engine loses rows because of filters on a requested column, unless
-    /// the column is forced.
     fn check(&self, footer: &Footer) -> Result<()> {
         let accepted = self.leaves.iter().filter(|leaf| !self.forced.contains(leaf));
         let mut refused =
@@ -60,16 +58,14 @@ impl Request {
             .filter(|&(row_group, leaf)| footer.chunk(row_group, leaf).is_some_and(|chunk| self.is_new(chunk)))
     }
 
-    /// Returns row group, leaf column and location of each filter that stays, column after column.
-    pub fn kept<'a>(&'a self, footer: &'a Footer) -> impl Iterator<Item = (usize, usize, FilterRange)> + 'a {
-        self.all_chunks(footer).filter_map(|(row_group, leaf)| {
-            let chunk = footer.chunk(row_group, leaf).filter(|chunk| !self.is_new(chunk))?;
-            Some((row_group, leaf, chunk.filter?))
-        })
+    /// Returns the chunk of each filter that stays, column after column.
+    pub fn kept<'a>(&'a self, footer: &'a Footer) -> impl Iterator<Item = &'a ParquetColumnChunk> + 'a {
+        let chunks = self.all_chunks(footer).filter_map(|(row_group, leaf)| footer.chunk(row_group, leaf));
+        chunks.filter(|chunk| !self.is_new(chunk) && chunk.filter.is_some())
     }
 
     /// Returns whether the chunk gets a new filter. A chunk without values needs none.
-    fn is_new(&self, chunk: &footer::Chunk) -> bool {
+    fn is_new(&self, chunk: &ParquetColumnChunk) -> bool {
         chunk.num_values > 0 && (self.replace || chunk.filter.is_none())
     }
 
@@ -130,7 +126,7 @@ pub fn add<R: ChunkReader + 'static>(
         chunk.verify(filter.hashes.as_deref(), range, out)?;
         offset += range.len_bytes.unwrap_or(0);
         ranges.insert((row_group, leaf), range);
-        let (is_estimate, fpr) = (filter.hashes.is_none(), filters::expected_fpr(distinct, num_blocks));
+        let (is_estimate, fpr) = (filter.hashes.is_none(), filters::expected_fpr(distinct, num_blocks as u64));
         added.push(Added { row_group, leaf, range, distinct, is_estimate, fpr });
         progress(footer.chunk(row_group, leaf).map_or(0, |chunk| chunk.len_bytes));
     }
@@ -152,22 +148,26 @@ pub fn check_kept<R: ChunkReader + 'static>(
     request: &Request,
     file: &mut (impl Read + Seek),
 ) -> Result<u64> {
-    let (taken, mut kept) = (Taken::of(footer), 0);
-    for (row_group, leaf, range) in request.kept(footer) {
-        let found = taken.read_filter(footer, range, file).and_then(|bytes| {
-            let is_zero = ParquetBloom::parse(&bytes)?.is_zero();
-            let has_values = || values.is_none_or(|values| !values.has_only_nulls(row_group, leaf));
-            if is_zero && has_values() { Err(Error::corrupt(ZERO_BITS, range.offset)) } else { Ok(()) }
+    let mut kept = 0;
+    for chunk in request.kept(footer) {
+        let found = footer.parsed().read_filter(chunk, file).and_then(|bytes| {
+            let is_zero =
+                bytes.as_ref().is_some_and(|bytes| ParquetBloom::parse(bytes).is_ok_and(|found| found.is_zero()));
+            let has_values = || values.is_none_or(|values| !values.has_only_nulls(chunk.row_group, chunk.leaf));
+            match chunk.filter {
+                Some(filter) if is_zero && has_values() => Err(Error::corrupt(Field::FilterBits, filter.offset)),
+                _ => Ok(()),
+            }
         });
         match found {
             Ok(()) => kept += 1,
             Err(error @ (Error::Io(_) | Error::Changed)) => return Err(error),
             Err(error) => {
-                let column = footer.leaves().get(leaf).map_or("", |leaf| leaf.path.as_str());
                 return Err(Error::unsupported(
                     format!(
-                        "row group {row_group}, column {}: the existing filter cannot be used: {}",
-                        shortened(column),
+                        "row group {}, column {}: the existing filter cannot be used: {}",
+                        chunk.row_group,
+                        shortened(&chunk.path),
                         error.problem()
                     ),
                     "replace the filters of this column (--replace)",
@@ -208,7 +208,7 @@ pub fn estimate<R: ChunkReader + 'static>(
         let distinct = (distinct as f64 / sampled as f64 * num_values as f64).round() as u64;
         let num_blocks = request.sizing.num_blocks(distinct);
         let range = FilterRange { offset: 0, len_bytes: Some(num_blocks as u64 * 32 + HEADER_LEN_BYTES) };
-        let fpr = filters::expected_fpr(distinct, num_blocks);
+        let fpr = filters::expected_fpr(distinct, num_blocks as u64);
         added.push(Added { row_group, leaf, range, distinct, is_estimate: true, fpr });
     }
     Ok(added)
@@ -217,7 +217,6 @@ pub fn estimate<R: ChunkReader + 'static>(
 /// The filters that have no length in the footer.
 #[derive(Debug)]
 pub struct MissingLengths {
-    /// The sound filters, with their lengths.
     ranges: Ranges,
     /// The damaged filters. Their lengths are unknown.
     pub damaged: Vec<DamagedFilter>,
@@ -266,29 +265,26 @@ pub fn fix_lengths(footer: &Footer, out: &mut (impl Read + Write + Seek)) -> Res
 /// Returns [`Error::Io`] if `file` cannot be read, and [`Error::Changed`] if it became shorter. A
 /// damaged filter is no error: see [`MissingLengths::damaged`].
 pub fn missing_lengths(footer: &Footer, file: &mut (impl Read + Seek)) -> Result<MissingLengths> {
-    let taken = Taken::of(footer);
     let mut missing = MissingLengths { ranges: Ranges::new(), damaged: Vec::new() };
-    for (row_group, leaf, filter) in without_length(footer) {
-        match taken.read_filter(footer, filter, file) {
-            Ok(bytes) => {
+    for chunk in without_length(footer) {
+        let (row_group, leaf) = (chunk.row_group, chunk.leaf);
+        match (footer.parsed().read_filter(chunk, file), chunk.filter) {
+            (Ok(Some(bytes)), Some(filter)) => {
                 let len_bytes = Some(bytes.len() as u64);
                 missing.ranges.insert((row_group, leaf), FilterRange { len_bytes, ..filter });
             }
-            Err(error @ (Error::Io(_) | Error::Changed)) => return Err(error),
-            Err(error) => missing.damaged.push(DamagedFilter { row_group, leaf, error }),
+            (Ok(_), _) => {}
+            (Err(error @ (Error::Io(_) | Error::Changed)), _) => return Err(error),
+            (Err(error), _) => missing.damaged.push(DamagedFilter { row_group, leaf, error }),
         }
     }
     Ok(missing)
 }
 
-/// Returns row group, leaf column and location of each filter that has no length in the footer.
-pub fn without_length(footer: &Footer) -> impl Iterator<Item = (usize, usize, FilterRange)> {
-    let groups = 0..footer.num_row_groups();
-    let chunks = groups.flat_map(|group| (0..footer.leaves().len()).map(move |leaf| (group, leaf)));
-    chunks.filter_map(|(group, leaf)| {
-        let filter = footer.chunk(group, leaf)?.filter?;
-        filter.len_bytes.is_none().then_some((group, leaf, filter))
-    })
+/// Returns the chunk of each filter that has no length in the footer.
+pub fn without_length(footer: &Footer) -> impl Iterator<Item = &ParquetColumnChunk> {
+    let chunks = footer.parsed().column_chunks().iter();
+    chunks.filter(|chunk| chunk.filter.is_some_and(|filter| filter.len_bytes.is_none()))
 }
 
 /// Seeks to the end of the copy, and returns the offset of the end. Returns [`Error::Changed`] if
@@ -310,7 +306,6 @@ fn write(builder: &ParquetBloomBuilder, offset: u64, out: &mut (impl Write + See
     Ok(FilterRange { offset, len_bytes: Some(len as u64) })
 }
 
-/// Writes the new footer at the end of `out`, reads it back, and compares the two.
 fn write_footer(
     footer: &Footer,
     ranges: &Ranges,
@@ -323,24 +318,16 @@ fn write_footer(
     out.write_all(&bytes)?;
     out.flush()?;
     let again = Footer::read(out)?;
-    let is_as_planned = ranges
-        .iter()
-        .all(|(&(row_group, leaf), &range)| again.chunk(row_group, leaf).and_then(|chunk| chunk.filter) == Some(range));
-    if !is_as_planned || read(out, start, bytes.len() as u64)? != bytes {
-        return Err(Error::corrupt(WRITTEN_FOOTER, start));
+    let is_as_planned = |(&(row_group, leaf), &range): (&(usize, usize), &FilterRange)| {
+        again.chunk(row_group, leaf).and_then(|chunk| chunk.filter) == Some(range)
+    };
+    let is_same = again.metadata_offset() == start && bytes.starts_with(again.metadata());
+    if !is_same || again.file_len_bytes() != start + bytes.len() as u64 || !ranges.iter().all(is_as_planned) {
+        return Err(Error::corrupt(Field::WrittenFooter, start));
     }
     Ok(())
 }
 
-/// Reads `len` bytes at `offset`. The caller has written these bytes, so `len` needs no check.
-fn read(file: &mut (impl Read + Seek), offset: u64, len: u64) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(len).map_err(|_| Error::corrupt("length", offset))?];
-    file.seek(SeekFrom::Start(offset))?;
-    file.read_exact(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// A chunk that gets a filter.
 struct Chunk<'a, R> {
     footer: &'a Footer,
     values: &'a ParquetValues<R>,
@@ -377,17 +364,17 @@ impl<R: ChunkReader + 'static> Chunk<'_, R> {
     /// Reads the filter back and looks up every hash in it. If `hashes` is `None`, reads the values
     /// again. Returns [`Error::Denied`] if the filter denies a hash.
     fn verify(&self, hashes: Option<&[u64]>, range: FilterRange, out: &mut (impl Read + Seek)) -> Result<()> {
-        let bytes = read(out, range.offset, range.len_bytes.unwrap_or(0))?;
+        let bytes = read_at(out, range.offset..range.offset + range.len_bytes.unwrap_or(0))?;
         let filter = ParquetBloom::parse(&bytes)?;
         let mut denied = 0;
         match hashes {
-            Some(hashes) => denied = filters::denied(&filter, hashes),
-            None => self.for_each_hash(&mut |hashes| denied += filters::denied(&filter, hashes))?,
+            Some(hashes) => denied = filter.num_denied(hashes) as u64,
+            None => self.for_each_hash(&mut |hashes| denied += filter.num_denied(hashes) as u64)?,
         }
         if denied == 0 {
             return Ok(());
         }
-        let column = self.footer.leaves().get(self.leaf).map_or_else(String::new, |leaf| leaf.path.clone());
+        let column = self.footer.leaves().get(self.leaf).map_or_else(String::new, |leaf| leaf.path.to_string());
         Err(Error::Denied { row_group: self.row_group, column, values: denied })
     }
 }

@@ -4,12 +4,14 @@
 
 use std::io::{Read, Seek};
 
-use crate::ParquetBloom;
 use parquet::file::reader::ChunkReader;
 
-use crate::error::{Error, Result, ZERO_BITS};
+use crate::bloom::ParquetBloom;
+use crate::error::{Error, Field, Result};
 use crate::filters::{self, Collector, Sizing};
-use crate::footer::{FilterRange, Footer, Loss, PhysicalType, Taken};
+use crate::footer::Footer;
+use crate::metadata::{FilterRange, ParquetColumnChunk};
+use crate::schema::{Loss, PhysicalType};
 use crate::values::ParquetValues;
 
 /// A filter with at least this multiple of the needed number of blocks is oversized, unless its FPR
@@ -140,19 +142,15 @@ pub fn check<R: ChunkReader + 'static>(
     file: &mut (impl Read + Seek),
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<CheckedChunk>> {
-    let taken = Taken::of(footer);
     let mut checked = Vec::new();
     let groups = 0..footer.num_row_groups();
     for (&leaf, row_group) in request.leaves.iter().flat_map(|leaf| groups.clone().map(move |group| (leaf, group))) {
         let Some(chunk) = footer.chunk(row_group, leaf) else { continue };
-        let stored = match chunk.filter.map(|range| (range, taken.read_filter(footer, range, file))) {
-            None => Stored::Missing,
-            Some((_, Err(error @ (Error::Io(_) | Error::Changed)))) => return Err(error),
-            Some((range, Err(error))) => Stored::Damaged(range, error),
-            Some((range, Ok(bytes))) => Stored::Read(range, bytes),
+        let stored = match footer.parsed().read_filter(chunk, file) {
+            Err(error @ (Error::Io(_) | Error::Changed)) => return Err(error),
+            stored => stored,
         };
-        let place = Place { footer, values, request, row_group, leaf };
-        checked.push(place.check(stored, chunk.num_values)?);
+        checked.push(Place { footer, values, request, chunk }.check(stored)?);
         progress(chunk.len_bytes);
     }
     Ok(checked)
@@ -172,13 +170,6 @@ pub fn num_reads(chunks: &[&CheckedChunk]) -> usize {
     if ranges.is_empty() { 0 } else { gaps + 1 }
 }
 
-/// The result of reading the filter of a chunk.
-enum Stored {
-    Missing,
-    Damaged(FilterRange, Error),
-    Read(FilterRange, Vec<u8>),
-}
-
 /// The number of distinct values of a chunk, and the number of distinct values that its filter
 /// denies.
 struct Asked {
@@ -187,23 +178,23 @@ struct Asked {
     denied: u64,
 }
 
-/// A chunk that is checked.
 struct Place<'a, R> {
     footer: &'a Footer,
     values: Option<&'a ParquetValues<R>>,
     request: &'a Request,
-    row_group: usize,
-    leaf: usize,
+    chunk: &'a ParquetColumnChunk,
 }
 
 impl<R: ChunkReader + 'static> Place<'_, R> {
-    fn check(&self, stored: Stored, num_values: u64) -> Result<CheckedChunk> {
-        let filter = match &stored {
-            Stored::Read(_, bytes) => Some(ParquetBloom::parse(bytes)?),
-            _ => None,
+    fn check(&self, stored: Result<Option<Vec<u8>>>) -> Result<CheckedChunk> {
+        let ParquetColumnChunk { row_group, leaf, num_values, .. } = *self.chunk;
+        let (bytes, failed) = match stored {
+            Ok(bytes) => (bytes, None),
+            Err(error) => (None, Some(error)),
         };
+        let filter = bytes.as_deref().map(ParquetBloom::parse).transpose()?;
         let (mut asked, mut unread) = (None, None);
-        match self.ask(filter.as_ref(), num_values) {
+        match self.ask(filter.as_ref()) {
             Ok(found) => asked = found,
             Err(error @ (Error::Io(_) | Error::Changed)) => return Err(error),
             Err(error) => unread = Some(error),
@@ -212,30 +203,27 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
         let denies_all = asked.is_none()
             && filter.as_ref().is_some_and(ParquetBloom::is_zero)
             && num_values > 0
-            && !self.values.is_some_and(|values| values.has_only_nulls(self.row_group, self.leaf));
+            && !self.values.is_some_and(|values| values.has_only_nulls(row_group, leaf));
         let counted = asked.as_ref().map(|asked| (asked.distinct, asked.is_estimate));
-        let by_dictionary = || self.values?.dictionary_len(self.row_group, self.leaf).map(|num| (num, false));
+        let by_dictionary = || self.values?.dictionary_len(row_group, leaf).map(|num| (num, false));
         let by_bits = filter.as_ref().filter(|_| !denies_all);
         let by_bits = by_bits.map(|filter| (filters::estimated_distinct(filter.bits()), true));
         let none = (num_values == 0).then_some((0, false));
         let distinct = none.or(counted).or(by_bits).or_else(by_dictionary);
-        let judged = filter.map(|filter| {
-            let distinct = distinct.map_or(0, |(distinct, _)| distinct);
-            self.judge(&filter, distinct, asked.map(|asked| asked.denied))
-        });
-        let state = match (stored, judged) {
-            (Stored::Read(range, _), _) if denies_all => {
-                State::Damaged { range, error: Error::corrupt(ZERO_BITS, range.offset) }
+        let state = match (self.chunk.filter, failed, filter) {
+            (Some(range), Some(error), _) => State::Damaged { range, error },
+            (Some(range), ..) if denies_all => {
+                State::Damaged { range, error: Error::corrupt(Field::FilterBits, range.offset) }
             }
-            (Stored::Read(range, _), Some(filter)) => {
-                State::Sound(CheckedFilter { offset: range.offset, has_length: range.len_bytes.is_some(), ..filter })
+            (Some(range), _, Some(filter)) => {
+                let distinct = distinct.map_or(0, |(distinct, _)| distinct);
+                State::Sound(self.judge(range, &filter, distinct, asked.map(|asked| asked.denied)))
             }
-            (Stored::Damaged(range, error), _) => State::Damaged { range, error },
             _ => State::Missing,
         };
         Ok(CheckedChunk {
-            row_group: self.row_group,
-            leaf: self.leaf,
+            row_group,
+            leaf,
             num_values,
             distinct: distinct.map(|(distinct, _)| distinct),
             is_estimate: distinct.is_some_and(|(_, is_estimate)| is_estimate),
@@ -244,8 +232,13 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
         })
     }
 
-    /// Returns the verdict on a filter. The caller sets `offset` and `has_length`.
-    fn judge(&self, filter: &ParquetBloom<'_>, distinct: u64, denied: Option<u64>) -> CheckedFilter {
+    fn judge(
+        &self,
+        range: FilterRange,
+        filter: &ParquetBloom<'_>,
+        distinct: u64,
+        denied: Option<u64>,
+    ) -> CheckedFilter {
         let info = filter.info();
         let needed_blocks = self.request.sizing.num_blocks(distinct);
         let size = if info.expected_fpr > self.request.max_fpr {
@@ -256,24 +249,24 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
             Size::Right
         };
         CheckedFilter {
-            offset: 0,
+            offset: range.offset,
             len_bytes: info.len_bytes,
-            has_length: false,
+            has_length: range.len_bytes.is_some(),
             num_blocks: filter.num_blocks(),
             needed_blocks,
             fpr: info.expected_fpr,
             size,
             false_negatives: denied,
-            loss: self.footer.loss_of_filters(self.leaf),
+            loss: self.footer.loss_of_filters(self.chunk.leaf),
         }
     }
 
     /// Counts the distinct values, and looks up every value if there is a filter. Returns `None` if
     /// the request asks for no lookups or there is no reader of values. Returns `None` also for a
     /// Boolean column, because [`ParquetValues`] does not hash Boolean values.
-    fn ask(&self, filter: Option<&ParquetBloom<'_>>, num_values: u64) -> Result<Option<Asked>> {
-        let is_boolean =
-            self.footer.leaves().get(self.leaf).is_some_and(|leaf| leaf.physical_type == PhysicalType::Boolean);
+    fn ask(&self, filter: Option<&ParquetBloom<'_>>) -> Result<Option<Asked>> {
+        let ParquetColumnChunk { row_group, leaf, num_values, .. } = *self.chunk;
+        let is_boolean = self.chunk.physical_type == Some(PhysicalType::Boolean);
         let Some(values) = self.values.filter(|_| self.request.looks_up_values && !is_boolean) else {
             return Ok(None);
         };
@@ -281,7 +274,7 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
         let mut denied = Collector::new(self.request.sizing, num_values);
         let mut failed = None;
         let mut lost = Vec::new();
-        values.for_each_stored_hash(self.row_group, self.leaf, &mut |hashes| {
+        values.for_each_stored_hash(row_group, leaf, &mut |hashes| {
             lost.clear();
             if let Some(filter) = filter {
                 lost.extend(hashes.iter().filter(|&&hash| !filter.may_contain_hash(hash)));

@@ -1,10 +1,8 @@
 //! Computes the sizes and FPRs of filters, and builds the filter of a chunk in bounded memory.
 
-mod distinct;
-
-use crate::{ParquetBloom, ParquetBloomBuilder};
-
-use crate::error::{Error, Result};
+use crate::bloom::{BLOCK_LEN_BYTES, Block, ParquetBloomBuilder};
+use crate::distinct;
+use crate::error::{Error, Result, check_rate};
 
 const BLOCK_BITS: f64 = 256.0;
 /// The number of lanes of a block. A value sets one of the 32 bits of each lane.
@@ -12,8 +10,8 @@ const LANES: i32 = 8;
 /// The share of a lane's bits that stay 0 after one value.
 const CLEAR: f64 = 31.0 / 32.0;
 /// The maximum length of a filter's bits. Arrow C++ rejects longer filters.
-pub const MAX_LEN_BYTES: u64 = MAX_BLOCKS as u64 * 32;
-const MAX_BLOCKS: usize = (128 << 20) / 32;
+pub const MAX_LEN_BYTES: u64 = (MAX_BLOCKS * BLOCK_LEN_BYTES) as u64;
+const MAX_BLOCKS: usize = (128 << 20) / BLOCK_LEN_BYTES;
 /// The maximum number of hashes that a [`Collector`] keeps. They take 96 MiB.
 const MAX_HASHES: usize = 12 << 20;
 
@@ -41,19 +39,18 @@ impl Sizing {
     /// Returns [`Error::Invalid`] for a rate that is not above 0 and below 1, and for less than 1
     /// or more than 100 bits per value.
     pub fn new(budget: Budget, is_exact: bool) -> Result<Self> {
-        let invalid = |what, given: f64, reason: &str| {
-            Err(Error::Invalid { what, given: given.to_string(), reason: reason.to_owned() })
-        };
-        match budget {
-            Budget::Fpr(rate) if !(rate > 0.0 && rate < 1.0) => {
-                invalid("false-positive rate", rate, "expected a rate above 0 and below 1; try 0.01")
+        let values_per_block = match budget {
+            Budget::Fpr(rate) => {
+                check_rate(rate)?;
+                values_per_block(rate)
             }
             Budget::BitsPerValue(bits) if !(1.0..=100.0).contains(&bits) => {
-                invalid("bits per value", bits, "expected 1 to 100; try 10.5 for a false-positive rate of 1 %")
+                let reason = "expected 1 to 100; try 10.5 for a false-positive rate of 1 %".to_owned();
+                return Err(Error::Invalid { what: "bits per value", given: bits.to_string(), reason });
             }
-            Budget::Fpr(rate) => Ok(Self { values_per_block: values_per_block(rate), is_exact }),
-            Budget::BitsPerValue(bits) => Ok(Self { values_per_block: BLOCK_BITS / bits, is_exact }),
-        }
+            Budget::BitsPerValue(bits) => BLOCK_BITS / bits,
+        };
+        Ok(Self { values_per_block, is_exact })
     }
 
     /// Returns the number of blocks of a filter for `distinct` distinct values. It is at least 1
@@ -66,8 +63,11 @@ impl Sizing {
     }
 }
 
-/// Returns the expected false-positive rate of a filter. The formula assumes that the number of
-/// values in a block has a Poisson distribution.
+/// Returns the expected false-positive rate of a filter with `distinct` values in `num_blocks`
+/// blocks.
+///
+/// For two or more blocks, the formula takes the number of values in a block from a Poisson
+/// distribution. This distribution is close to the exact binomial one if there are many blocks.
 ///
 /// ```
 /// use filterblock_parquet::filters::expected_fpr;
@@ -75,22 +75,46 @@ impl Sizing {
 /// assert!((expected_fpr(1_000_000, 41_000) - 0.01).abs() < 0.0005);
 /// ```
 #[must_use]
-pub fn expected_fpr(distinct: u64, num_blocks: usize) -> f64 {
-    fpr_at(distinct as f64 / num_blocks.max(1) as f64)
-}
-
-fn fpr_at(load: f64) -> f64 {
-    let last = load + 20.0 * load.sqrt() + 40.0;
-    let (mut number, mut log_share, mut rate) = (0.0, -load, 0.0);
-    while number <= last {
-        rate += log_share.exp() * (1.0 - CLEAR.powf(number)).powi(LANES);
-        number += 1.0;
-        log_share += load.ln() - f64::ln(number);
+pub fn expected_fpr(distinct: u64, num_blocks: u64) -> f64 {
+    match num_blocks {
+        _ if distinct == 0 => 0.0,
+        0 | 1 => covered(distinct as f64),
+        _ => fpr_at(distinct as f64 / num_blocks as f64),
     }
-    rate.clamp(0.0, 1.0)
 }
 
-/// Returns the number of values per block at which the FPR is `rate`.
+fn covered(values: f64) -> f64 {
+    (1.0 - CLEAR.powf(values)).powi(LANES)
+}
+
+fn fpr_at(mean: f64) -> f64 {
+    // With a mean of more than 600 values per block, nearly all bits are set.
+    if mean > 600.0 {
+        return 1.0;
+    }
+    let (mut weight, mut fpr, mut sum) = ((-mean).exp(), 0.0, 0.0);
+    let last = mean + 12.0 * mean.sqrt() + 40.0;
+    let mut in_block = 0.0;
+    while in_block <= last {
+        fpr += weight * covered(in_block);
+        sum += weight;
+        in_block += 1.0;
+        weight *= mean / in_block;
+    }
+    (fpr + (1.0 - sum).max(0.0)).min(1.0)
+}
+
+/// Returns the FPR of a filter for random absent keys, computed from the set bits of its blocks.
+/// Returns 0 if there are no blocks.
+#[must_use]
+pub fn measured_fpr(blocks: &[Block]) -> f64 {
+    let of_block = |block: &Block| -> f64 {
+        let lanes = block.as_chunks::<4>().0;
+        lanes.iter().map(|lane| f64::from(u32::from_le_bytes(*lane).count_ones()) / 32.0).product()
+    };
+    blocks.iter().map(of_block).sum::<f64>() / blocks.len().max(1) as f64
+}
+
 fn values_per_block(rate: f64) -> f64 {
     let (mut low, mut high) = (1e-6, 1e4);
     for _ in 0..80 {
@@ -237,10 +261,4 @@ impl Filter {
         let blocks = sizing.num_blocks(self.distinct);
         (self.hashes.is_none() && sizing.is_exact && blocks != self.builder.num_blocks()).then_some(blocks)
     }
-}
-
-/// Returns the number of `hashes` that the filter denies.
-#[must_use]
-pub fn denied(filter: &ParquetBloom<'_>, hashes: &[u64]) -> u64 {
-    filter.num_denied(hashes) as u64
 }

@@ -7,26 +7,28 @@
 
 #[cfg(feature = "values")]
 pub mod append;
+mod bloom;
 #[cfg(feature = "values")]
 pub mod check;
+mod distinct;
 pub mod error;
+mod file;
 pub mod filters;
-pub mod footer;
+mod footer;
 pub mod index;
-mod read;
-#[cfg(feature = "values")]
-pub mod source;
+mod metadata;
+mod schema;
 pub mod thrift;
 #[cfg(feature = "values")]
 pub mod values;
 pub mod written;
 
+pub use bloom::{ParquetBloom, ParquetBloomBuilder};
 pub use error::{Error, Result};
+pub use file::ParquetFile;
 pub use footer::Footer;
-pub use read::{
-    ParquetBloom, ParquetBloomBuilder, ParquetColumnChunk, ParquetFile, ParquetFilterRange, ParquetMetadata,
-    PhysicalType,
-};
+pub use metadata::{FilterRange, ParquetColumnChunk, ParquetMetadata};
+pub use schema::{Leaf, Loss, PhysicalType};
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/PARQUET.md")]

@@ -8,6 +8,9 @@
 //! high 4 bits are 0, and the field number follows the byte.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
+
+use filterblock::internals::codec::put_varint;
 
 /// The maximum nesting depth of values. Parquet's own metadata have a depth below ten.
 const MAX_DEPTH: u32 = 32;
@@ -70,6 +73,13 @@ pub struct Field<'a> {
     pub value: Cow<'a, [u8]>,
 }
 
+impl Field<'_> {
+    /// Returns the value of an integer of 16, 32 or 64 bits, or `None` for another type.
+    pub(crate) fn int(&self) -> Option<i64> {
+        Reader { bytes: &self.value, at: 0 }.int().ok().filter(|_| self.kind.is_int())
+    }
+}
+
 /// A struct whose values stay encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Struct<'a> {
@@ -84,26 +94,16 @@ impl<'a> Struct<'a> {
     /// Returns [`Malformed`] if the bytes do not follow the protocol or end inside the struct, or
     /// if values are nested deeper than 32 levels.
     pub fn parse(bytes: &'a [u8]) -> Parsed<(Self, usize)> {
-        let mut reader = Reader { bytes, at: 0 };
-        let (mut fields, mut last) = (Vec::new(), 0);
-        while let Some((id, kind)) = reader.field(&mut last)? {
-            let start = reader.at;
-            if !kind.is_flag() {
-                reader.skip(kind, MAX_DEPTH)?;
-            }
-            let value = bytes.get(start..reader.at).ok_or(Malformed { at: start })?;
-            fields.push(Field { id, kind, value: Cow::Borrowed(value) });
-        }
-        Ok((Self { fields }, reader.at))
+        Encoded::parse(bytes).map(|found| (found.fields, found.bytes.len()))
     }
 
     /// Appends the encoding of the struct to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut last = 0_i16;
         for field in &self.fields {
-            match u8::try_from(i32::from(field.id) - i32::from(last)) {
-                Ok(delta @ 1..=15) => out.push(delta << 4 | field.kind.0),
-                _ => {
+            match delta(field.id, last) {
+                Some(delta) => out.push(delta << 4 | field.kind.0),
+                None => {
                     out.push(field.kind.0);
                     put_int(out, field.id.into());
                 }
@@ -123,7 +123,16 @@ impl<'a> Struct<'a> {
     /// Returns whether two fields have the same number.
     #[must_use]
     pub fn has_duplicates(&self) -> bool {
-        let mut ids: Vec<i16> = self.fields.iter().map(|field| field.id).collect();
+        self.has_duplicates_in(i16::MIN..=i16::MAX)
+    }
+
+    /// Returns whether two fields have the same number, which lies in this range.
+    pub(crate) fn has_duplicates_in(&self, range: RangeInclusive<i16>) -> bool {
+        // The usual order needs no memory.
+        if self.fields.is_sorted_by(|a, b| a.id < b.id) {
+            return false;
+        }
+        let mut ids: Vec<i16> = self.fields.iter().map(|field| field.id).filter(|id| range.contains(id)).collect();
         ids.sort_unstable();
         ids.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
     }
@@ -131,8 +140,7 @@ impl<'a> Struct<'a> {
     /// Returns the integer of 16, 32 or 64 bits in this field, or `None` if there is none.
     #[must_use]
     pub fn int(&self, id: i16) -> Option<i64> {
-        let field = self.get(id).filter(|field| field.kind.is_int())?;
-        Reader { bytes: &field.value, at: 0 }.int().ok()
+        self.get(id)?.int()
     }
 
     /// Returns the bytes in this field, or `None` if there are none.
@@ -147,6 +155,20 @@ impl<'a> Struct<'a> {
     pub fn list(&self, id: i16) -> Option<List<'_>> {
         let field = self.get(id).filter(|field| field.kind == Kind::LIST)?;
         List::parse(&field.value).ok()
+    }
+
+    /// Returns the structs in this list, or `None` if the field is no list.
+    pub(crate) fn structs(&self, id: i16) -> Option<Structs<'_>> {
+        let field = self.get(id).filter(|field| field.kind == Kind::LIST)?;
+        let mut reader = Reader { bytes: &field.value, at: 0 };
+        let (kind, left) = reader.list().ok()?;
+        Some(Structs { reader, left, has_other_kind: left > 0 && kind != Kind::STRUCT })
+    }
+
+    /// Parses the struct in this field. Returns `None` if there is none.
+    pub(crate) fn nested(&self, id: i16) -> Option<Struct<'_>> {
+        let field = self.get(id).filter(|field| field.kind == Kind::STRUCT)?;
+        Some(Struct::parse(&field.value).ok()?.0)
     }
 
     /// Sets a field to an integer of the type `kind`. The caller ensures that `value` fits the
@@ -175,6 +197,87 @@ impl<'a> Struct<'a> {
                 self.fields.insert(at, new);
             }
         }
+    }
+}
+
+/// A struct and its bytes.
+#[derive(Debug)]
+pub(crate) struct Encoded<'a> {
+    pub fields: Struct<'a>,
+    pub bytes: &'a [u8],
+    /// Whether [`Struct::encode`] gives the same bytes, and no two fields have the same number.
+    pub is_canonical: bool,
+}
+
+impl<'a> Encoded<'a> {
+    /// Parses the struct at the start of `bytes`, as [`Struct::parse`] does.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Parsed<Self> {
+        let mut walk = Fields::new(bytes);
+        let fields = Struct { fields: walk.by_ref().collect::<Parsed<_>>()? };
+        let is_canonical = walk.is_canonical && !fields.has_duplicates();
+        Ok(Self { fields, bytes: bytes.get(..walk.len_bytes()).unwrap_or_default(), is_canonical })
+    }
+}
+
+/// The fields of a struct. They are parsed one by one and take no memory.
+pub(crate) struct Fields<'a> {
+    reader: Reader<'a>,
+    last: i16,
+    is_canonical: bool,
+}
+
+impl<'a> Fields<'a> {
+    /// Starts at the first field of the struct at the start of `bytes`.
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { reader: Reader { bytes, at: 0 }, last: 0, is_canonical: true }
+    }
+
+    /// Returns the number of bytes that were parsed. After the last field, it is the length of the
+    /// struct.
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.reader.at
+    }
+
+    fn next_field(&mut self) -> Parsed<Option<Field<'a>>> {
+        let (before, header, reader) = (self.last, self.reader.at, &mut self.reader);
+        let Some((id, kind)) = reader.field(&mut self.last)? else { return Ok(None) };
+        let start = reader.at;
+        let number_bits = u64::BITS - (zigzag(id.into()) | 1).leading_zeros();
+        let number_len = if delta(id, before).is_some() { 0 } else { number_bits.div_ceil(7) as usize };
+        self.is_canonical &= start - header == 1 + number_len;
+        if !kind.is_flag() {
+            reader.skip(kind, MAX_DEPTH)?;
+        }
+        let value = reader.bytes.get(start..reader.at).ok_or(Malformed { at: start })?;
+        Ok(Some(Field { id, kind, value: Cow::Borrowed(value) }))
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Parsed<Field<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_field().transpose()
+    }
+}
+
+/// The structs in a list. They are parsed one by one, so a list of many elements takes no memory.
+pub(crate) struct Structs<'a> {
+    reader: Reader<'a>,
+    left: usize,
+    has_other_kind: bool,
+}
+
+impl<'a> Iterator for Structs<'a> {
+    type Item = Parsed<Encoded<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        if self.has_other_kind {
+            return Some(Err(self.reader.malformed()));
+        }
+        let found = Encoded::parse(self.reader.bytes.get(self.reader.at..).unwrap_or_default());
+        Some(found.inspect(|found| self.reader.at += found.bytes.len()))
     }
 }
 
@@ -229,30 +332,19 @@ impl<'a> List<'a> {
         let texts = self.elements.iter().map(|bytes| Reader { bytes, at: 0 }.binary().ok());
         texts.collect::<Option<_>>().filter(|_| self.kind == Kind::BINARY || self.elements.is_empty())
     }
-
-    /// Returns the encoded elements if they are structs.
-    ///
-    /// # Errors
-    /// Returns [`Malformed`] if the elements have another type.
-    pub fn structs(&self) -> Parsed<&[&'a [u8]]> {
-        match self.kind == Kind::STRUCT || self.elements.is_empty() {
-            true => Ok(&self.elements),
-            false => Err(Malformed { at: 0 }),
-        }
-    }
 }
 
-/// Appends an integer as a zigzag varint.
+/// Returns the difference to the previous field number, if it fits in the first byte of a field.
+fn delta(id: i16, last: i16) -> Option<u8> {
+    u8::try_from(i32::from(id) - i32::from(last)).ok().filter(|delta| (1..=15).contains(delta))
+}
+
+fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63).cast_unsigned()
+}
+
 fn put_int(out: &mut Vec<u8>, value: i64) {
-    put_varint(out, (value << 1 ^ value >> 63).cast_unsigned());
-}
-
-fn put_varint(out: &mut Vec<u8>, mut rest: u64) {
-    while rest >= 0x80 {
-        out.push(rest.to_le_bytes()[0] | 0x80);
-        rest >>= 7;
-    }
-    out.push(rest.to_le_bytes()[0]);
+    put_varint(out, zigzag(value));
 }
 
 struct Reader<'a> {

@@ -27,7 +27,7 @@ fn the_expected_rate_is_the_measured_one() {
         (0..distinct).for_each(|number| builder.add_hash(hash(number)));
         let filter = ParquetBloom::new(builder.bits());
         let passed = (0..1_000_000_u64).filter(|number| filter.may_contain_hash(hash(number + (1 << 40)))).count();
-        let (found, expected) = (passed as f64 / 1e6, expected_fpr(distinct, blocks));
+        let (found, expected) = (passed as f64 / 1e6, expected_fpr(distinct, blocks as u64));
         assert!((found / expected - 1.0).abs() < 0.1, "{blocks}: {found} {expected}");
         let estimate = estimated_distinct(builder.bits()) as f64;
         assert!((estimate / distinct as f64 - 1.0).abs() < 0.01, "{estimate}");

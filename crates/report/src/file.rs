@@ -228,7 +228,7 @@ impl FileReport {
         };
         let holds = Holds::Chunk {
             row_group: chunk.row_group,
-            column: chunk.path.clone(),
+            column: chunk.path.to_string(),
             physical_type: chunk.physical_type.map(|of| format!("{of:?}")),
             num_values: chunk.num_values,
         };

@@ -1,20 +1,16 @@
 //! Looks up keys or values in a file of another engine.
 
-use std::fs::File;
 use std::path::Path;
 
 use super::super::failure::{Failure, Outcome};
-use super::super::held;
 use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat, filter_of};
 use super::own::Sst;
-use super::value::{ColumnType, Encoding, ValueType};
+use super::value::{Encoding, ValueType};
 use filterblock_family::{FileFilter, Membership};
 use filterblock_foreign::rocksdb::RocksDbFilterLayout;
 use filterblock_foreign::{leveldb, rocksdb};
-use filterblock_parquet::index::ParquetColumn;
-use filterblock_parquet::values::ParquetValues;
-use filterblock_parquet::{ParquetBloom, ParquetFile, PhysicalType};
+use filterblock_parquet::{ParquetBloom, ParquetFile};
 
 /// The filters that answer a query.
 #[derive(Debug)]
@@ -120,29 +116,28 @@ impl<'a> Asked<'a> {
             filters.push(filter_of(path, file, chunk).map_err(|(_, text)| Failure::Message(text))?);
         }
         let asked = arguments.column.as_deref().unwrap_or_default();
-        let column = chunks.first().map_or(asked, |chunk| chunk.path.as_str());
-        let physical_type = file.columns().find(|(path, _)| *path == column).and_then(|(_, found)| found);
+        let column = chunks.first().map_or(asked, |chunk| &*chunk.path);
         let refused = |why: String| Failure::Message(format!("{}: column {column:?} {why}", path.display()));
-        let Some(physical) = physical_type else {
-            return match question.hex {
-                true => Ok(Self::Values { filters, encoding: Encoding::Plain(None) }),
-                false => Err(refused("has an unknown type; give values in plain encoding with --hex".to_owned())),
-            };
-        };
-        let is_fixed = physical == PhysicalType::FixedLenByteArray;
-        let bare = ColumnType { physical, len_bytes: None, logical: "", integer_bits: None };
-        let encoding = match column_of(path, column) {
-            Ok(found) => match found.column_type().filter(|found| found.physical == physical) {
-                Some(found) => found.encoding(question.hex, question.value_type),
-                None => return Err(refused("has changed its type meanwhile; run the command again".to_owned())),
-            },
-            // Only the schema has the length of these values, and the meaning of numbers and bytes.
-            Err(_) if !is_fixed && (question.hex || question.value_type.is_some()) => {
-                bare.encoding(question.hex, question.value_type)
+        let mut same = file.leaves().iter().filter(|leaf| *leaf.path == *column);
+        let encoding = match (same.next(), same.next()) {
+            (Some(leaf), None) if leaf.physical_type.is_none() && question.hex => {
+                return Ok(Self::Values { filters, encoding: Encoding::Plain(None) });
             }
-            Err(failure) => return Err(failure),
+            (Some(leaf), None) => match leaf.column_type() {
+                Some(of) => of.encoding(question.hex, question.value_type).map_err(refused)?,
+                None if leaf.physical_type.is_none() => {
+                    return Err(refused("has an unknown type; give values in plain encoding with --hex".to_owned()));
+                }
+                None => {
+                    return Err(refused(
+                        "has values of an unknown length; check the file with the engine that wrote it".to_owned(),
+                    ));
+                }
+            },
+            _ => {
+                return Err(refused("shares its path with another column; rename one of them".to_owned()));
+            }
         };
-        let encoding = encoding.map_err(refused)?;
         Ok(Self::Values { filters, encoding })
     }
 
@@ -210,14 +205,4 @@ impl<'a> Asked<'a> {
             _ => None,
         }
     }
-}
-
-/// Finds a column in the schema.
-fn column_of(path: &Path, column: &str) -> Outcome<ParquetColumn> {
-    let refused = |why: &dyn std::fmt::Display| {
-        Failure::Message(format!("{}: the type of the values of column {column:?} is unknown: {why}", path.display()))
-    };
-    let file = File::open(held::place(path)?).map_err(|error| Failure::file(path, error))?;
-    let values = ParquetValues::open(file).map_err(|error| refused(&error))?;
-    ParquetColumn::find(&values, column).map_err(|error| refused(&error))
 }

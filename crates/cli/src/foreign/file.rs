@@ -14,7 +14,7 @@ use super::content::Content;
 use super::own::Sst;
 use filterblock::{HashIdentity, HashKind, HashSeed, KeyHasher};
 use filterblock_family::FileFilter;
-use filterblock_foreign::{Error, Field, Result};
+use filterblock_foreign::{Error, Field};
 use filterblock_foreign::{FileKind, KeyForm, leveldb, rocksdb};
 use filterblock_parquet::{self as parquet, ParquetColumnChunk};
 
@@ -95,28 +95,30 @@ impl Foreign {
     /// # Errors
     /// Returns an error if the file cannot be read, is damaged, or has a format that is not
     /// supported.
-    pub fn open(path: &Path, place: &Path, arguments: &FileArguments) -> Result<Option<Self>> {
-        let open = || {
-            if let Some(format) = arguments.format {
-                let raw = Self::Raw(format, Content::open(place)?);
-                if let Some(Err(error)) = raw.raw_parquet() {
-                    return Err(error);
-                }
-                return Ok(Some(raw));
+    pub fn open(path: &Path, place: &Path, arguments: &FileArguments) -> Outcome<Option<Self>> {
+        let foreign = |error: Error| Failure::from(error.in_file(path));
+        let parquet = |error: parquet::Error| Failure::from(error.in_file(path));
+        let content = || Content::open(place).map_err(foreign);
+
+        if let Some(format) = arguments.format {
+            let raw = Self::Raw(format, content()?);
+            if let Some(Err(error)) = raw.raw_parquet() {
+                return Err(parquet(error));
             }
-            let Some(kind) = Ends::of(place)?.foreign() else { return Ok(None) };
-            let bytes = Content::open(place)?;
-            Ok(match kind {
-                FileKind::LevelDbTable => {
-                    let hasher = KeyHasher::xxh3(HashSeed(arguments.seed.unwrap_or_default()));
-                    let form = arguments.key_form.map(Form::of_keys);
-                    Some(Self::LevelDb(leveldb::LevelDbTable::open_with(bytes, form, &hasher)?))
-                }
-                FileKind::RocksDbTable => Some(Self::RocksDb(rocksdb::RocksDbTable::open(bytes)?)),
-                FileKind::ParquetFile => Some(Self::Parquet(parquet::ParquetFile::open(bytes)?)),
-            })
-        };
-        open().map_err(|error: Error| error.in_file(path))
+            return Ok(Some(raw));
+        }
+        let Some(kind) = Ends::of(place).map_err(|error| foreign(error.into()))?.foreign() else { return Ok(None) };
+        let bytes = content()?;
+        Ok(Some(match kind {
+            FileKind::LevelDbTable => {
+                let hasher = KeyHasher::xxh3(HashSeed(arguments.seed.unwrap_or_default()));
+                let form = arguments.key_form.map(Form::of_keys);
+                let table = leveldb::LevelDbTable::open_with(bytes, form, &hasher);
+                Self::LevelDb(table.map_err(foreign)?)
+            }
+            FileKind::RocksDbTable => Self::RocksDb(rocksdb::RocksDbTable::open(bytes).map_err(foreign)?),
+            FileKind::ParquetFile => Self::Parquet(parquet::ParquetFile::open(bytes).map_err(parquet)?),
+        }))
     }
 
     /// Gives the secret to filterblock's own filters in a table. `file` has seed and hash function
@@ -164,7 +166,7 @@ impl Foreign {
     }
 
     /// Parses a bare Parquet filter. Returns `None` for any other file.
-    pub fn raw_parquet(&self) -> Option<Result<parquet::ParquetBloom<'_>>> {
+    pub fn raw_parquet(&self) -> Option<parquet::Result<parquet::ParquetBloom<'_>>> {
         match self {
             Self::Raw(RawFormat::ParquetSbbf, bytes) => Some(parquet::ParquetBloom::parse(bytes.as_ref())),
             _ => None,
@@ -268,15 +270,15 @@ impl FileArguments {
             let (path, groups) = (path.display(), count(groups as u64, "row group"));
             return Err(Failure::Message(format!("{path}: no row group {number}: the file has {groups}; {next}")));
         }
-        let is_column = |chunk: &ParquetColumnChunk| self.column.as_ref().is_none_or(|column| *column == chunk.path);
+        let is_column = |chunk: &ParquetColumnChunk| self.column.as_ref().is_none_or(|column| **column == *chunk.path);
         let is_group = |chunk: &ParquetColumnChunk| self.row_group.is_none_or(|number| number == chunk.row_group);
         let chunks: Vec<_> = file.column_chunks().iter().filter(|chunk| is_column(chunk) && is_group(chunk)).collect();
         match &self.column {
             // A file without row groups has the columns of its schema, and no values.
-            Some(column) if file.columns().all(|(known, _)| known != column) => {
-                let known = match (groups, file.columns().next()) {
+            Some(column) if file.leaves().iter().all(|leaf| *leaf.path != **column) => {
+                let known = match (groups, file.leaves().first()) {
                     (0, None) => "the file has no columns and no row groups; give a file with rows".to_owned(),
-                    _ => format!("the file has: {}", columns(file.columns().map(|(path, _)| path))),
+                    _ => format!("the file has: {}", columns(file.leaves().iter().map(|leaf| &*leaf.path))),
                 };
                 Err(Failure::Message(format!("{}: no column {column:?}; {known}", path.display())))
             }
@@ -308,7 +310,7 @@ impl FileArguments {
             )));
         };
         if with_filter().any(|chunk| chunk.path != first.path) {
-            let columns = columns(with_filter().map(|chunk| chunk.path.as_str()));
+            let columns = columns(with_filter().map(|chunk| &*chunk.path));
             return Err(Failure::Message(format!(
                 "{path}: several columns have filters; choose one with --column: {columns}"
             )));
@@ -317,14 +319,14 @@ impl FileArguments {
     }
 }
 
-/// Returns whether parts of a Parquet footer contradict each other, or a filter. It is unknown which
-/// part is wrong, so this is an error and no verdict of damage.
-pub fn is_contradiction(error: &Error) -> bool {
-    matches!(
-        error.root(),
-        Error::ChunkMismatch { .. }
-            | Error::Corrupt { field: Field::FilterLocation | Field::FilterLen | Field::NumRows, .. }
-    )
+/// Returns the message if the failure is damage of the file. If parts of a Parquet footer contradict
+/// each other or a filter, it is unknown which part is wrong, so this is no verdict of damage.
+pub fn damage_of(failure: &Failure, key_form: Option<Form>) -> Option<String> {
+    match failure {
+        Failure::Foreign(error) if error.is_damage() => Some(table_message(error, key_form)),
+        Failure::Parquet(error) if error.is_damage() && !error.is_contradiction() => Some(error.to_string()),
+        _ => None,
+    }
 }
 
 /// Returns the filter of a chunk. An error has the message that names the row group and the column.
@@ -332,7 +334,7 @@ pub fn filter_of<'a>(
     path: &Path,
     file: &'a parquet::ParquetFile<Content>,
     chunk: &ParquetColumnChunk,
-) -> Result<Option<parquet::ParquetBloom<'a>>, (Error, String)> {
+) -> Result<Option<parquet::ParquetBloom<'a>>, (parquet::Error, String)> {
     file.filter(chunk).map_err(|error| {
         let (path, group, column) = (path.display(), chunk.row_group, printable(&chunk.path));
         let text = format!("{path}: row group {group}, column {column}: {error}");

@@ -12,7 +12,6 @@ use super::super::what_if::{Engine, Present, WhatIf};
 use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat, filter_of};
 use super::own;
-use filterblock_foreign::Error;
 use filterblock_foreign::{leveldb, rocksdb};
 use filterblock_parquet as parquet;
 use filterblock_report::{FileReport, FilterReport};
@@ -33,7 +32,7 @@ pub struct Report {
 /// or row group does not exist.
 pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome<Report> {
     let mut found = FileReport::new(path.display().to_string(), file.kind(), file.len_bytes());
-    let in_file = |error: Error| error.in_file(path);
+    let in_file = |error: parquet::Error| error.in_file(path);
     match file {
         Foreign::Sst(sst) => sst.describe(&mut found),
         Foreign::FileFilter(filter) => own::describe_file_filter(filter, &mut found),

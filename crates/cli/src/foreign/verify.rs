@@ -9,7 +9,7 @@ use super::super::failure::{Failure, Outcome};
 use super::super::output::message;
 use super::super::text::{count, quoted_path, thousands};
 use super::content::Content;
-use super::file::{Foreign, Form, filter_of, is_contradiction, table_message, unknown_form};
+use super::file::{Foreign, Form, filter_of, table_message, unknown_form};
 use super::own;
 use filterblock_foreign::Verified;
 use filterblock_parquet::ParquetFile;
@@ -96,8 +96,7 @@ fn walk_parquet(path: &Path, file: &ParquetFile<Content>) -> Outcome<Result<Walk
                 filters += u64::from(filter.is_some());
                 without_bits += u64::from(filter.is_some_and(|filter| filter.num_blocks() == 0));
             }
-            Err((error, text)) if is_contradiction(&error) => return Err(Failure::Message(text)),
-            Err((error, text)) if error.is_damage() => return Ok(Err(text)),
+            Err((error, text)) if error.is_damage() && !error.is_contradiction() => return Ok(Err(text)),
             Err((_, text)) => return Err(Failure::Message(text)),
         }
     }

@@ -16,11 +16,11 @@ use super::super::progress;
 use super::super::text::count;
 use super::failure;
 use filterblock_foreign::FileKind;
-use filterblock_parquet::ParquetFile;
 use filterblock_parquet::index::{
-    DistinctHashes, Error as IndexError, FileIdentity, IndexBuilder, KeyType, ParquetColumn, SourceKind, Stamp, hash,
+    DistinctHashes, FileIdentity, IndexBuilder, KeyType, ParquetColumn, SourceKind, Stamp, hash,
 };
 use filterblock_parquet::values::ParquetValues;
+use filterblock_parquet::{Error, ParquetFile};
 use filterblock_store::sstable::{MAGIC, Table, TableReadOptions};
 use filterblock_store::storage::Disk;
 
@@ -168,15 +168,16 @@ impl FileList {
                 return refused("a Parquet file needs an index of one column; build such an index with --column NAME");
             };
             let file = File::open(path).map_err(|error| Failure::file(path, error))?;
-            let values =
-                ParquetValues::open(file).map_err(|error| Failure::Message(format!("{}: {error}", path.display())))?;
-            let column = ParquetColumn::find(&values, name).map_err(|error| failure(path, error))?;
+            let values = ParquetValues::open(file).map_err(|error| error.in_file(path))?;
+            let column = ParquetColumn::find(values.parsed(), name).map_err(|error| failure(path, error))?;
             let content = Content::Parquet { values, column, name, from_filters: self.from_filters };
             return Ok((stamp, content));
         }
         let arguments = FileArguments { key_form: self.key_form, ..FileArguments::default() };
-        let opened = Foreign::open(path, path, &arguments)
-            .map_err(|error| Failure::Message(table_message(&error, self.key_form)))?;
+        let opened = Foreign::open(path, path, &arguments).map_err(|failure| match failure {
+            Failure::Foreign(error) => Failure::Message(table_message(&error, self.key_form)),
+            other => other,
+        })?;
         let content = match opened {
             Some(Foreign::Parquet(_)) => {
                 return refused("the Parquet file is encrypted; give a file without encryption");
@@ -274,12 +275,12 @@ impl Input<'_> {
             None => builder.add_hashes(identity, hashes),
         };
         added.map_err(|error| match error {
-            error @ IndexError::Invalid { what: "filter", .. } => {
+            error @ Error::Invalid { what: "filter", .. } => {
                 let column = if let Content::Parquet { name, .. } = &self.content { *name } else { "" };
                 Failure::Message(format!("{}: column {column:?}: {error}, without --from-filters", path.display()))
             }
             // The hashes are in a temporary file beside the index, so an I/O error names the index.
-            IndexError::Io(error) => Failure::file(index, error),
+            Error::Io(error) => Failure::file(index, error),
             error => failure(path, error),
         })
     }

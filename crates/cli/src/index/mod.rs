@@ -8,7 +8,7 @@ pub mod query;
 mod update;
 pub mod verify;
 
-use filterblock_parquet::index::Error;
+use filterblock_parquet::Error;
 
 use super::failure::{Failure, Outcome};
 
@@ -66,10 +66,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
 fn failure(path: &std::path::Path, error: Error) -> Failure {
     match error {
         Error::Io(error) => Failure::file(path, error),
-        Error::Invalid { what: "path", why } => Failure::Message(why),
+        Error::Invalid { what: "path", reason, .. } => Failure::Message(reason),
         // The library's message cannot name an option of the command.
-        Error::Invalid { what: "filters", why } => {
-            Failure::Message(format!("{}: {why}, without --from-filters", path.display()))
+        Error::Invalid { what: "filters", reason, .. } => {
+            Failure::Message(format!("{}: {reason}, without --from-filters", path.display()))
         }
         other => Failure::Message(format!("{}: {other}", path.display())),
     }

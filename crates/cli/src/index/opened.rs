@@ -9,7 +9,8 @@ use super::super::failure::{Failure, Outcome};
 use super::super::output::message;
 use super::super::{held, text};
 use super::failure;
-use filterblock_parquet::index::{Difference, Error, IndexReader};
+use filterblock_parquet::Result;
+use filterblock_parquet::index::{Difference, IndexReader};
 
 /// The maximum number of changed files that one check names. All others are only counted.
 const NAMED_MAX: usize = 10;
@@ -75,7 +76,7 @@ pub fn open(path: &Path) -> Outcome<IndexReader<File>> {
 
 /// Opens an index file. The inner error comes from reading the index. The outer error means that
 /// the path names no readable regular file.
-pub fn try_open(path: &Path) -> Outcome<Result<IndexReader<File>, Error>> {
+pub fn try_open(path: &Path) -> Outcome<Result<IndexReader<File>>> {
     let file = File::open(held::place(path)?).map_err(|error| Failure::file(path, error))?;
     Ok(IndexReader::open(file))
 }

@@ -15,9 +15,9 @@ use super::super::text::{count, printable};
 use super::inputs::{self, Input, Inputs};
 use super::one_file::{Source, Work};
 use super::report::{FileReport, Report};
-use super::{DEFAULT_FPR, tables, targets};
+use super::{DEFAULT_FPR, targets};
+use filterblock_parquet::Loss;
 use filterblock_parquet::filters::{Budget, Sizing};
-use filterblock_parquet::footer::Loss;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -245,7 +245,7 @@ impl Arguments {
                         true => file.check_replaces(&source.version)?,
                         false => refuse_input(&file, &input.path)?,
                     }
-                    if let Some(text) = tables::around(target).filter(|text| tips.insert(text.clone())) {
+                    if let Some(text) = targets::table_around(target).filter(|text| tips.insert(text.clone())) {
                         bar.suspend(|| message(text));
                     }
                     Ok(file)

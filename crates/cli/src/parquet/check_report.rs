@@ -10,8 +10,7 @@ use super::super::text::{count, percent, printable, quoted, quoted_path, thousan
 use super::{DEFAULT_FPR, engines, tips};
 use filterblock_parquet::check::{self, CheckedChunk, CheckedFilter, Size, State};
 use filterblock_parquet::filters::MAX_LEN_BYTES;
-use filterblock_parquet::footer::{Leaf, PhysicalType};
-use filterblock_parquet::{Error, Footer};
+use filterblock_parquet::{Error, Footer, Leaf, PhysicalType};
 
 /// The maximum number of row groups that a finding or a remark names.
 const NAMED_MAX: usize = 5;
@@ -133,7 +132,7 @@ impl FileReport {
         let column = |(&number, ranges): (&usize, &Vec<_>)| {
             let leaf = footer.leaves().get(number)?;
             let chunks = by_leaf.get(&number).cloned().unwrap_or_default();
-            let is_ambiguous = by_path.get(leaf.path.as_str()).is_some_and(|num| *num > 1);
+            let is_ambiguous = by_path.get(&*leaf.path).is_some_and(|num| *num > 1);
             Some(Column { file: &file, footer, number, leaf, chunks, ranges, is_ambiguous, given }.report())
         };
         let columns = leaves.iter().zip(&ranges).filter_map(column).collect();
@@ -255,8 +254,8 @@ impl Column<'_> {
         let damaged = self.groups(is_damaged);
         let denied = self.sound().filter_map(|(_, filter)| filter.false_negatives);
         ColumnReport {
-            column: self.leaf.path.clone(),
-            physical_type: self.leaf.physical_type.name(),
+            column: self.leaf.path.to_string(),
+            physical_type: self.leaf.physical_type.map_or("unknown", PhysicalType::name),
             filters: (self.chunks.len() - without) as u64,
             right: with_size(Size::Right),
             oversized: with_size(Size::Oversized),
@@ -382,7 +381,7 @@ impl Column<'_> {
     /// Returns the advice to replace the filters of the column. `parquet add` refuses Boolean columns,
     /// types with which an engine loses rows, and columns that share a path.
     fn replace(&self) -> String {
-        if self.leaf.physical_type == PhysicalType::Boolean || self.leaf.loss().is_some() {
+        if self.leaf.physical_type == Some(PhysicalType::Boolean) || self.leaf.loss().is_some() {
             "write the file again without filters for this column".to_owned()
         } else if self.is_ambiguous {
             "several columns have this path, so write the file again with another name for one of them".to_owned()
@@ -403,7 +402,7 @@ impl Column<'_> {
 
     /// Returns the reason why a filter may not help, if one is known.
     fn helps_little(&self) -> Option<String> {
-        if self.leaf.physical_type == PhysicalType::Boolean {
+        if self.leaf.physical_type == Some(PhysicalType::Boolean) {
             return Some("a Boolean has two values".into());
         }
         if let Some(loss) = self.leaf.loss() {

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::failure::{Failure, Outcome};
 use super::super::text::printable;
-use filterblock_parquet::Footer;
 use filterblock_parquet::error::shortened;
-use filterblock_parquet::footer::PhysicalType;
+use filterblock_parquet::{Footer, PhysicalType};
 
 /// The minimum score of a suggested name, on the scale of the Jaro-Winkler similarity.
 const SIMILARITY_MIN: f64 = 0.7;
@@ -31,7 +30,7 @@ pub fn find(footer: &Footer, names: &[String]) -> Outcome<Vec<usize>> {
                 "several columns have the path {name}, and this command cannot tell them apart; rename one of them"
             )));
         }
-        if leaf.physical_type == PhysicalType::Boolean {
+        if leaf.physical_type == Some(PhysicalType::Boolean) {
             return Err(Failure::Message(format!(
                 "column {name} is Boolean: a filter of two values rarely skips a row group; omit this column"
             )));
@@ -50,7 +49,7 @@ pub fn forced(footer: &Footer, leaves: &[usize], accepted: &[String]) -> Outcome
     for &number in leaves {
         let leaf = footer.leaves().get(number);
         let Some((leaf, loss)) = leaf.and_then(|leaf| Some((leaf, leaf.loss()?))) else { continue };
-        if !accepted.iter().any(|name| *name == leaf.path || name.eq_ignore_ascii_case(loss.name)) {
+        if !accepted.iter().any(|name| **name == *leaf.path || name.eq_ignore_ascii_case(loss.name)) {
             return Err(Failure::Message(format!(
                 "column {} has {loss}; omit this column, or accept that queries lose rows with --force-type {}",
                 shown(&leaf.path),
@@ -63,7 +62,7 @@ pub fn forced(footer: &Footer, leaves: &[usize], accepted: &[String]) -> Outcome
 }
 
 fn unknown(footer: &Footer, name: &str) -> Failure {
-    let paths = footer.leaves().iter().map(|leaf| leaf.path.as_str());
+    let paths = footer.leaves().iter().map(|leaf| &*leaf.path);
     let lower = name.to_lowercase();
     // The name may be that of a group, or the last part of a path.
     let score = |path: &str| match path.to_lowercase() {

@@ -3,7 +3,7 @@
 //! `tests/engines/expected.json` has the test results. Boolean and FLOAT16 have an empty list of
 //! engines, and types that the suite `skips` does not test have no list.
 
-use filterblock_parquet::footer::{Leaf, PhysicalType};
+use filterblock_parquet::{Leaf, PhysicalType};
 
 /// The engines that were tried, with their versions.
 pub const TRIED: &str = "DuckDB 2.0.0, DataFusion 55.0.0, ClickHouse 26.9.2.1, hyparquet 1.31.5 (with \
@@ -70,7 +70,7 @@ pub fn of(column: &Leaf) -> Option<Vec<&'static str>> {
 }
 
 fn kind(column: &Leaf) -> Option<Kind> {
-    let kind = match (column.physical_type, annotation(column)) {
+    let kind = match (column.physical_type?, annotation(column)) {
         (PhysicalType::Boolean, _) => Kind::Boolean,
         (PhysicalType::Int96, _) => Kind::Int96,
         (PhysicalType::Int32 | PhysicalType::Int64, Annotation::Nothing) => Kind::Integer,
@@ -134,7 +134,7 @@ mod tests {
     fn leaf(physical_type: PhysicalType, logical_type: Option<i16>, converted_type: Option<i64>) -> Leaf {
         Leaf {
             path: "a".into(),
-            physical_type,
+            physical_type: Some(physical_type),
             type_len_bytes: None,
             logical_type,
             converted_type,

@@ -8,7 +8,6 @@ mod engines;
 mod inputs;
 mod one_file;
 mod report;
-mod tables;
 mod targets;
 mod tips;
 

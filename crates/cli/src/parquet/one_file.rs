@@ -16,8 +16,7 @@ use filterblock::open_regular_file;
 use filterblock_family::replace::Version;
 use filterblock_parquet::append::{self, Added, DamagedFilter, Request};
 use filterblock_parquet::filters::Sizing;
-use filterblock_parquet::source::FileStart;
-use filterblock_parquet::values::ParquetValues;
+use filterblock_parquet::values::{FileStart, ParquetValues};
 use filterblock_parquet::{Error, Footer};
 
 /// The operation on each file.
@@ -172,8 +171,7 @@ impl<'a> Source<'a> {
             Error::Io(error) => in_target(error),
             error => Failure::from(error.in_file(self.path)),
         };
-        let copied = Footer::read(&mut copy).map_err(in_file)?;
-        if copied.metadata() != footer.metadata() || copied.file_len_bytes() != footer.file_len_bytes() {
+        if !footer.is_at_end_of(&mut copy).map_err(in_file)? {
             return Err(self.changed());
         }
         let mut done = self.untouched(request);
@@ -209,7 +207,7 @@ impl<'a> Source<'a> {
 }
 
 fn values(file: File, footer: &Footer) -> Result<ParquetValues<FileStart>, Error> {
-    ParquetValues::open(FileStart::new(file, footer.file_len_bytes()))
+    ParquetValues::of(FileStart::new(file, footer.file_len_bytes()), footer)
 }
 
 /// Makes `copy` a copy of the first `len_bytes` bytes of `file`. On Linux, some file systems can

@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::super::text::{count, percent, printable, quoted_path, thousands};
 use super::one_file::Done;
 use super::tips;
-use filterblock_parquet::Footer;
 use filterblock_parquet::append::Added;
 use filterblock_parquet::error::shortened;
+use filterblock_parquet::{Footer, PhysicalType};
 
 /// The report of all files.
 #[derive(Debug, Default, Serialize)]
@@ -73,7 +73,7 @@ impl FileReport {
             added.entry(filter.leaf).or_default().push(filter);
         }
         let ranges = footer.ranges(&done.leaves);
-        let path = |leaf: usize| footer.leaves().get(leaf).map_or_else(String::new, |leaf| leaf.path.clone());
+        let path = |leaf: usize| footer.leaves().get(leaf).map_or_else(String::new, |leaf| leaf.path.to_string());
         let damaged = done.damaged.iter().map(|filter| DamagedReport {
             row_group: filter.row_group,
             column: path(filter.leaf),
@@ -85,7 +85,7 @@ impl FileReport {
             let found = footer.leaves().get(leaf);
             ColumnReport {
                 column: path(leaf),
-                physical_type: found.map_or("unknown", |leaf| leaf.physical_type.name()),
+                physical_type: found.and_then(|leaf| leaf.physical_type).map_or("unknown", PhysicalType::name),
                 filters_added: filters().count() as u64,
                 len_bytes: filters().filter_map(|filter| filter.range.len_bytes).sum(),
                 distinct_values: filters().map(|filter| filter.distinct).sum(),

@@ -1,9 +1,8 @@
 //! Makes tips for columns whose filters help little or do not reach the requested FPR.
 
-use filterblock_parquet::Footer;
 use filterblock_parquet::append::Added;
 use filterblock_parquet::filters::MAX_LEN_BYTES;
-use filterblock_parquet::footer::{Leaf, PhysicalType};
+use filterblock_parquet::{Footer, Leaf, PhysicalType};
 
 /// The maximum number of distinct values that [`are_few`] treats as few.
 const FEW_VALUES: u64 = 100;
@@ -71,14 +70,14 @@ fn are_ranges_apart(footer: &Footer, leaf: usize, ranges: &Ranges) -> bool {
     let order: fn(&[u8]) -> Option<Vec<u8>> = match (column.physical_type, column.logical_type) {
         // With the sign bit flipped, the big-endian bytes of two numbers have the order of the
         // numbers.
-        (PhysicalType::Int32, _) => |bytes| {
+        (Some(PhysicalType::Int32), _) => |bytes| {
             Some((i32::from_le_bytes(bytes.try_into().ok()?) ^ i32::MIN).to_le_bytes().into_iter().rev().collect())
         },
-        (PhysicalType::Int64, _) => |bytes| {
+        (Some(PhysicalType::Int64), _) => |bytes| {
             Some((i64::from_le_bytes(bytes.try_into().ok()?) ^ i64::MIN).to_le_bytes().into_iter().rev().collect())
         },
         // Byte arrays, texts and UUIDs have the order of their bytes. Other logical types may not.
-        (PhysicalType::ByteArray, None | Some(1)) | (PhysicalType::FixedLenByteArray, None | Some(14)) => {
+        (Some(PhysicalType::ByteArray), None | Some(1)) | (Some(PhysicalType::FixedLenByteArray), None | Some(14)) => {
             |bytes| Some(bytes.to_vec())
         }
         _ => return false,

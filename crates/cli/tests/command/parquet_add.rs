@@ -203,7 +203,7 @@ fn a_damaged_filter_does_not_keep_lengths_from_the_others() {
     let fixed = fs::read(shell.path("fixed.parquet")).unwrap();
     assert!(fixed.starts_with(&bytes));
     let footer = Footer::read(&mut Cursor::new(&fixed)).unwrap();
-    let lacking: Vec<_> = append::without_length(&footer).map(|(group, leaf, _)| (group, leaf)).collect();
+    let lacking: Vec<_> = append::without_length(&footer).map(|chunk| (chunk.row_group, chunk.leaf)).collect();
     assert_eq!(lacking, [(1, 0)]);
     let report = fix(&["--dry-run", "--json"]).json(0);
     let (file, damaged) = (&report["files"][0], &report["files"][0]["damaged_filters"][0]);

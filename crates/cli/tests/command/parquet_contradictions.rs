@@ -3,9 +3,9 @@
 
 use std::io::Cursor;
 
+use filterblock_parquet::FilterRange;
 use filterblock_parquet::Footer;
 use filterblock_parquet::ParquetBloomBuilder;
-use filterblock_parquet::footer::FilterRange;
 use filterblock_parquet::thrift::{Field, Kind, List, Struct};
 
 use crate::parquet_add::{id, parquet_file};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use filterblock_parquet::footer::Loss;
+use filterblock_parquet::Loss;
 use parquet::basic::Type;
 use parquet::data_type::{ByteArray, ByteArrayType, FixedLenByteArray, FixedLenByteArrayType, Int32Type, Int64Type};
 use parquet::file::metadata::KeyValue;

@@ -37,11 +37,6 @@ fn each_message_says_what_to_do_next() {
              write the file with another index type",
         ),
         (
-            Error::Unsupported { field: Field::FileMetadata, found: 0x4552_4150 },
-            "the file metadata are encrypted, and this version of filterblock cannot decrypt them; let the engine \
-             write the file with a plaintext footer",
-        ),
-        (
             Error::Unsupported { field: Field::BlockFeatures, found: 4 },
             "a block has features that this version of filterblock cannot read (flags 0x4); use a newer version, or \
              let the engine write the file without them",
@@ -61,18 +56,13 @@ fn each_message_says_what_to_do_next() {
              the versions of a key from the newest to the oldest",
         ),
         (
-            Error::ChunkMismatch { row_group: 1, column: "id".into(), offset: 7 },
-            "row group 1, column \"id\": the footer contradicts its schema at offset 7: the column chunk is missing or \
-             surplus, or has another name or physical type; restore the file, or let its engine write it again",
-        ),
-        (
             Error::from(filterblock::Error::SelfCheckFailed { denied: 3 }),
             "the new filter denies 3 of its own keys and was discarded; build it again, and test this machine's \
              memory if it happens twice",
         ),
     ];
     check_messages!(
-        Error { Io, InFile, Corrupt, ChunkMismatch, ChecksumMismatch, Unsupported, Invalid, OutOfOrder, Filter } table
+        Error { Io, InFile, Corrupt, ChecksumMismatch, Unsupported, Invalid, OutOfOrder, Filter } table
     );
 }
 

@@ -1,7 +1,7 @@
 //! Tests footers of Parquet files that contradict themselves.
 
-use filterblock_foreign::{Error, Field};
-use filterblock_parquet::{ParquetBloomBuilder, ParquetFile};
+use filterblock_parquet::error::Field;
+use filterblock_parquet::{Error, ParquetBloomBuilder, ParquetFile};
 use filterblock_testkit::foreign::forge;
 
 /// Returns a file with the columns `aa` and `bb`, after `old` was replaced by `new` at its last
@@ -20,7 +20,7 @@ fn changed(old: &[u8], new: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_chunk_that_contradicts_the_schema_is_named() {
-    assert_eq!(ParquetFile::open(changed(b"aa", b"aa")).unwrap().columns().count(), 2);
+    assert_eq!(ParquetFile::open(changed(b"aa", b"aa")).unwrap().leaves().len(), 2);
     let chunk_of_bb = [&[0x15, 12, 0x19, 0x15, 0, 0x19, 0x18, 2][..], b"bb"].concat();
     let mut of_another_type = chunk_of_bb.clone();
     of_another_type[1] = 4;

@@ -3,15 +3,17 @@
 use std::collections::HashSet;
 use std::io::{Read, Seek, Write};
 
-use super::cells::{Cell, block_number, blocks_for, expected_fpr, has_all, mask, unite};
+use super::cells::{CELL_LEN_BYTES, Cell, blocks_for, has_all};
 use super::content::{Blocks, Run, Spill};
-use super::distinct::DistinctHashes;
-use super::error::{Error, Result};
-use super::layout::{CELL_LEN_BYTES, HEADER_LEN_BYTES, Header, MAX_ROWS};
+use super::layout::{HEADER_LEN_BYTES, Header, MAX_ROWS};
 use super::read_at::ReadAt;
 use super::reader::IndexReader;
 use super::shape::{self, Size};
 use super::table::{FileIdentity, FileTable, IndexedFile, Settings, check_path};
+use crate::bloom::{block_number, mask, unite};
+use crate::distinct::DistinctHashes;
+use crate::error::{Error, Result, check_rate};
+use crate::filters::expected_fpr;
 
 /// Collects key hashes and existing filters of files, and builds an index of the files.
 ///
@@ -26,7 +28,6 @@ pub struct IndexBuilder<S> {
     paths: HashSet<std::path::PathBuf>,
 }
 
-/// A file whose keys are not in an index yet.
 #[derive(Debug)]
 struct NewFile {
     identity: FileIdentity,
@@ -72,9 +73,7 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// Returns an error if the FPR is not above 0 and below 1, or if an index cannot have this key
     /// type.
     pub fn new(settings: Settings, spill: S) -> Result<Self> {
-        if !(settings.fpr > 0.0 && settings.fpr < 1.0) {
-            return Err(Error::invalid("FPR", format!("{} is not a rate above 0 and below 1; try 0.01", settings.fpr)));
-        }
+        check_rate(settings.fpr)?;
         settings.key_type.check()?;
         Ok(Self { settings, spill: Spill::new(spill), files: Vec::new(), paths: HashSet::new() })
     }
@@ -129,8 +128,8 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
         let mut passes = 1.0;
         for (number, bits) in filters.iter().enumerate() {
             let shrunk = Blocks::shrunk(bits, fpr).map_err(|error| match error {
-                Error::Invalid { what, why } => {
-                    Error::invalid(what, format!("number {} of {} is {why}", number + 1, filters.len()))
+                Error::Invalid { what, reason, .. } => {
+                    Error::invalid(what, format!("number {} of {} is {reason}", number + 1, filters.len()))
                 }
                 other => other,
             });
@@ -143,7 +142,6 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
         Ok(())
     }
 
-    /// Returns an error if the path was already added or cannot be stored in an index.
     fn check_new(&self, identity: &FileIdentity) -> Result<()> {
         check_path(&identity.path)?;
         match self.paths.contains(&identity.path) {
@@ -160,7 +158,6 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
         self.files.push(file);
     }
 
-    /// Returns the size that each new filter needs.
     fn sizes(&self) -> Vec<Size> {
         let filters = self.files.iter().flat_map(|file| &file.filters);
         filters.map(|content| content.size(self.settings.fpr)).collect()
@@ -333,7 +330,6 @@ impl Content {
 }
 
 impl NewFile {
-    /// Returns the record of the file in an index of `rows` rows.
     fn record(&self, rows: u32, fpr: f64) -> Result<IndexedFile> {
         let cells = self.filters.iter().map(|content| {
             let size = content.size(fpr);
@@ -366,14 +362,12 @@ impl NewFile {
     }
 }
 
-/// The cells of one filter in each row.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     first_cell: u64,
     cells: u64,
 }
 
-/// The rows of a new index in memory.
 struct Matrix<'a> {
     bytes: &'a mut [u8],
     rows: u64,
@@ -397,14 +391,12 @@ impl<'a> Matrix<'a> {
         self.bytes.get_mut(start..start + self.cells_len).unwrap_or_default()
     }
 
-    /// Returns the cell that holds the block number `block` of the filter at `place`.
     fn cell(&mut self, place: Place, block: u64) -> Option<&mut Cell> {
         let (row, cell) = (block / place.cells, place.first_cell + block % place.cells);
         let start = usize::try_from(row).ok()? * self.row_len + usize::try_from(cell).ok()? * CELL_LEN_BYTES;
         self.bytes.get_mut(start..)?.first_chunk_mut()
     }
 
-    /// Writes the checksum of a row.
     fn seal(&mut self, header: &Header, row: u32) {
         let checksum = header.row_checksum(row, self.row(row));
         let start = row as usize * self.row_len + self.cells_len;

@@ -1,16 +1,10 @@
-//! Sets and tests the bits of cells, which are blocks of Parquet's split-block Bloom filters.
-//! Computes FPRs and numbers of blocks.
+//! Tests the bits of cells, which are blocks of Parquet's split-block Bloom filters.
 
-use crate::ParquetBloom;
+use crate::bloom::ParquetBloom;
+use crate::filters::expected_fpr;
 
-use super::layout::CELL_LEN_BYTES;
-
-/// The bytes of one block: eight lanes of 32 bits.
-pub(super) type Cell = [u8; CELL_LEN_BYTES];
-
-/// The multipliers of the lanes (BloomFilter.md of Apache Parquet).
-const SALT: [u32; 8] =
-    [0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31];
+/// A cell is one block of a filter.
+pub(super) use crate::bloom::{BLOCK_LEN_BYTES as CELL_LEN_BYTES, Block as Cell};
 
 /// Returns the hash of a key: XXH64 with seed 0. For a Parquet value, `key` is the plain encoding:
 /// the bytes of a byte array without the length, or the little-endian bytes of a number.
@@ -18,24 +12,6 @@ const SALT: [u32; 8] =
 #[inline]
 pub fn hash(key: &[u8]) -> u64 {
     ParquetBloom::hash(key)
-}
-
-/// Returns the number of a key's block in a filter of `blocks` blocks. `blocks` is at most 2^32.
-#[inline]
-pub(super) fn block_number(hash: u64, blocks: u64) -> u64 {
-    ((hash >> 32) * blocks) >> 32
-}
-
-/// Returns a cell in which only the eight bits of a key are set.
-#[inline]
-pub(super) fn mask(hash: u64) -> Cell {
-    let mut mask = [0; CELL_LEN_BYTES];
-    #[expect(clippy::cast_possible_truncation, reason = "only the low half chooses bits")]
-    let low = hash as u32;
-    for (lane, salt) in mask.as_chunks_mut::<4>().0.iter_mut().zip(SALT) {
-        *lane = (1u32 << (low.wrapping_mul(salt) >> 27)).to_le_bytes();
-    }
-    mask
 }
 
 /// Returns whether `cell` has all bits of `mask`. The fold has no branch, so the compiler can use
@@ -62,57 +38,6 @@ pub(super) fn for_each_with_all(row: &[Cell], mask: &Cell, mut each: impl FnMut(
     }
 }
 
-/// Adds the bits of `more` to `cell`.
-#[inline]
-pub(super) fn unite(cell: &mut Cell, more: &Cell) {
-    cell.iter_mut().zip(more).for_each(|(byte, more)| *byte |= more);
-}
-
-/// Returns the expected FPR of a filter with `keys` distinct keys in `blocks` blocks.
-///
-/// For two or more blocks, the formula takes the number of keys in a block from a Poisson
-/// distribution. This distribution is close to the exact binomial one if there are many blocks.
-#[must_use]
-pub fn expected_fpr(keys: u64, blocks: u64) -> f64 {
-    if keys == 0 {
-        return 0.0;
-    }
-    if blocks <= 1 {
-        return covered(keys as f64);
-    }
-    let mean = keys as f64 / blocks as f64;
-    // With a mean of more than 600 keys per block, nearly all bits are set.
-    if mean > 600.0 {
-        return 1.0;
-    }
-    let (mut weight, mut fpr, mut sum) = ((-mean).exp(), 0.0, 0.0);
-    let last = mean + 12.0 * mean.sqrt() + 40.0;
-    let mut in_block = 0.0;
-    while in_block <= last {
-        fpr += weight * covered(in_block);
-        sum += weight;
-        in_block += 1.0;
-        weight *= mean / in_block;
-    }
-    (fpr + (1.0 - sum).max(0.0)).min(1.0)
-}
-
-/// Returns the FPR of a block with this number of keys.
-fn covered(keys: f64) -> f64 {
-    (1.0 - (31.0f64 / 32.0).powf(keys)).powi(8)
-}
-
-/// Returns the FPR of a filter for random absent keys, computed from the set bits of its blocks.
-/// Returns 0 if there are no blocks.
-#[must_use]
-pub fn measured_fpr(blocks: &[[u8; 32]]) -> f64 {
-    let of_block = |block: &Cell| -> f64 {
-        let lanes = block.as_chunks::<4>().0;
-        lanes.iter().map(|lane| f64::from(u32::from_le_bytes(*lane).count_ones()) / 32.0).product()
-    };
-    blocks.iter().map(of_block).sum::<f64>() / blocks.len().max(1) as f64
-}
-
 /// Returns a number of blocks at and above which `keys` distinct keys have an expected FPR of at
 /// most `fpr`. Returns `max` if no smaller number suffices. One block may have a lower FPR than two
 /// blocks, so the number is not always the smallest.
@@ -134,7 +59,8 @@ mod tests {
     #![allow(clippy::cast_possible_truncation)]
 
     use super::*;
-    use crate::ParquetBloomBuilder;
+    use crate::bloom::{ParquetBloomBuilder, block_number, mask, unite};
+    use crate::filters::measured_fpr;
 
     #[test]
     fn cells_are_the_blocks_of_parquets_filter() {

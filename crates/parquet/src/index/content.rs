@@ -3,8 +3,10 @@
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use super::cells::{Cell, measured_fpr, unite};
-use super::error::{Error, Result};
+use super::cells::Cell;
+use crate::bloom::unite;
+use crate::error::{Error, Result};
+use crate::filters::measured_fpr;
 
 /// The maximum number of hashes that are written or read at once. They take 512 KiB.
 const CHUNK: usize = 1 << 16;
@@ -20,7 +22,6 @@ pub(super) struct Spill<S> {
     len_bytes: u64,
 }
 
-/// The hashes of a file in a [`Spill`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
     offset: u64,
@@ -83,7 +84,6 @@ impl<S: Read + Write + Seek> Spill<S> {
     }
 }
 
-/// The blocks of an existing filter.
 #[derive(Debug, Clone)]
 pub(super) struct Blocks(Vec<Cell>);
 

@@ -1,9 +1,9 @@
 //! Encodes and decodes the header of an index (its first 64 bytes). Computes the lengths and
 //! offsets that follow from the header, and the checksums of rows.
 
-use crate::PhysicalType;
-
-use super::error::{Error, Part, Result};
+use super::cells::CELL_LEN_BYTES;
+use crate::error::{Error, IndexPart, Result, WRONG_CHECKSUM};
+use crate::schema::PhysicalType;
 
 /// The first bytes of an index file.
 pub const MAGIC: [u8; 8] = *b"\x89FLBINDX";
@@ -11,9 +11,6 @@ pub const MAGIC: [u8; 8] = *b"\x89FLBINDX";
 pub const VERSION: u16 = 1;
 /// The length in bytes of the header.
 pub const HEADER_LEN_BYTES: usize = 64;
-/// The length in bytes of a cell, which is one block of a filter.
-pub(super) const CELL_LEN_BYTES: usize = 32;
-/// The length in bytes of the checksum at the end of a row.
 pub(super) const ROW_CHECKSUM_LEN_BYTES: usize = 4;
 /// The maximum number of rows. A filter of this number of blocks has 64 GiB.
 pub(super) const MAX_ROWS: u64 = 1 << 31;
@@ -43,14 +40,14 @@ pub enum KeyType {
 
 impl KeyType {
     /// The physical types and their tags. Tag 0 is [`KeyType::Bytes`].
-    const TAGS: [(u8, PhysicalType, &'static str); 7] = [
-        (1, PhysicalType::Int32, "INT32"),
-        (2, PhysicalType::Int64, "INT64"),
-        (3, PhysicalType::Int96, "INT96"),
-        (4, PhysicalType::Float, "FLOAT"),
-        (5, PhysicalType::Double, "DOUBLE"),
-        (6, PhysicalType::ByteArray, "BYTE_ARRAY"),
-        (7, PhysicalType::FixedLenByteArray, "FIXED_LEN_BYTE_ARRAY"),
+    const TAGS: [(u8, PhysicalType); 7] = [
+        (1, PhysicalType::Int32),
+        (2, PhysicalType::Int64),
+        (3, PhysicalType::Int96),
+        (4, PhysicalType::Float),
+        (5, PhysicalType::Double),
+        (6, PhysicalType::ByteArray),
+        (7, PhysicalType::FixedLenByteArray),
     ];
 
     /// Returns the tag of the type, and the length in bytes of a value (0 if the type does not need
@@ -60,7 +57,7 @@ impl KeyType {
         match self {
             Self::Bytes => Some((0, 0)),
             Self::Parquet { physical_type, type_len_bytes } => {
-                let tag = Self::TAGS.iter().find(|(_, of, _)| *of == physical_type)?.0;
+                let tag = Self::TAGS.iter().find(|(_, of)| *of == physical_type)?.0;
                 let is_fixed = physical_type == PhysicalType::FixedLenByteArray;
                 (is_fixed || type_len_bytes == 0).then_some((tag, type_len_bytes))
             }
@@ -70,7 +67,7 @@ impl KeyType {
     fn decode(tag: u8, type_len_bytes: u32) -> Option<Self> {
         let found = match tag {
             0 => Self::Bytes,
-            _ => Self::Parquet { physical_type: Self::TAGS.iter().find(|(of, _, _)| *of == tag)?.1, type_len_bytes },
+            _ => Self::Parquet { physical_type: Self::TAGS.iter().find(|(of, _)| *of == tag)?.1, type_len_bytes },
         };
         (found.encode() == Some((tag, type_len_bytes))).then_some(found)
     }
@@ -91,17 +88,13 @@ impl std::fmt::Display for KeyType {
         match self {
             Self::Bytes => f.write_str("bytes"),
             Self::Parquet { physical_type, type_len_bytes } => {
-                match Self::TAGS.iter().find(|(_, of, _)| of == physical_type) {
-                    Some((.., name)) => f.write_str(name)?,
-                    None => write!(f, "{physical_type:?}")?,
-                }
+                f.write_str(physical_type.name())?;
                 if *type_len_bytes > 0 { write!(f, "({type_len_bytes})") } else { Ok(()) }
             }
         }
     }
 }
 
-/// The decoded header.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Header {
     pub key_type: KeyType,
@@ -122,13 +115,11 @@ pub(super) struct Header {
     pub checksum: u32,
 }
 
-/// Returns the `N` bytes at a fixed offset of the header.
 fn field<const N: usize>(bytes: &[u8; HEADER_LEN_BYTES], offset: usize) -> [u8; N] {
     bytes.get(offset..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
 
 impl Header {
-    /// Returns the bytes of the header, with a new checksum.
     pub fn encode(&self) -> Result<[u8; HEADER_LEN_BYTES]> {
         let (tag, type_len_bytes) =
             self.key_type.encode().ok_or_else(|| Error::invalid("key type", "not indexable; choose another column"))?;
@@ -151,7 +142,7 @@ impl Header {
     /// Checks and decodes the header. No field is used before the checksum is verified, except
     /// magic and version.
     pub fn decode(bytes: &[u8; HEADER_LEN_BYTES]) -> Result<Self> {
-        let corrupt = |offset, why| Err(Error::corrupt(Part::Header, offset, why));
+        let corrupt = |offset, why| Err(Error::damaged_index(IndexPart::Header, offset, why));
         if !is_index(bytes) {
             return corrupt(0, "the first bytes are not those of an index (check which file this is)");
         }
@@ -167,7 +158,7 @@ impl Header {
             };
         }
         if !sound(bytes) {
-            return Err(Error::ChecksumMismatch { part: Part::Header, offset: 0 });
+            return Err(Error::damaged_index(IndexPart::Header, 0, WRONG_CHECKSUM));
         }
         if bytes[10] != HASH_XXH64 {
             return corrupt(10, "unknown hash function");
@@ -198,18 +189,14 @@ impl Header {
         Ok(header)
     }
 
-    /// Returns the length in bytes of a row with its checksum.
     pub fn row_len_bytes(&self) -> u64 {
         u64::from(self.cells) * CELL_LEN_BYTES as u64 + ROW_CHECKSUM_LEN_BYTES as u64
     }
 
-    /// Returns the offset of row 0. Returns `None` if the offset exceeds 64 bits.
     pub fn rows_offset(&self) -> Option<u64> {
         self.table_len_bytes.checked_add(HEADER_LEN_BYTES as u64)
     }
 
-    /// Returns the length in bytes of the whole index. Returns `None` if the length exceeds 64
-    /// bits.
     pub fn file_len_bytes(&self) -> Option<u64> {
         self.row_len_bytes().checked_mul(self.rows.into())?.checked_add(self.rows_offset()?)
     }
@@ -282,7 +269,7 @@ mod tests {
             bytes[offset] = value;
             let end = crc32fast::hash(&bytes[..60]);
             bytes[60..].copy_from_slice(&end.to_le_bytes());
-            assert!(matches!(Header::decode(&bytes), Err(Error::Corrupt { .. })), "{offset}");
+            assert!(matches!(Header::decode(&bytes), Err(Error::DamagedIndex { .. })), "{offset}");
         }
     }
 }

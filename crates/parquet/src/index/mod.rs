@@ -24,7 +24,7 @@
 //! let (mut row, mut files) = (Vec::new(), Vec::new());
 //! index.candidates(hash(b"oak"), &mut row, &mut files);
 //! assert!(files.contains(&1)); // "trees"
-//! # Ok::<(), filterblock_parquet::index::Error>(())
+//! # Ok::<(), filterblock_parquet::Error>(())
 //! ```
 //!
 //! **An index never denies a key that it holds.** If a row is damaged or cannot be read, the answer
@@ -35,27 +35,20 @@
 mod builder;
 mod cells;
 mod content;
-mod distinct;
-mod error;
 mod layout;
-#[cfg(feature = "values")]
-mod logical;
 mod read_at;
 mod reader;
 mod shape;
 mod stamp;
 mod table;
-#[cfg(feature = "values")]
 mod values;
 
+pub use crate::distinct::DistinctHashes;
 pub use builder::{Built, FileSummary, IndexBuilder};
-pub use cells::{expected_fpr, hash, measured_fpr};
-pub use distinct::DistinctHashes;
-pub use error::{Error, Part, Result};
+pub use cells::hash;
 pub use layout::{HEADER_LEN_BYTES, KeyType, MAGIC, VERSION, is_index};
 pub use read_at::{InMemory, ReadAt};
 pub use reader::{Answer, IndexReader, QueryCounts};
 pub use stamp::{Difference, Stamp, TAIL_LEN_BYTES};
 pub use table::{FileIdentity, IndexedFile, MAX_PATH_LEN_BYTES, Settings, SourceKind, logical_name};
-#[cfg(feature = "values")]
 pub use values::ParquetColumn;

@@ -2,11 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::cells::{Cell, block_number, for_each_with_all, has_all, mask, measured_fpr};
-use super::error::{Error, Part, Result};
-use super::layout::{CELL_LEN_BYTES, HEADER_LEN_BYTES, Header, ROW_CHECKSUM_LEN_BYTES};
+use super::cells::{CELL_LEN_BYTES, Cell, for_each_with_all, has_all};
+use super::layout::{HEADER_LEN_BYTES, Header, ROW_CHECKSUM_LEN_BYTES};
 use super::read_at::ReadAt;
 use super::table::{FileTable, IndexedFile, Settings};
+use crate::bloom::{block_number, mask};
+use crate::error::{Error, IndexPart, Result, WRONG_CHECKSUM};
+use crate::filters::measured_fpr;
 
 /// The state of the row that answered for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +32,6 @@ pub struct QueryCounts {
     pub unreadable: u64,
 }
 
-/// The place of a filter in each row.
 #[derive(Debug, Clone, Copy)]
 struct Filter {
     file: u32,
@@ -73,12 +74,14 @@ impl<R: ReadAt> IndexReader<R> {
         let len = reader.len_bytes()?;
         let mut buffer = Vec::new();
         if len < HEADER_LEN_BYTES as u64 {
-            return Err(Error::corrupt(Part::Length, len, "the file is shorter than a header"));
+            return Err(Error::damaged_index(IndexPart::Length, len, "the file is shorter than a header"));
         }
         let bytes = reader.read_at(0, HEADER_LEN_BYTES, &mut buffer)?;
-        let bytes = bytes.first_chunk().ok_or_else(|| Error::corrupt(Part::Header, 0, "the header is incomplete"))?;
+        let bytes = bytes
+            .first_chunk()
+            .ok_or_else(|| Error::damaged_index(IndexPart::Header, 0, "the header is incomplete"))?;
         let header = Header::decode(bytes)?;
-        let wrong_len = || Error::corrupt(Part::Length, len, "the header says another file length");
+        let wrong_len = || Error::damaged_index(IndexPart::Length, len, "the header says another file length");
         if header.file_len_bytes() != Some(len) {
             return Err(wrong_len());
         }
@@ -176,7 +179,6 @@ impl<R: ReadAt> IndexReader<R> {
         }
     }
 
-    /// Reads a row with one read, verifies its checksum, and returns its cells. Counts the read.
     pub(super) fn read_row<'a>(&'a self, row: u32, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         let offset = self.rows_offset + u64::from(row) * self.header.row_len_bytes();
         self.reads.fetch_add(1, Ordering::Relaxed);
@@ -184,12 +186,11 @@ impl<R: ReadAt> IndexReader<R> {
         let (cells, checksum) =
             found.split_last_chunk().ok_or(std::io::Error::from(std::io::ErrorKind::UnexpectedEof))?;
         if cells.len() != self.cells_len || self.header.row_checksum(row, cells) != u32::from_le_bytes(*checksum) {
-            return Err(Error::ChecksumMismatch { part: Part::Row(row), offset });
+            return Err(Error::damaged_index(IndexPart::Row(row), offset, WRONG_CHECKSUM));
         }
         Ok(cells)
     }
 
-    /// Returns the number of the row that answers for a key.
     #[inline]
     fn row_of(&self, hash: u64) -> u32 {
         #[expect(clippy::cast_possible_truncation, reason = "the block number is below the number of rows")]

@@ -6,8 +6,8 @@
 //! waste less space, because the sizes of filters are rounded up to a multiple of the number of
 //! rows.
 
-use super::error::{Error, Result};
 use super::layout::MAX_ROWS;
+use crate::error::{Error, Result};
 
 /// The maximum number of different filter sizes that give candidates for the number of rows. For
 /// each size, the candidates are the size and a half, a third and a quarter of the size.
@@ -16,7 +16,6 @@ const SIZES_MAX: usize = 64;
 /// Each query reads a whole row, so rows must not be too long.
 const MEAN_CELLS_MAX: u64 = 64;
 
-/// The size of a filter in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
     /// The filter is built from hashes, with at least this number of blocks.
@@ -45,7 +44,6 @@ impl Size {
     }
 }
 
-/// Returns the number of rows for these filters.
 pub(super) fn rows_for(sizes: &[Size]) -> Result<u32> {
     let mut all: Vec<u64> = sizes.iter().map(|size| size.blocks()).collect();
     all.sort_unstable();

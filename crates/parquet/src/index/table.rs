@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::error::{Error, Part, Result};
 use super::layout::{HEADER_LEN_BYTES, Header, KeyType};
 use super::stamp::Stamp;
+use crate::error::{Error, IndexPart, Result, WRONG_CHECKSUM};
 
 /// The maximum length in bytes of a path, of a column's name, and of the text of a logical type.
 pub const MAX_PATH_LEN_BYTES: usize = u16::MAX as usize;
@@ -155,7 +155,6 @@ pub(super) fn check_path(path: &Path) -> Result<()> {
     }
 }
 
-/// The decoded file table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileTable {
     pub column: String,
@@ -195,7 +194,7 @@ impl FileTable {
     /// Checks and decodes the table. Lengths are checked against the bytes before any allocation.
     pub fn decode(bytes: &[u8], header: &Header) -> Result<Self> {
         if crc32fast::hash(bytes) != header.table_checksum {
-            return Err(Error::ChecksumMismatch { part: Part::FileTable, offset: HEADER_LEN_BYTES as u64 });
+            return Err(Error::damaged_index(IndexPart::FileTable, HEADER_LEN_BYTES as u64, WRONG_CHECKSUM));
         }
         let mut input = Input { rest: bytes, len: bytes.len() };
         let column = input.text()?;
@@ -268,7 +267,6 @@ fn record(input: &mut Input<'_>) -> Result<IndexedFile> {
     Ok(IndexedFile { identity: FileIdentity { path, source, stamp }, num_keys, cells })
 }
 
-/// The bytes of the table that are not decoded yet.
 struct Input<'a> {
     rest: &'a [u8],
     len: usize,
@@ -286,7 +284,6 @@ impl<'a> Input<'a> {
         bytes.try_into().map_err(|_| self.corrupt("the table ends early"))
     }
 
-    /// Takes a text that follows its length of two bytes.
     fn text(&mut self) -> Result<String> {
         let len = u16::from_le_bytes(self.array()?);
         let start = self.offset();
@@ -297,7 +294,6 @@ impl<'a> Input<'a> {
         text.map(str::to_owned).map_err(invalid)
     }
 
-    /// Returns the offset in the index of the next byte.
     fn offset(&self) -> u64 {
         (HEADER_LEN_BYTES + self.len - self.rest.len()) as u64
     }
@@ -308,7 +304,7 @@ impl<'a> Input<'a> {
 }
 
 fn corrupt(offset: u64, why: &'static str) -> Error {
-    Error::corrupt(Part::FileTable, offset, why)
+    Error::damaged_index(IndexPart::FileTable, offset, why)
 }
 
 #[cfg(test)]
@@ -359,7 +355,7 @@ mod tests {
         let bytes = table().encode().unwrap();
         for (files, cells) in [(2, 6), (4, 6), (3, 5), (3, 7), (u32::MAX, 6)] {
             let error = FileTable::decode(&bytes, &header_of(&bytes, files, cells)).unwrap_err();
-            assert!(matches!(error, Error::Corrupt { .. }), "{files} {cells}: {error}");
+            assert!(matches!(error, Error::DamagedIndex { .. }), "{files} {cells}: {error}");
         }
     }
 

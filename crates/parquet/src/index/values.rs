@@ -1,12 +1,12 @@
 //! Reads the values of a Parquet column as keys of an index.
 
-use crate::PhysicalType;
-use parquet::basic::Type;
-use parquet::file::reader::ChunkReader;
-
-use super::distinct::DistinctHashes;
-use super::error::{Error, Result};
 use super::layout::KeyType;
+#[cfg(feature = "values")]
+use crate::distinct::DistinctHashes;
+use crate::error::{Error, Result};
+use crate::metadata::ParquetMetadata;
+use crate::schema::PhysicalType;
+#[cfg(feature = "values")]
 use crate::values::ParquetValues;
 use crate::written::ColumnType;
 
@@ -38,45 +38,39 @@ impl ParquetColumn {
     /// # Errors
     /// Returns an error if no column or several columns have this path. Returns an error if the
     /// column is Boolean, or has a FIXED_LEN_BYTE_ARRAY length that is not valid.
-    pub fn find<R: ChunkReader + 'static>(file: &ParquetValues<R>, path: &str) -> Result<Self> {
-        let columns = file.metadata().file_metadata().schema_descr().columns();
-        let mut found = columns.iter().enumerate().filter(|(_, column)| column.path().string() == path);
-        let Some((leaf, column)) = found.next() else {
-            let mut names: Vec<String> = columns.iter().take(NAMES_MAX).map(|column| column.path().string()).collect();
-            if columns.len() > NAMES_MAX {
-                names.push("...".to_owned());
+    pub fn find(file: &ParquetMetadata, path: &str) -> Result<Self> {
+        let mut found = file.leaves().iter().enumerate().filter(|(_, leaf)| *leaf.path == *path);
+        let Some((number, leaf)) = found.next() else {
+            let mut names: Vec<&str> = file.leaves().iter().take(NAMES_MAX).map(|leaf| &*leaf.path).collect();
+            if file.leaves().len() > NAMES_MAX {
+                names.push("...");
             }
             return Err(Error::invalid("column", format!("no column {path:?}; the file has: {}", names.join(", "))));
         };
         if found.next().is_some() {
-            return Err(Error::invalid(
-                "column",
-                format!("several columns have the path {path:?}; rename one of them"),
-            ));
+            let reason = format!("several columns have the path {path:?}; rename one of them");
+            return Err(Error::invalid("column", reason));
         }
-        let physical_type = match column.physical_type() {
-            Type::BOOLEAN => PhysicalType::Boolean,
-            Type::INT32 => PhysicalType::Int32,
-            Type::INT64 => PhysicalType::Int64,
-            Type::INT96 => PhysicalType::Int96,
-            Type::FLOAT => PhysicalType::Float,
-            Type::DOUBLE => PhysicalType::Double,
-            Type::BYTE_ARRAY => PhysicalType::ByteArray,
-            Type::FIXED_LEN_BYTE_ARRAY => PhysicalType::FixedLenByteArray,
+        let unknown = |what: &str| {
+            let next = "check the file with the engine that wrote it";
+            Error::invalid("column", format!("the values of {path:?} have no valid {what}; {next}"))
         };
+        let physical_type = leaf.physical_type.ok_or_else(|| unknown("type"))?;
         let type_len_bytes = match physical_type {
-            PhysicalType::FixedLenByteArray => u32::try_from(column.type_length()).map_err(|_| {
-                let next = "check the file with the engine that wrote it";
-                Error::invalid("column", format!("the values of {path:?} have no valid length; {next}"))
-            })?,
-            _ => 0,
+            PhysicalType::FixedLenByteArray => leaf.type_len_bytes.and_then(|len| u32::try_from(len).ok()),
+            _ => Some(0),
         };
+        let type_len_bytes = type_len_bytes.ok_or_else(|| unknown("length"))?;
         let key_type = KeyType::Parquet { physical_type, type_len_bytes };
         key_type.check()?;
-        let chunks = file.metadata().row_groups().iter().filter_map(|group| group.columns().get(leaf));
-        let num_values = chunks.map(|chunk| u64::try_from(chunk.num_values()).unwrap_or(0)).sum();
-        let logical_type = super::logical::canonical(column);
-        Ok(Self { leaf, key_type, logical_type, integer_bits: super::logical::signed_bits(column), num_values })
+        let chunks = (0..file.num_row_groups()).filter_map(|group| file.chunk(group, number));
+        Ok(Self {
+            leaf: number,
+            key_type,
+            num_values: chunks.map(|chunk| chunk.num_values).sum(),
+            logical_type: leaf.logical.clone(),
+            integer_bits: leaf.signed_bits(),
+        })
     }
 
     /// Returns the type that decides how text becomes a stored value, or `None` if the keys are not
@@ -92,14 +86,14 @@ impl ParquetColumn {
     ///
     /// # Errors
     /// Returns an error if the values cannot be read. `hashes` may then have a part of the hashes.
-    pub fn add_values<R: ChunkReader + 'static>(
+    #[cfg(feature = "values")]
+    pub fn add_values<R: parquet::file::reader::ChunkReader + 'static>(
         &self,
         file: &ParquetValues<R>,
         hashes: &mut DistinctHashes,
     ) -> Result<()> {
         for row_group in 0..file.metadata().num_row_groups() {
-            let read = file.for_each_hash(row_group, self.leaf, &mut |batch| hashes.add_all(batch));
-            read.map_err(Error::Parquet)?;
+            file.for_each_hash(row_group, self.leaf, &mut |batch| hashes.add_all(batch))?;
         }
         Ok(())
     }

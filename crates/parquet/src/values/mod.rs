@@ -3,18 +3,14 @@
 //! Every value of the chunk is hashed, or is in a dictionary that is hashed. To find the values,
 //! the reader does not trust the statistics of the footer: it reads the header of every page.
 
-mod decode;
-mod guard;
-mod header;
-mod plain;
+mod hashes;
+mod pages;
 
 use std::borrow::Cow;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::ParquetMetadata;
-use bytes::Bytes;
-use filterblock_foreign::Error as Foreign;
-use filterblock_foreign::Field::NumRows;
 use parquet::basic::{Encoding, Type};
 use parquet::column::page::{Page, PageReader};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
@@ -22,19 +18,16 @@ use parquet::file::reader::ChunkReader;
 use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescPtr;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Field, Result};
+use crate::footer::Footer;
+use crate::metadata::ParquetMetadata;
 use crate::thrift::{Kind, Struct};
-use guard::guarded;
-use header::Content;
-use plain::{Companions, Hashes};
+use hashes::{Companions, Hashes};
+use pages::{Content, Pages};
 
-pub use guard::is_guarded;
+pub use pages::{FileStart, FromOffset};
 
-/// The length of the magic, before the first page of a file.
 const MAGIC_LEN_BYTES: i64 = 4;
-/// The length of the bytes after the metadata: their length and the magic.
-const TAIL_LEN_BYTES: usize = 8;
-/// The encoding of an empty list of structs.
 const EMPTY_LIST_OF_STRUCTS: u8 = 0x0c;
 
 /// The content of a chunk's pages.
@@ -56,44 +49,53 @@ pub struct ChunkPages {
 pub struct ParquetValues<R> {
     source: Arc<R>,
     metadata: ParquetMetaData,
+    parsed: Arc<ParquetMetadata>,
 }
 
 impl<R: ChunkReader + 'static> ParquetValues<R> {
     /// Reads the metadata of a file.
     ///
     /// # Errors
-    /// Returns [`Error::Unsupported`] if the crate `parquet` cannot read the metadata.
+    /// Returns the errors of [`ParquetMetadata::range`] and [`ParquetMetadata::parse`], and the
+    /// errors of [`Self::of`].
     pub fn open(source: R) -> Result<Self> {
-        let read =
-            guarded(|| ParquetMetaDataReader::new().parse_and_finish(&source).map_err(|error| error.to_string()));
-        let read = read.or_else(|reason| {
-            let metadata = typed(&stored_metadata(&source).unwrap_or_default()).ok_or(reason)?;
-            guarded(|| ParquetMetaDataReader::decode_metadata(&metadata).map_err(|error| error.to_string()))
-        });
-        let read = read.and_then(|found| {
-            let Some(stored) = stored_metadata(&source) else { return Ok(found) };
-            let offset = source.len().saturating_sub((stored.len() + TAIL_LEN_BYTES) as u64);
-            match ParquetMetadata::parse(&stored, offset) {
-                // The crate `parquet` finds columns by their position, and believes all numbers of rows.
-                Err(error @ (Foreign::ChunkMismatch { .. } | Foreign::Corrupt { field: NumRows, .. })) => {
-                    Err(error.to_string())
-                }
-                _ => Ok(found),
-            }
-        });
-        let metadata = read.map_err(|reason| {
-            Error::unsupported(
-                format!("cannot read the metadata: {reason}"),
-                "check the file with the engine that wrote it",
-            )
+        let (metadata, offset) = ParquetMetadata::load(source.len(), |range| {
+            let len = usize::try_from(range.end - range.start).map_err(|_| Error::corrupt(Field::MetadataLen, 0))?;
+            source.get_bytes(range.start, len).map_err(|error| Error::Io(std::io::Error::other(error)))
         })?;
-        Ok(Self { source: Arc::new(source), metadata })
+        let parsed = ParquetMetadata::parse(&metadata, offset)?;
+        Self::with(source, &metadata, Arc::new(parsed))
     }
 
-    /// Returns the metadata.
+    /// Returns the values of the file to which `footer` belongs. Reads nothing.
+    ///
+    /// # Errors
+    /// Returns [`Error::Unsupported`] if the crate `parquet` cannot decode the metadata.
+    pub fn of(source: R, footer: &Footer) -> Result<Self> {
+        Self::with(source, footer.metadata(), Arc::clone(footer.parsed()))
+    }
+
+    fn with(source: R, stored: &[u8], parsed: Arc<ParquetMetadata>) -> Result<Self> {
+        let decode =
+            |bytes: &[u8]| guarded(|| ParquetMetaDataReader::decode_metadata(bytes).map_err(|error| error.to_string()));
+        let decoded = decode(stored).or_else(|reason| decode(&typed(stored).ok_or(reason)?));
+        let metadata = decoded.map_err(|reason| {
+            let what = format!("cannot read the metadata: {reason}");
+            Error::unsupported(what, "check the file with the engine that wrote it")
+        })?;
+        Ok(Self { source: Arc::new(source), metadata, parsed })
+    }
+
+    /// Returns the metadata as the crate `parquet` decodes them.
     #[must_use]
     pub fn metadata(&self) -> &ParquetMetaData {
         &self.metadata
+    }
+
+    /// Returns the metadata as this crate parses them.
+    #[must_use]
+    pub fn parsed(&self) -> &Arc<ParquetMetadata> {
+        &self.parsed
     }
 
     /// Hashes the plain encoding of all values of a chunk with XXH64 (seed 0), and passes the
@@ -140,10 +142,9 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
     /// the pages.
     #[must_use]
     pub fn has_only_nulls(&self, row_group: usize, leaf: usize) -> bool {
-        let group = self.metadata.row_groups().get(row_group);
-        let Some(chunk) = group.and_then(|group| group.columns().get(leaf)) else { return false };
-        match chunk.statistics().and_then(|found| found.null_count_opt()) {
-            Some(nulls) if chunk.num_values() > 0 => u64::try_from(chunk.num_values()) == Ok(nulls),
+        let Some(chunk) = self.parsed.chunk(row_group, leaf) else { return false };
+        match chunk.num_nulls() {
+            Some(nulls) if chunk.num_values > 0 => chunk.num_values == nulls,
             _ => self.for_each_hash(row_group, leaf, &mut |_| {}).is_ok_and(|pages| pages.num_hashed == 0),
         }
     }
@@ -161,7 +162,7 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
         let offset = u64::try_from(chunk.dictionary_page_offset()?).ok()?;
         let len_bytes = u64::try_from(chunk.compressed_size()).ok()?;
         offset.checked_add(len_bytes).filter(|&end| end <= self.source.len())?;
-        let page = header::read(&*self.source, offset, len_bytes).ok()?;
+        let (page, _) = pages::read(&*self.source, offset, len_bytes).ok()?;
         (page.content == Content::Dictionary).then_some(page.num_values)
     }
 
@@ -176,10 +177,10 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
         let chunk = group.and_then(|group| group.columns().get(leaf));
         let failed = |reason: String| {
             let column = chunk.map_or_else(|| leaf.to_string(), |chunk| chunk.column_path().string());
-            let is_encrypted = stored_metadata(&*self.source)
-                .is_some_and(|metadata| is_encrypted(&metadata, row_group, leaf) == Some(true));
-            let reason =
-                if is_encrypted { "the column is encrypted; choose another column".to_owned() } else { reason };
+            let reason = match self.parsed.chunk(row_group, leaf) {
+                Some(chunk) if chunk.is_encrypted() => "the column is encrypted; choose another column".to_owned(),
+                _ => reason,
+            };
             Error::Values { row_group, column, reason }
         };
         let missing = "there is no such column chunk; choose a row group and a column of the file";
@@ -203,10 +204,10 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
 /// A walk over the pages of a chunk. This crate reads each page header at `offset`. `pages`, the
 /// reader of the crate `parquet`, moves along page by page.
 struct Walk<'a, R: ChunkReader> {
-    source: &'a Arc<R>,
+    source: Arc<Pages<R>>,
     chunk: Cow<'a, ColumnChunkMetaData>,
     column: ColumnDescPtr,
-    pages: SerializedPageReader<R>,
+    pages: SerializedPageReader<Pages<R>>,
     offset: u64,
     left_bytes: u64,
 }
@@ -228,7 +229,9 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
             return Err("the chunk exceeds the file".into());
         }
         let column = chunk.column_descr_ptr();
-        let pages = SerializedPageReader::new(source.clone(), &chunk, rows, None).map_err(|error| error.to_string())?;
+        let source = Arc::new(Pages::new(Arc::clone(source)));
+        let pages = SerializedPageReader::new(Arc::clone(&source), &chunk, rows, None);
+        let pages = pages.map_err(|error| error.to_string())?;
         Ok(Self { source, chunk, column, pages, offset, left_bytes })
     }
 
@@ -237,7 +240,7 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
         let mut has_dictionary = false;
         let expected = u64::try_from(self.chunk.num_values()).map_err(|_| "the number of values is not valid")?;
         while self.left_bytes > 0 {
-            let header = header::read(&**self.source, self.offset, self.left_bytes)?;
+            let header = self.source.header(self.offset, self.left_bytes)?;
             let at = self.offset;
             self.offset += header.total_len_bytes;
             self.left_bytes -= header.total_len_bytes;
@@ -293,9 +296,9 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
                 if payload.is_some_and(|bytes| hashes.add_page(bytes, fits)) {
                     return Ok(());
                 }
-                decode::add_page(&self.column, page, hashes).map_err(|error| error.to_string())
+                hashes::decode_page(&self.column, page, hashes).map_err(|error| error.to_string())
             }
-            _ => decode::add_page(&self.column, page, hashes).map_err(|error| error.to_string()),
+            _ => hashes::decode_page(&self.column, page, hashes).map_err(|error| error.to_string()),
         }
     }
 
@@ -312,14 +315,6 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
     }
 }
 
-/// Returns the metadata as the file stores them, or `None` if they cannot be found.
-fn stored_metadata(source: &impl ChunkReader) -> Option<Bytes> {
-    let end = source.len().checked_sub(TAIL_LEN_BYTES as u64)?;
-    let tail = source.get_bytes(end, TAIL_LEN_BYTES).ok()?;
-    let len = u32::from_le_bytes(*tail.first_chunk()?);
-    source.get_bytes(end.checked_sub(len.into())?, usize::try_from(len).ok()?).ok()
-}
-
 /// Returns the metadata with a type for each empty list that has none, or `None` if there is no such
 /// list. fastparquet writes such lists, for example in a file without row groups, and the crate
 /// `parquet` refuses them. All lists of the metadata hold structs.
@@ -331,14 +326,6 @@ fn typed(metadata: &[u8]) -> Option<Vec<u8>> {
     let mut typed = Vec::with_capacity(metadata.len());
     file.encode(&mut typed);
     Some(typed)
-}
-
-/// Returns whether a chunk is encrypted, or `None` if the metadata do not have the chunk.
-fn is_encrypted(metadata: &[u8], row_group: usize, leaf: usize) -> Option<bool> {
-    let file = Struct::parse(metadata).ok()?.0;
-    let group = Struct::parse(file.list(4)?.elements.get(row_group)?).ok()?.0;
-    let chunk = Struct::parse(group.list(1)?.elements.get(leaf)?).ok()?.0;
-    Some(chunk.get(8).is_some() || chunk.get(9).is_some())
 }
 
 /// Returns the chunk without its dictionary offset if the offset is 0. Some writers store 0 for a
@@ -374,4 +361,31 @@ fn plain_payload<'a>(page: &'a Page, column: &ColumnDescPtr) -> Option<&'a [u8]>
         }
         Page::DictionaryPage { .. } => None,
     }
+}
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether a panic of this thread becomes an error of this crate. A panic hook can call
+/// this function, and print nothing if it returns true.
+#[must_use]
+pub fn is_guarded() -> bool {
+    GUARDED.get()
+}
+
+/// Runs `work` and returns its result. A panic becomes an error with the panic's message, if any: the
+/// crate `parquet` panics on some damaged pages, for example on some that are encoded as
+/// `DELTA_BYTE_ARRAY`.
+///
+/// Data that `work` changed before a panic may be incomplete, so the caller must discard the data.
+fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let before = GUARDED.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(before);
+    done.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown reason");
+        Err(format!("the data may be damaged: {text}"))
+    })
 }

@@ -1,7 +1,7 @@
 //! Converts the text of integers and decimal numbers to the plain encoding. A number that the
 //! column cannot hold is an error, because the answer "absent" would hide the mistake.
 
-use crate::PhysicalType;
+use crate::schema::PhysicalType;
 
 /// The maximum length in bytes and the maximum precision of a decimal number that is given as text.
 /// Larger ones are damage.
@@ -31,7 +31,6 @@ impl Integer {
         fits.then_some(Self { bits, is_signed, len_bytes: len_bytes.into() })
     }
 
-    /// Returns the plain encoding.
     pub(super) fn encode(self, text: &str) -> Result<Vec<u8>, String> {
         let (low, high) = match self.is_signed {
             true => (-(1_i128 << (self.bits - 1)), (1_i128 << (self.bits - 1)) - 1),

@@ -7,10 +7,11 @@ use bytes::Bytes;
 use filterblock_parquet::ParquetBloom;
 use filterblock_parquet::append::Request as AddRequest;
 use filterblock_parquet::check::{self, CheckedChunk, CheckedFilter, Request, Size, State};
+use filterblock_parquet::error::Field;
 use filterblock_parquet::filters::{Budget, Sizing};
-use filterblock_parquet::footer::{FilterRange, PhysicalType};
 use filterblock_parquet::values::ParquetValues;
 use filterblock_parquet::{Error, Footer};
+use filterblock_parquet::{FilterRange, PhysicalType};
 use proptest::prelude::*;
 
 use crate::append::{add, all_leaves, without_lengths};
@@ -127,29 +128,29 @@ fn damaged_filters_are_named_and_the_others_are_checked() {
     let at = |offset, len_bytes| Some(FilterRange { offset, len_bytes });
     let copy = [&good[old.offset as usize..][..old.len_bytes.unwrap() as usize]].concat();
     let cases = [
-        (at(1 << 40, old.len_bytes), "location of the filter"),
-        (at(u64::MAX >> 1, Some(u64::from(i32::MAX.cast_unsigned()))), "location of the filter"),
-        (at(old.offset, Some(20)), "length of the filter"),
-        (at(old.offset, old.len_bytes.map(|len| len - 32)), "length of the filter"),
-        (at(2, old.len_bytes), "location of the filter"),
-        (at(footer.metadata_offset(), None), "location of the filter"),
-        (at(old.offset + 1, old.len_bytes), "header of the filter"),
-        (at(pages.offset, Some(copy.len() as u64)), "location of the filter (inside the data pages)"),
+        (at(1 << 40, old.len_bytes), Field::FilterLocation),
+        (at(u64::MAX >> 1, Some(u64::from(i32::MAX.cast_unsigned()))), Field::FilterLocation),
+        (at(old.offset, Some(20)), Field::FilterLen),
+        (at(old.offset, old.len_bytes.map(|len| len - 32)), Field::FilterLen),
+        (at(2, old.len_bytes), Field::FilterLocation),
+        (at(footer.metadata_offset(), None), Field::FilterLocation),
+        (at(old.offset + 1, old.len_bytes.map(|len| len - 1)), Field::FilterHeader),
+        (at(pages.offset, Some(copy.len() as u64)), Field::FilterLocation),
     ];
     for (range, part) in cases {
         let new = footer.rewrite(|group, leaf, old| if (group, leaf) == (1, 2) { range } else { old }).unwrap();
         let mut bytes = [&good[..footer.metadata_offset() as usize], &new].concat();
-        if part.contains("inside") {
+        if range.is_some_and(|range| range.offset == pages.offset) {
             bytes[pages.offset as usize..][..copy.len()].copy_from_slice(&copy);
         }
         for chunk in checked_with(&bytes, false).unwrap() {
             match (chunk.row_group, chunk.leaf, &chunk.state) {
-                (1, 2, State::Damaged { error: Error::Corrupt { part: found, offset }, .. }) => {
+                (1, 2, State::Damaged { error: Error::Corrupt { field: found, offset }, .. }) => {
                     assert_eq!((*found, *offset), (part, range.unwrap().offset));
                 }
                 (_, FLAG | HALF, State::Missing) => {}
-                (group, leaf, State::Sound(_)) => assert_ne!((group, leaf), (1, 2), "{part}"),
-                (group, leaf, other) => panic!("{group} {leaf}: {other:?}, expected {part}"),
+                (group, leaf, State::Sound(_)) => assert_ne!((group, leaf), (1, 2), "{part:?}"),
+                (group, leaf, other) => panic!("{group} {leaf}: {other:?}, expected {part:?}"),
             }
         }
     }
@@ -221,8 +222,8 @@ fn damaged_values_are_told_and_the_filter_is_judged() {
 fn leaves_have_their_annotations() {
     let sample = write(&Layout::default());
     let footer = Footer::read(&mut Cursor::new(&sample.bytes)).unwrap();
-    let leaf = |path: &str| footer.leaves().iter().find(|leaf| leaf.path == path).unwrap();
-    assert_eq!((leaf("small").integer_bits, leaf("small").physical_type), (Some(8), PhysicalType::Int32));
+    let leaf = |path: &str| footer.leaves().iter().find(|leaf| *leaf.path == *path).unwrap();
+    assert_eq!((leaf("small").integer_bits, leaf("small").physical_type), (Some(8), Some(PhysicalType::Int32)));
     assert_eq!((leaf("name").converted_type, leaf("number").converted_type), (Some(0), None));
     let shape = |path| (leaf(path).is_nested, leaf(path).is_repeated);
     assert_eq!([shape("id"), shape("place.x")], [(false, false), (true, false)]);

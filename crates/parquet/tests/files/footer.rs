@@ -3,11 +3,9 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use filterblock_parquet::footer::PhysicalType;
 use filterblock_parquet::index::ParquetColumn;
 use filterblock_parquet::thrift::{Field, Kind, List, Struct};
-use filterblock_parquet::values::ParquetValues;
-use filterblock_parquet::{Error, Footer};
+use filterblock_parquet::{Error, Footer, PhysicalType};
 use parquet::file::metadata::SortingColumn;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -38,9 +36,9 @@ fn set_in_file(bytes: &[u8], field: Field<'_>) -> Vec<u8> {
 fn columns_have_the_paths_and_types_of_the_schema() {
     let sample = write(&Layout::default());
     let footer = footer_of(&sample.bytes).unwrap();
-    let paths: Vec<&str> = footer.leaves().iter().map(|leaf| leaf.path.as_str()).collect();
+    let paths: Vec<&str> = footer.leaves().iter().map(|leaf| &*leaf.path).collect();
     assert_eq!(paths, PATHS);
-    assert_eq!(footer.leaves()[7].physical_type, PhysicalType::FixedLenByteArray);
+    assert_eq!(footer.leaves()[7].physical_type, Some(PhysicalType::FixedLenByteArray));
     assert_eq!((footer.num_row_groups(), footer.chunk(1, 0).unwrap().num_values), (2, 301));
     assert!(footer.chunk(2, 0).is_none() && footer.chunk(0, 14).is_none());
     assert_eq!(footer.file_len_bytes(), sample.bytes.len() as u64);
@@ -54,33 +52,58 @@ fn columns_have_the_paths_and_types_of_the_schema() {
 
 #[test]
 fn logical_types_have_the_texts_of_the_index() {
+    // The physical type, its length, the logical type, the canonical text, and the bits of a signed
+    // integer type. docs/INDEX_FORMAT.md lists the texts.
     let types = [
-        ("binary", "", "UTF8 STRING ENUM JSON BSON DECIMAL(9,2)"),
-        ("int32", "", "INT_8 INT_16 INT_32 UINT_8 UINT_16 UINT_32 DATE TIME_MILLIS DECIMAL(9,2) INTEGER(8,true)"),
-        ("int32", "", "INTEGER(16,false) INTEGER(32,true) TIME(MILLIS,true) TIME(MILLIS,false)"),
-        ("int64", "", "INT_64 UINT_64 TIME_MICROS TIMESTAMP_MILLIS TIMESTAMP_MICROS DECIMAL(18,0) INTEGER(64,false)"),
-        ("int64", "", "TIMESTAMP(NANOS,true) TIMESTAMP(MICROS,false) TIME(NANOS,false)"),
-        ("fixed_len_byte_array", "(16)", "UUID DECIMAL(38,10)"),
-        ("fixed_len_byte_array", "(12)", "INTERVAL"),
-        ("fixed_len_byte_array", "(2)", "FLOAT16"),
+        ("int32", "", "", "", None),
+        ("binary", "", "UTF8", "string", None),
+        ("binary", "", "STRING", "string", None),
+        ("binary", "", "ENUM", "enum", None),
+        ("binary", "", "JSON", "json", None),
+        ("binary", "", "BSON", "bson", None),
+        ("binary", "", "DECIMAL(9,2)", "decimal(9,2)", None),
+        ("int32", "", "INT_8", "", Some(8)),
+        ("int32", "", "INT_16", "", Some(16)),
+        ("int32", "", "INT_32", "", None),
+        ("int32", "", "UINT_8", "uint8", None),
+        ("int32", "", "UINT_16", "uint16", None),
+        ("int32", "", "UINT_32", "uint32", None),
+        ("int32", "", "DATE", "date", None),
+        ("int32", "", "TIME_MILLIS", "time(ms,utc)", None),
+        ("int32", "", "DECIMAL(9,2)", "decimal(9,2)", None),
+        ("int32", "", "INTEGER(8,true)", "", Some(8)),
+        ("int32", "", "INTEGER(16,false)", "uint16", None),
+        ("int32", "", "INTEGER(32,true)", "", Some(32)),
+        ("int32", "", "TIME(MILLIS,true)", "time(ms,utc)", None),
+        ("int32", "", "TIME(MILLIS,false)", "time(ms,local)", None),
+        ("int64", "", "INT_64", "", None),
+        ("int64", "", "UINT_64", "uint64", None),
+        ("int64", "", "TIME_MICROS", "time(us,utc)", None),
+        ("int64", "", "TIMESTAMP_MILLIS", "timestamp(ms,utc)", None),
+        ("int64", "", "TIMESTAMP_MICROS", "timestamp(us,utc)", None),
+        ("int64", "", "DECIMAL(18,0)", "decimal(18,0)", None),
+        ("int64", "", "INTEGER(64,false)", "uint64", None),
+        ("int64", "", "TIMESTAMP(NANOS,true)", "timestamp(ns,utc)", None),
+        ("int64", "", "TIMESTAMP(MICROS,false)", "timestamp(us,local)", None),
+        ("int64", "", "TIME(NANOS,false)", "time(ns,local)", None),
+        ("fixed_len_byte_array", "(16)", "UUID", "uuid", None),
+        ("fixed_len_byte_array", "(16)", "DECIMAL(38,10)", "decimal(38,10)", None),
+        ("fixed_len_byte_array", "(12)", "INTERVAL", "interval", None),
+        ("fixed_len_byte_array", "(2)", "FLOAT16", "float16", None),
     ];
-    let mut columns = vec!["required int32 plain;".to_owned()];
-    for (physical, len, logical) in types {
-        for logical in logical.split(' ') {
-            columns.push(format!("required {physical}{len} c{} ({logical});", columns.len()));
-        }
-    }
-    let schema = parse_message_type(&format!("message m {{ {} }}", columns.join(" "))).unwrap();
+    let columns = types.iter().enumerate().map(|(number, (physical, len, logical, ..))| {
+        let logical = if logical.is_empty() { String::new() } else { format!("({logical})") };
+        format!("required {physical}{len} c{number} {logical};")
+    });
+    let schema = parse_message_type(&format!("message m {{ {} }}", columns.collect::<String>())).unwrap();
     let mut bytes = Vec::new();
     SerializedFileWriter::new(&mut bytes, Arc::new(schema), Arc::default()).unwrap().close().unwrap();
     let footer = footer_of(&bytes).unwrap();
-    let values = ParquetValues::open(bytes::Bytes::from(bytes)).unwrap();
-    assert_eq!(footer.leaves().len(), columns.len());
-    for (leaf, column) in footer.leaves().iter().zip(&columns) {
-        let found = ParquetColumn::find(&values, &leaf.path).unwrap();
-        assert_eq!(leaf.logical, found.logical_type, "{column}");
-        let signed_bits = leaf.integer_bits.filter(|_| leaf.logical.is_empty());
-        assert_eq!(signed_bits, found.integer_bits, "{column}");
+    assert_eq!(footer.leaves().len(), types.len());
+    for (leaf, (_, _, name, text, bits)) in footer.leaves().iter().zip(types) {
+        let found = ParquetColumn::find(footer.parsed(), &leaf.path).unwrap();
+        assert_eq!((leaf.logical.as_str(), found.logical_type.as_str()), (text, text), "{name}");
+        assert_eq!(found.integer_bits, bits, "{name}");
     }
 }
 
@@ -99,7 +122,7 @@ fn unknown_fields_survive_a_rewrite() {
     let strange = Field { id: 77, kind: Kind::LIST, value: vec![0x2b, 0x81, 0, 0x88, 1, b'a', 1, b'b', 0].into() };
     let bytes = set_in_file(&sample.bytes, strange.clone());
     let footer = footer_of(&bytes).unwrap();
-    let range = Some(filterblock_parquet::footer::FilterRange { offset: 5, len_bytes: Some(47) });
+    let range = Some(filterblock_parquet::FilterRange { offset: 5, len_bytes: Some(47) });
     let changed = footer.rewrite(|_, leaf, old| if leaf == 3 { range } else { old }).unwrap();
     let file = Struct::parse(&changed).unwrap().0;
     assert_eq!(file.get(77), Some(&strange));
@@ -340,6 +363,48 @@ fn messages_show_the_start_of_a_long_name() {
 fn files_that_are_not_parquet_are_refused() {
     for bytes in [&b""[..], b"PAR1", b"PAR1PAR1", b"PAR1\xff\xff\xff\xffPAR1", b"PAR1\x01\0\0\0PAR1", &[0; 100]] {
         assert!(matches!(footer_of(bytes), Err(Error::Corrupt { .. })), "{bytes:x?}");
+    }
+}
+
+#[test]
+fn fields_of_every_type_are_kept() {
+    // A flag, a byte, an integer, a double, a text, a list of two flags, a list of twenty integers, a
+    // map, an empty map, a struct in a struct, a UUID, and an integer with the field number 1000.
+    let mut bytes =
+        vec![0x11, 0x13, 7, 0x15, 0x80, 0x01, 0x17, 1, 2, 3, 4, 5, 6, 7, 8, 0x18, 2, b'a', b'b', 0x19, 0x21, 1];
+    bytes.extend([2, 0x19, 0xf5, 20]);
+    bytes.extend([1; 20]);
+    bytes.extend([0x1b, 1, 0x58, 3, 1, b'x', 0x1b, 0, 0x1c, 0x1c, 0, 0, 0x1d]);
+    bytes.extend([0; 16]);
+    bytes.extend([0x05, 0xd0, 0x0f, 42, 0]);
+    let (found, len) = Struct::parse(&bytes).unwrap();
+    let ids: Vec<i16> = found.fields.iter().map(|field| field.id).collect();
+    assert_eq!((ids, len), (vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1000], bytes.len()));
+    assert_eq!((found.int(3), found.int(1000), found.binary(5)), (Some(64), Some(21), Some(&b"ab"[..])));
+    let mut again = Vec::new();
+    found.encode(&mut again);
+    assert_eq!(again, bytes);
+    assert!((0..bytes.len()).all(|len| Struct::parse(&bytes[..len]).is_err()));
+}
+
+#[test]
+fn values_nested_too_deeply_or_without_end_are_an_error() {
+    let endless = [0x19, 0xf1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1, 1];
+    let mut beyond = Struct::default();
+    beyond.set_int(i16::MAX, Kind::I32, 1);
+    let mut number = Vec::new();
+    beyond.encode(&mut number);
+    number.splice(number.len() - 1.., [0x15, 2, 0]);
+    for (name, bytes) in [
+        ("structs in structs", &[0x1c; 1000][..]),
+        ("lists in lists", &[0x19; 1000]),
+        ("2^64 - 1 flags", &endless),
+        ("no such type", &[0x1e, 0]),
+        ("no such number", &number),
+        ("a list of one element without a type", &[0x19, 0x10, 0, 0]),
+        ("a long list without a type", &[0x19, 0xf0, 1, 0, 0]),
+    ] {
+        assert!(Struct::parse(bytes).is_err(), "{name}");
     }
 }
 

@@ -5,4 +5,5 @@ mod damage;
 mod document;
 mod figures;
 mod model;
+mod stamp;
 mod support;

@@ -7,10 +7,17 @@
 
 use xxhash_rust::xxh64::xxh64;
 
-use super::header::{self, BLOCK_LEN_BYTES};
+use filterblock::internals::codec::put_varint;
 use filterblock_foreign::ForeignFilterInfo;
-use filterblock_foreign::{Error, Result};
 use filterblock_simd::{Isa, Simd, kernels, prefetch};
+
+use crate::error::{Error, Field, Result, check_rate};
+use crate::thrift::{Fields, Kind};
+
+/// The length of a block. The bits of a filter are whole blocks.
+pub(crate) const BLOCK_LEN_BYTES: usize = 32;
+/// The bytes of one block: eight lanes of 32 bits.
+pub(crate) type Block = [u8; BLOCK_LEN_BYTES];
 
 /// The number of lanes of a block, which is also the number of bits that a value sets.
 const LANES: u32 = 8;
@@ -20,7 +27,6 @@ const MAX_BLOCKS: usize = i32::MAX as usize / BLOCK_LEN_BYTES;
 /// The range of lengths that the crate `parquet` and Arrow write. They write powers of two.
 const WRITTEN_LEN_BYTES: std::ops::RangeInclusive<usize> = 32..=128 << 20;
 
-/// The multipliers of the lanes.
 const SALT: [u32; LANES as usize] =
     [0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31];
 /// The number of values whose blocks are prefetched before the first value is tested.
@@ -31,40 +37,117 @@ fn hash(value: &[u8]) -> u64 {
     xxh64(value, 0)
 }
 
+/// Returns the number of a value's block in a filter of `blocks` blocks, at most 2^32.
 #[inline]
-fn block_number(hash: u64, blocks: usize) -> usize {
-    // There are fewer than 2^31 blocks, so the product fits.
-    (((hash >> 32) * blocks as u64) >> 32) as usize
+pub(crate) fn block_number(hash: u64, blocks: u64) -> u64 {
+    ((hash >> 32) * blocks) >> 32
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "only the low half is used")]
+#[expect(clippy::cast_possible_truncation, reason = "the number is below the length of the slice")]
+fn block_index(hash: u64, blocks: &[Block]) -> usize {
+    block_number(hash, blocks.len() as u64) as usize
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "only the low half chooses bits")]
 fn low_half(hash: u64) -> u32 {
     hash as u32
+}
+
+#[inline]
+pub(crate) fn mask(hash: u64) -> Block {
+    let mut mask = [0; BLOCK_LEN_BYTES];
+    for (lane, salt) in mask.as_chunks_mut::<4>().0.iter_mut().zip(SALT) {
+        *lane = (1_u32 << (low_half(hash).wrapping_mul(salt) >> 27)).to_le_bytes();
+    }
+    mask
+}
+
+#[inline]
+pub(crate) fn unite(block: &mut Block, more: &Block) {
+    block.iter_mut().zip(more).for_each(|(byte, more)| *byte |= more);
+}
+
+/// The bytes of a header after the length: three unions, each with an empty struct as its first
+/// field, and the end byte of the header.
+const UNIONS: [u8; 13] = [0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0];
+/// The byte before the length: field 1, type i32.
+const LEN_FIELD: u8 = 0x15;
+/// The unions in the fields 2 to 4. In each, member 1 is the supported one: split blocks, XXH64,
+/// uncompressed.
+const UNION_NAMES: [&str; 3] = ["filter kind", "hash function", "filter compression"];
+
+/// Reads the header at the start of `bytes`. Returns two lengths in bytes: of the header, and of the
+/// bits after it. The bits have one or more whole blocks and less than 2 GiB.
+fn lengths(bytes: &[u8]) -> Result<(usize, usize)> {
+    let invalid = || Error::corrupt(Field::FilterHeader, 0);
+    let mut header = Fields::new(bytes);
+    let (mut len, mut members) = (None, [None; UNION_NAMES.len()]);
+    // Readers differ in which of two fields with one number they use.
+    let mut is_twice = false;
+    for field in header.by_ref() {
+        let field = field.map_err(|_| invalid())?;
+        let union = field.id.checked_sub(2).and_then(|at| members.get_mut(usize::try_from(at).ok()?));
+        match (field.id, union) {
+            (1, _) => is_twice |= len.replace(field.int()).is_some(),
+            (_, Some(member)) if field.kind == Kind::STRUCT => {
+                let mut of_union = Fields::new(&field.value);
+                match (of_union.next(), of_union.next()) {
+                    (Some(Ok(one)), None) => is_twice |= member.replace(one.id).is_some(),
+                    _ => return Err(invalid()),
+                }
+            }
+            _ => {}
+        }
+    }
+    for (member, name) in members.into_iter().zip(UNION_NAMES) {
+        match member {
+            Some(1) if !is_twice => {}
+            Some(number) if !is_twice => {
+                return Err(Error::unsupported(
+                    format!("{name} {number} is not supported by this version of filterblock"),
+                    "use a newer version, or let the engine write the file with the usual filters",
+                ));
+            }
+            _ => return Err(invalid()),
+        }
+    }
+    // The format stores the length as a signed 32-bit integer.
+    let bits_len = len.flatten().and_then(|len| usize::try_from(i32::try_from(len).ok()?).ok());
+    let bits_len = bits_len.filter(|len| *len > 0 && len.is_multiple_of(BLOCK_LEN_BYTES));
+    Ok((header.len_bytes(), bits_len.ok_or_else(invalid)?))
+}
+
+fn header_of(bits_len_bytes: usize) -> Vec<u8> {
+    let mut header = vec![LEN_FIELD];
+    put_varint(&mut header, bits_len_bytes as u64 * 2);
+    header.extend_from_slice(&UNIONS);
+    header
 }
 
 kernels! {
     struct Kernel[];
     |simd|
 
-    fn may_contain(blocks: &[[u8; BLOCK_LEN_BYTES]], hash: u64) -> bool {
+    fn may_contain(blocks: &[Block], hash: u64) -> bool {
         all_set(simd, blocks, hash)
     }
 
     /// Writes the answer for each hash to `answers`. It stops at the end of the shorter slice.
-    fn may_contain_batch(blocks: &[[u8; BLOCK_LEN_BYTES]], hashes: &[u64], answers: &mut [bool]) {
+    fn may_contain_batch(blocks: &[Block], hashes: &[u64], answers: &mut [bool]) {
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
             *answer = all_set(simd, blocks, hash);
         }
     }
 
-    fn num_denied(blocks: &[[u8; BLOCK_LEN_BYTES]], hashes: &[u64]) -> usize {
+    fn num_denied(blocks: &[Block], hashes: &[u64]) -> usize {
         hashes.iter().filter(|&&hash| !all_set(simd, blocks, hash)).count()
     }
 
-    fn set(blocks: &mut [[u8; BLOCK_LEN_BYTES]], hashes: &[u64]) {
+    fn set(blocks: &mut [Block], hashes: &[u64]) {
         for &hash in hashes {
-            let number = block_number(hash, blocks.len());
+            let number = block_index(hash, blocks);
             if let Some(block) = blocks.get_mut(number) {
                 simd.set_in_lanes_of_32(block, low_half(hash), &SALT);
             }
@@ -75,8 +158,8 @@ kernels! {
 /// Returns whether a value's bit is set in every lane of its block. Without blocks the answer is
 /// "maybe".
 #[inline(always)]
-fn all_set(simd: impl Simd, blocks: &[[u8; BLOCK_LEN_BYTES]], hash: u64) -> bool {
-    let Some(block) = blocks.get(block_number(hash, blocks.len())) else { return true };
+fn all_set(simd: impl Simd, blocks: &[Block], hash: u64) -> bool {
+    let Some(block) = blocks.get(block_index(hash, blocks)) else { return true };
     simd.all_set_in_lanes_of_32(block, low_half(hash), &SALT)
 }
 
@@ -84,7 +167,7 @@ fn all_set(simd: impl Simd, blocks: &[[u8; BLOCK_LEN_BYTES]], hash: u64) -> bool
 #[derive(Debug, Clone, Copy)]
 pub struct ParquetBloom<'a> {
     /// The blocks of the filter. Without blocks, every answer is "maybe".
-    blocks: &'a [[u8; BLOCK_LEN_BYTES]],
+    blocks: &'a [Block],
     len: usize,
     kernel: Kernel,
 }
@@ -106,8 +189,10 @@ impl<'a> ParquetBloom<'a> {
     /// Returns [`Error::Corrupt`] if the header is invalid or the bits are incomplete, and
     /// [`Error::Unsupported`] for another algorithm, hash or compression.
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
-        let (bits, header_len) = header::parse(bytes)?;
-        Ok(Self { len: header_len + bits.len(), ..Self::new(bits) })
+        let (header_len, bits_len) = lengths(bytes)?;
+        let bits = bytes.get(header_len..).and_then(|rest| rest.get(..bits_len));
+        let bits = bits.ok_or(Error::corrupt(Field::FilterHeader, 0))?;
+        Ok(Self { len: header_len + bits_len, ..Self::new(bits) })
     }
 
     /// Returns the length in bytes of a filter, with header and bits. `header` must begin with the
@@ -117,7 +202,7 @@ impl<'a> ParquetBloom<'a> {
     /// # Errors
     /// Returns the errors of [`Self::parse`], except for incomplete bits.
     pub fn len_bytes_of(header: &[u8]) -> Result<u64> {
-        let (header_len, bits_len) = header::lengths(header)?;
+        let (header_len, bits_len) = lengths(header)?;
         Ok(header_len as u64 + bits_len as u64)
     }
 
@@ -163,7 +248,7 @@ impl<'a> ParquetBloom<'a> {
         for (values, answers) in plain_encoded_values.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
             for (slot, value) in hashes.iter_mut().zip(values) {
                 *slot = hash(value);
-                prefetch(self.blocks, block_number(*slot, self.blocks.len()));
+                prefetch(self.blocks, block_index(*slot, self.blocks));
             }
             let asked = values.len().min(answers.len());
             self.kernel.may_contain_batch(self.blocks, hashes.get(..asked).unwrap_or_default(), answers);
@@ -209,11 +294,8 @@ impl ParquetBloomBuilder {
     /// Returns [`Error::Invalid`] for zero blocks, and for 2 GiB or more.
     pub fn with_blocks(num_blocks: usize) -> Result<Self> {
         if !(1..=MAX_BLOCKS).contains(&num_blocks) {
-            return Err(Error::invalid(
-                "number of blocks",
-                num_blocks,
-                format!("expected 1 to {MAX_BLOCKS}; try 1024"),
-            ));
+            let (what, reason) = ("number of blocks", format!("expected 1 to {MAX_BLOCKS}; try 1024"));
+            return Err(Error::Invalid { what, given: num_blocks.to_string(), reason });
         }
         Ok(Self { bits: vec![0; num_blocks * BLOCK_LEN_BYTES] })
     }
@@ -225,9 +307,7 @@ impl ParquetBloomBuilder {
     /// # Errors
     /// Returns [`Error::Invalid`] unless `rate` is above 0 and below 1.
     pub fn for_values(num_values: u64, rate: f64) -> Result<Self> {
-        if !(rate > 0.0 && rate < 1.0) {
-            return Err(Error::invalid("false-positive rate", rate, "expected a rate above 0 and below 1; try 0.01"));
-        }
+        check_rate(rate)?;
         // Solve for the size at which all eight bits of an absent value are set with probability
         // `rate`.
         let bits = -f64::from(LANES) * num_values as f64 / (1.0 - rate.powf(1.0 / f64::from(LANES))).ln();
@@ -286,7 +366,7 @@ impl ParquetBloomBuilder {
     pub fn fold_to(&mut self, num_blocks: usize) -> Result<()> {
         if num_blocks == 0 || !self.num_blocks().is_multiple_of(num_blocks) {
             let reason = format!("expected a divisor of {}; choose another number", self.num_blocks());
-            return Err(Error::invalid("number of blocks", num_blocks, reason));
+            return Err(Error::Invalid { what: "number of blocks", given: num_blocks.to_string(), reason });
         }
         self.join(self.num_blocks() / num_blocks);
         Ok(())
@@ -299,7 +379,7 @@ impl ParquetBloomBuilder {
         for number in 0..joined {
             let mut all = [0; BLOCK_LEN_BYTES];
             for block in blocks.iter().skip(number * group).take(group) {
-                all.iter_mut().zip(block).for_each(|(byte, more)| *byte |= more);
+                unite(&mut all, block);
             }
             // The target lies before the blocks that are still to be read.
             if let Some(target) = blocks.get_mut(number) {
@@ -319,7 +399,7 @@ impl ParquetBloomBuilder {
     /// Returns the header of the filter.
     #[must_use]
     pub fn header(&self) -> Vec<u8> {
-        header::encode(self.bits().len())
+        header_of(self.bits.len())
     }
 
     /// Returns the bytes of the filter: the header and the bits.
@@ -336,8 +416,8 @@ mod tests {
     use super::*;
 
     /// Sets the bits of a hash as Parquet's specification says.
-    fn set(blocks: &mut [[u8; BLOCK_LEN_BYTES]], hash: u64) {
-        let number = block_number(hash, blocks.len());
+    fn set(blocks: &mut [Block], hash: u64) {
+        let number = block_index(hash, blocks);
         for (lane, salt) in SALT.iter().enumerate() {
             let bit = low_half(hash).wrapping_mul(*salt) >> 27;
             blocks[number][lane * 4 + bit as usize / 8] |= 1 << (bit % 8);
@@ -367,6 +447,54 @@ mod tests {
             builder.add_hashes(&hashes[..999]);
             builder.add_hash(hashes[999]);
             assert_eq!(builder.bits(), expected.as_flattened());
+        }
+    }
+
+    #[test]
+    fn headers_have_the_bytes_of_the_format_and_round_trip() {
+        assert_eq!(header_of(32)[..2], [0x15, 0x40]);
+        for (len, header_len) in [(32, 15), (64, 16), (4096, 16), (8192, 17), ((1 << 20) - 32, 17), (1 << 20, 18)] {
+            let mut bytes = header_of(len);
+            assert_eq!(bytes.len(), header_len, "{len}");
+            bytes.resize(header_len + len + 7, 0xab);
+            assert_eq!(ParquetBloom::parse(&bytes).unwrap().bits().len(), len);
+            assert_eq!(lengths(&bytes[..header_len]).unwrap(), (header_len, len));
+            assert!(ParquetBloom::parse(&bytes[..header_len + len - 1]).is_err(), "a byte short");
+        }
+    }
+
+    #[test]
+    fn a_header_with_other_values_is_an_error() {
+        let with = |at: usize, byte: u8| {
+            let mut bytes = [header_of(32), vec![0; 32]].concat();
+            bytes[at] = byte;
+            bytes
+        };
+        for len in [0u8, 2, 62, 66, 0x41] {
+            let error = lengths(&with(1, len)).unwrap_err();
+            assert!(matches!(error, Error::Corrupt { field: Field::FilterHeader, .. }), "{len}: {error}");
+        }
+        for (at, name) in [(3, "filter kind 2"), (7, "hash function 2"), (11, "filter compression 2")] {
+            let error = lengths(&with(at, 0x2c)).unwrap_err();
+            assert!(matches!(&error, Error::Unsupported { what, .. } if what.starts_with(name)), "{error}");
+        }
+        for at in 0..15 {
+            for byte in 0..=255 {
+                // No byte causes a panic or another length of the bits.
+                if let Ok(found) = ParquetBloom::parse(&with(at, byte)) {
+                    assert_eq!(found.bits().len(), 32, "{at}: {byte:#x}");
+                }
+            }
+        }
+        // A second length, and a second algorithm.
+        for field in [&[0x05, 0x02, 0x40][..], &[0x0c, 0x04, 0x1c, 0, 0]] {
+            let twice = [&header_of(32)[..14], field, &[0; 33]].concat();
+            assert!(lengths(&twice).is_err(), "{field:x?}");
+        }
+        // Unknown fields are skipped, even those with the largest and the smallest number.
+        for field in [&[0x15, 8][..], &[5, 0xff, 0xff, 3, 8], &[5, 0xfe, 0xff, 3, 8]] {
+            let longer = [&header_of(32)[..14], field, &[0; 33]].concat();
+            assert_eq!(lengths(&longer).unwrap().0, 15 + field.len(), "{field:x?}");
         }
     }
 }

@@ -1,13 +1,18 @@
-//! Hashes plain-encoded values, and passes the hashes to the caller in batches.
+//! Hashes plain-encoded values, and passes the hashes to the caller in batches. Decodes values in
+//! other encodings with the crate `parquet`.
 
-use crate::ParquetBloom;
 use parquet::basic::{LogicalType, Type};
-use parquet::schema::types::ColumnDescriptor;
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
+use parquet::data_type::{ByteArray, DataType, FixedLenByteArray, Int96};
+use parquet::errors::Result as ParquetResult;
+use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor};
 
-/// The maximum number of hashes in a batch.
+use crate::bloom::ParquetBloom;
+
 const BATCH: usize = 1024;
+const MAX_RECORDS: usize = 4096;
 
-/// The method that hashes the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Values of this length in bytes, hashed unchanged.
@@ -162,7 +167,6 @@ impl<'a> Hashes<'a> {
         }
     }
 
-    /// Passes the remaining hashes to the caller.
     pub(super) fn flush(&mut self) {
         if !self.batch.is_empty() {
             (self.sink)(&self.batch);
@@ -190,4 +194,117 @@ fn count_variable(bytes: &[u8]) -> Option<u64> {
         num += 1;
     }
     Some(num)
+}
+
+/// Adds the values of a data page to `hashes`. The page must not use a dictionary, because the
+/// decoder sees no other page of the chunk.
+pub(super) fn decode_page(column: &ColumnDescPtr, page: Page, hashes: &mut Hashes<'_>) -> ParquetResult<()> {
+    match get_column_reader(column.clone(), Box::new(OnePage(Some(page)))) {
+        // `Hashes::new` has rejected Boolean columns.
+        ColumnReader::BoolColumnReader(_) => Ok(()),
+        ColumnReader::Int32ColumnReader(reader) => add_all(reader, column, hashes),
+        ColumnReader::Int64ColumnReader(reader) => add_all(reader, column, hashes),
+        ColumnReader::Int96ColumnReader(reader) => add_all(reader, column, hashes),
+        ColumnReader::FloatColumnReader(reader) => add_all(reader, column, hashes),
+        ColumnReader::DoubleColumnReader(reader) => add_all(reader, column, hashes),
+        ColumnReader::ByteArrayColumnReader(reader) => add_all(reader, column, hashes),
+        ColumnReader::FixedLenByteArrayColumnReader(reader) => add_all(reader, column, hashes),
+    }
+}
+
+fn add_all<T: DataType>(
+    mut reader: ColumnReaderImpl<T>,
+    column: &ColumnDescPtr,
+    hashes: &mut Hashes<'_>,
+) -> ParquetResult<()>
+where
+    T::T: Plain,
+{
+    let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
+    loop {
+        values.clear();
+        definitions.clear();
+        repetitions.clear();
+        let (records, _, levels) = reader.read_records(
+            MAX_RECORDS,
+            (column.max_def_level() > 0).then_some(&mut definitions),
+            (column.max_rep_level() > 0).then_some(&mut repetitions),
+            &mut values,
+        )?;
+        values.iter().for_each(|value| value.with_plain(|plain| hashes.add(plain)));
+        if records == 0 && levels == 0 {
+            return Ok(());
+        }
+    }
+}
+
+trait Plain {
+    fn with_plain(&self, take: impl FnOnce(&[u8]));
+}
+
+macro_rules! plain_numbers {
+    ($($number:ty),*) => {
+        $(impl Plain for $number {
+            fn with_plain(&self, take: impl FnOnce(&[u8])) {
+                take(&self.to_le_bytes());
+            }
+        })*
+    };
+}
+
+plain_numbers!(i32, i64, f32, f64);
+
+impl Plain for bool {
+    fn with_plain(&self, _: impl FnOnce(&[u8])) {}
+}
+
+impl Plain for Int96 {
+    fn with_plain(&self, take: impl FnOnce(&[u8])) {
+        let mut plain = [0; 12];
+        for (bytes, word) in plain.as_chunks_mut::<4>().0.iter_mut().zip(self.data()) {
+            *bytes = word.to_le_bytes();
+        }
+        take(&plain);
+    }
+}
+
+impl Plain for ByteArray {
+    fn with_plain(&self, take: impl FnOnce(&[u8])) {
+        take(self.data());
+    }
+}
+
+impl Plain for FixedLenByteArray {
+    fn with_plain(&self, take: impl FnOnce(&[u8])) {
+        take(self.data());
+    }
+}
+
+struct OnePage(Option<Page>);
+
+impl Iterator for OnePage {
+    type Item = ParquetResult<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.take().map(Ok)
+    }
+}
+
+impl PageReader for OnePage {
+    fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
+        Ok(self.0.take())
+    }
+
+    fn peek_next_page(&mut self) -> ParquetResult<Option<PageMetadata>> {
+        Ok(self.0.as_ref().map(|page| PageMetadata {
+            num_rows: None,
+            num_levels: usize::try_from(page.num_values()).ok(),
+            is_dict: page.is_dictionary_page(),
+        }))
+    }
+
+    fn skip_next_page(&mut self) -> ParquetResult<()> {
+        self.0 = None;
+        Ok(())
+    }
 }

@@ -1,4 +1,4 @@
-//! Removes duplicate hashes. Medium numbers of hashes are first spread over small buckets, which is
+//! Counts distinct hashes. Medium numbers of hashes are first spread over small buckets, which is
 //! faster than `sort_unstable`. A small hash table then finds the duplicates of each bucket.
 
 /// The minimum number of hashes for which buckets are used. Fewer hashes are sorted.
@@ -12,9 +12,54 @@ const PER_BUCKET: usize = 256;
 /// sorted.
 const SLOTS: usize = 2048;
 
+/// The number of hashes that are collected before duplicates are first dropped. They take 8 MiB.
+const FIRST_LIMIT: usize = 1 << 20;
+
+/// The distinct hashes of the keys of one file.
+///
+/// It keeps at most 1 Mi hashes (8 MiB), or two hashes (16 bytes) per distinct key if that is more.
+/// The memory that its vector reserves may be twice as large.
+#[derive(Debug, Default)]
+pub struct DistinctHashes {
+    hashes: Vec<u64>,
+    /// The number of hashes at which duplicates are dropped.
+    limit: usize,
+}
+
+impl DistinctHashes {
+    /// Returns an empty set.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { hashes: Vec::new(), limit: FIRST_LIMIT }
+    }
+
+    /// Adds the hash of a key.
+    #[inline]
+    pub fn add(&mut self, hash: u64) {
+        if self.hashes.len() >= self.limit {
+            retain(&mut self.hashes);
+            self.limit = FIRST_LIMIT.max(self.hashes.len() * 2);
+        }
+        self.hashes.push(hash);
+    }
+
+    /// Adds the hashes of several keys.
+    pub fn add_all(&mut self, hashes: &[u64]) {
+        hashes.iter().for_each(|&hash| self.add(hash));
+    }
+
+    /// Returns the distinct hashes in ascending order.
+    #[must_use]
+    pub fn into_sorted(mut self) -> Vec<u64> {
+        retain(&mut self.hashes);
+        self.hashes.sort_unstable();
+        self.hashes
+    }
+}
+
 /// Keeps each distinct hash once, roughly in ascending order. For [`FEW`] to [`MANY`] hashes, the
 /// function needs memory for a copy.
-pub(super) fn retain(hashes: &mut Vec<u64>) {
+pub(crate) fn retain(hashes: &mut Vec<u64>) {
     if !(FEW..=MANY).contains(&hashes.len()) {
         hashes.sort_unstable();
         hashes.dedup();
@@ -112,5 +157,24 @@ mod tests {
                 assert_eq!(hashes, expected, "{len} {mask:x} {shift}");
             }
         }
+    }
+
+    #[test]
+    fn repeated_hashes_take_no_memory() {
+        let mut distinct = DistinctHashes::new();
+        for i in 0..5_000_000u64 {
+            distinct.add(i % 1_000);
+        }
+        assert!(distinct.hashes.capacity() <= 2 * FIRST_LIMIT);
+        assert_eq!(distinct.into_sorted(), (0..1_000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn many_distinct_hashes_are_all_kept() {
+        let mut distinct = DistinctHashes::new();
+        let count = 3 * FIRST_LIMIT as u64;
+        distinct.add_all(&(0..count).rev().collect::<Vec<_>>());
+        distinct.add_all(&[0, count - 1]);
+        assert_eq!(distinct.into_sorted().len() as u64, count);
     }
 }
