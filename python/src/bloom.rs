@@ -1,8 +1,8 @@
 //! Defines the class `Bloom`: a Bloom filter in memory, to which any number of threads can add
 //! keys.
 
-use filterblock_family::{self as variants, Membership};
 use filterblock::{AlignedBytes, HashSeed, KeyHash, KeyHasher};
+use filterblock_family::{self as variants, Membership};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 

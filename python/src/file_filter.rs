@@ -7,8 +7,8 @@ use std::fs;
 use std::mem;
 use std::path::PathBuf;
 
-use filterblock_family::{self as variants, Membership};
 use filterblock::{HashSeed, KeyHash, KeyHasher};
+use filterblock_family::{self as variants, Membership};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};

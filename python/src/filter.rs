@@ -6,11 +6,11 @@ use std::ops::Bound as End;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use filterblock_family::{Comparison, compare_blocks, merge_blocks};
 use filterblock::{
     Added, AlignedBytes, Expected, FilterBlock, FilterKind, FilterOptions, FilterSpec, HashSeed, KeyHasher, Mapped,
     ParsedBlock, Secret, SharedBytes, Verify, layout,
 };
+use filterblock_family::{Comparison, compare_blocks, merge_blocks};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use filterblock_parquet::ParquetFile as Parquet;
-use filterblock_family::replace::Version;
 use filterblock::{SharedBytes, open_regular_file};
+use filterblock_family::replace::Version;
+use filterblock_parquet::ParquetFile as Parquet;
 use filterblock_parquet::append::{self, Request};
 use filterblock_parquet::check::{self, Size, State};
 use filterblock_parquet::filters::{Budget, Sizing};

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use filterblock::{AlignedBytes, Mapped, Secret, SharedBytes};
 use filterblock_foreign::leveldb::LevelDbTable as LevelDb;
 use filterblock_foreign::rocksdb::RocksDbTable as RocksDb;
 use filterblock_foreign::{self as foreign, ForeignFilterInfo, KeyForm, Verified};
-use filterblock::{AlignedBytes, Mapped, Secret, SharedBytes};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -251,9 +251,12 @@ fn extras(rows: &[Row]) -> String {
     )
 }
 
+/// A column: its heading, and the text of a row.
+type Cell<'a> = (&'a str, fn(&Row) -> Option<String>);
+
 /// Returns a table with a line for each filter. For each of `sizes`, it has the columns of `cells`.
 /// It has no empty loop.
-fn by_size(rows: &[Row], sizes: &[usize], cells: &[(&str, fn(&Row) -> Option<String>)]) -> String {
+fn by_size(rows: &[Row], sizes: &[usize], cells: &[Cell<'_>]) -> String {
     let columns = || sizes.iter().flat_map(|&n| cells.iter().map(move |&(name, cell)| (n, name, cell)));
     let line = |filter: &&str| {
         let found = |n| absent(rows, filter, n, &FORMS);
