@@ -12,7 +12,7 @@
 //!
 //! * When: keys arrive one by one, their number is known within a factor of two, and no key is
 //!   removed.
-//! * When not: if all keys are known at once, a [`FilterBuilder`] makes a smaller filter
+//! * When not: if all keys are known at once, a [`FilterBuilder`](filterblock::FilterBuilder) makes a smaller filter
 //!   (`bumped-ribbon`) or a faster one (`blocked-bloom`). For an unknown number of keys use
 //!   `Scalable`. To remove keys use `DLeft` or `Counting`.
 //! * Numbers: `log2(1/FPR) / ln 2` bits per key, which is 9.6 at 1 %. The FPR with `n` keys is

@@ -183,8 +183,8 @@ pub fn check_kept<R: ChunkReader + 'static>(
 /// same share of distinct values.
 ///
 /// # Errors
-/// Returns [`Error::Unsupported`] for a column that [`Request::forced`] should have, [`Error::Values`] if a chunk cannot be
-/// read, and [`Error::Filter`] if a filter cannot be built.
+/// Returns [`Error::Unsupported`] for a column that [`Request::forced`] should have, [`Error::Values`]
+/// if a chunk cannot be read, and [`Error::Invalid`] if a filter cannot be built.
 pub fn estimate<R: ChunkReader + 'static>(
     footer: &Footer,
     values: &ParquetValues<R>,

@@ -180,7 +180,7 @@ impl Collector {
     /// Adds hashes, which may repeat.
     ///
     /// # Errors
-    /// Returns [`Error::Filter`] if the filter cannot be built.
+    /// Returns [`Error::Invalid`] if the filter cannot be built.
     pub fn add(&mut self, hashes: &[u64]) -> Result<()> {
         if let Some(large) = &mut self.large {
             large.add_hashes(hashes);
@@ -236,7 +236,7 @@ impl Collector {
     /// blocks is a power of two even if the sizing is exact: see [`Filter::exact_blocks`].
     ///
     /// # Errors
-    /// Returns [`Error::Filter`] if the filter cannot be built.
+    /// Returns [`Error::Invalid`] if the filter cannot be built.
     pub fn finish(mut self) -> Result<Filter> {
         if let Some(mut builder) = self.large {
             let distinct = estimated_distinct(builder.bits());
