@@ -65,7 +65,7 @@ pub struct CheckedFilter {
     /// values were looked up. A number of many millions may be an estimate. If the number is above
     /// 0, readers can lose rows.
     pub false_negatives: Option<u64>,
-    /// The engine that loses rows because of this filter, whatever the size: see
+    /// The engine that loses rows because of this filter, at any size: see
     /// [`Footer::loss_of_filters`].
     pub loss: Option<&'static Loss>,
 }

@@ -383,7 +383,7 @@ impl<'a> Walk<'a> {
         let file = Encoded::parse(metadata).map_err(at)?;
         let is_protected = file.fields.get(8).is_some() || file.fields.get(9).is_some();
         let done = self.content(&file);
-        // The encryption is the first reason, whatever else the walk has found.
+        // The encryption comes before all other reasons that the walk has found.
         if is_protected {
             let names = self.encrypted.join(", ");
             let columns = if names.is_empty() { names } else { format!(" (encrypted columns: {names})") };
@@ -569,8 +569,8 @@ impl<'a> Walk<'a> {
 }
 
 /// Finds the space of each filter. `end` is the offset of the metadata. A filter has no space of
-/// its own if it begins in pages or where another filter begins, or if it claims the first byte of
-/// other pages or of another filter.
+/// its own if it begins in pages, or where another filter begins. Nor has it if it claims the first
+/// byte of other pages or of another filter.
 fn find_spaces(chunks: &mut [ParquetColumnChunk], end: u64) {
     let mut pages: Vec<(u64, u64)> = chunks.iter().filter_map(ParquetColumnChunk::pages).collect();
     let offsets = chunks.iter().filter_map(|chunk| chunk.filter).map(|filter| filter.offset);
