@@ -96,6 +96,9 @@ pub struct ParquetColumnChunk {
     is_encrypted: bool,
     /// The location of the encoded `ColumnMetaData` in the metadata.
     pub(crate) column: Range<usize>,
+    /// The start and the length of the pages as the footer states them, also if the chunk has no
+    /// values. No filter may lie there.
+    stated_pages: (u64, u64),
     /// The end of the space that the filter can take: the start of the next pages, of the next
     /// filter or of the metadata. It is 0 if the filter has no space of its own.
     space_end: u64,
@@ -130,8 +133,9 @@ impl ParquetColumnChunk {
 
     /// Returns the start and the end of the pages, or `None` if the location is unknown.
     fn pages(&self) -> Option<(u64, u64)> {
-        let is_known = self.len_bytes >= MIN_PAGES_LEN_BYTES && self.offset >= MAGIC.len() as u64;
-        is_known.then(|| (self.offset, self.offset.saturating_add(self.len_bytes)))
+        let (offset, len_bytes) = self.stated_pages;
+        let is_known = len_bytes >= MIN_PAGES_LEN_BYTES && offset >= MAGIC.len() as u64;
+        is_known.then(|| (offset, offset.saturating_add(len_bytes)))
     }
 
     /// Returns the bytes that the filter takes according to the footer, at least one.
@@ -532,6 +536,7 @@ impl<'a> Walk<'a> {
         let is_inside = |(offset, len): &(u64, u64)| offset.checked_add(*len).is_some_and(|end| end <= self.base);
         let is_negative = |id| fields.get(id).is_some() && fields.int(id).is_none_or(|number| number < 0);
         let is_known = place.as_ref().is_some_and(is_inside) && ![7, 9, 11].into_iter().any(is_negative);
+        let stated_pages = place.unwrap_or((0, 0));
         // Nobody reads the pages of a chunk without values.
         let place = place.filter(|_| is_known || num_values > 0);
         if !is_known && num_values > 0 {
@@ -545,7 +550,8 @@ impl<'a> Walk<'a> {
         // Readers differ in which of two locations they use. A length of 0 contradicts every filter.
         let is_twice = !column.is_canonical && fields.has_duplicates_in(14..=15);
         let filter_len = if is_twice { Some(0) } else { filter_len };
-        let filter = filter_offset.filter(|&offset| offset > 0);
+        let offsets = fields.fields.iter().filter(|field| field.id == 14).filter_map(|field| field.int());
+        let filter = offsets.filter_map(|offset| u64::try_from(offset).ok()).filter(|&offset| offset > 0).next_back();
         let filter = filter.map(|offset| FilterRange { offset, len_bytes: filter_len });
         let (offset, len_bytes) = place.unwrap_or((0, 0));
         let start = usize::try_from(self.offset_of(bytes) - self.base).unwrap_or(0);
@@ -563,6 +569,7 @@ impl<'a> Walk<'a> {
             num_nulls: fields.nested(12).and_then(|statistics| u64::try_from(statistics.int(3)?).ok()),
             is_encrypted,
             column: start..start + bytes.len(),
+            stated_pages,
             space_end: 0,
         })
     }

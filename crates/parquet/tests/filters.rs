@@ -1,8 +1,9 @@
 //! Tests of the sizes and FPRs of filters, and of building filters in bounded memory.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 use filterblock_parquet::filters::{Budget, Collector, Sizing, estimated_distinct, expected_fpr};
-use filterblock_parquet::{ParquetBloom, ParquetBloomBuilder};
+use filterblock_parquet::{ParquetBloom, ParquetBloomBuilder, ParquetFile};
+use filterblock_testkit::foreign::forge;
 
 fn hash(number: u64) -> u64 {
     ParquetBloom::hash(&number.to_le_bytes())
@@ -79,4 +80,60 @@ fn a_chunk_above_the_limit_gets_a_filter_of_equal_size() {
             assert!((0..distinct).all(|number| filter.may_contain_hash(hash(number))));
         }
     }
+}
+
+/// Returns a file with two columns and their filters. `edit` gets the metadata, and the encoded fields
+/// of both filter offsets.
+fn edited(edit: impl FnOnce(Vec<u8>, [Vec<u8>; 2]) -> Vec<u8>) -> Vec<u8> {
+    let filter = |value: &[u8]| {
+        let mut builder = ParquetBloomBuilder::with_blocks(1).unwrap();
+        builder.add(value);
+        builder.finish()
+    };
+    let (a, b) = (filter(b"a"), filter(b"b"));
+    let offsets = [4, 4 + a.len() as u64].map(|offset| forge::varint(offset * 2));
+    let mut file = forge::parquet_file(&[(&["a"], a, false), (&["b"], b, false)]);
+    let end = file.len() - 8;
+    let len = u32::from_le_bytes(*file[end..].first_chunk().unwrap()) as usize;
+    let metadata = edit(file.split_off(end - len)[..len].to_vec(), offsets);
+    file.extend(&metadata);
+    file.extend((metadata.len() as u32).to_le_bytes());
+    file.extend(b"PAR1");
+    file
+}
+
+fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let at = bytes.windows(from.len()).position(|window| window == from).unwrap();
+    [&bytes[..at], to, &bytes[at + from.len()..]].concat()
+}
+
+/// Returns whether the filter of a column denies a value that its file does not have.
+fn denies(file: &[u8], column: &str) -> bool {
+    let file = ParquetFile::open(file).unwrap();
+    !file.may_contain(file.column_chunk(0, column).unwrap(), b"absent")
+}
+
+#[test]
+fn a_filter_that_a_second_offset_of_another_chunk_names_denies_nothing() {
+    let sound = edited(|metadata, _| metadata);
+    assert!(denies(&sound, "a") && denies(&sound, "b"));
+    // Field 14 twice: one offset means "no filter", the other one is the offset of the filter of b.
+    for is_first in [false, true] {
+        let file = edited(|metadata, [a, b]| {
+            let [one, other] = if is_first { [&b[..], &[0]] } else { [&[0][..], &b] };
+            replaced(&metadata, &[&[0x56], &a[..]].concat(), &[&[0x56], one, &[0x06, 0x1c], other].concat())
+        });
+        assert!(!denies(&file, "a") && !denies(&file, "b"), "{is_first}");
+    }
+}
+
+#[test]
+fn a_filter_in_pages_of_a_chunk_without_values_denies_nothing() {
+    // The chunk of a has no values, a negative dictionary offset, and pages where the filter of b begins.
+    let file = edited(|metadata, [a, b]| {
+        let from = [&[0x16, 2, 0x16, 2, 0x16, 2, 0x26, 8, 0x56], &a[..]].concat();
+        let to = [&[0x16, 0, 0x16, 2, 0x16, 100, 0x26], &b[..], &[0x26, 1, 0x36], &a[..]].concat();
+        replaced(&metadata, &from, &to)
+    });
+    assert!(!denies(&file, "b"));
 }
