@@ -551,7 +551,7 @@ impl<'a> Walk<'a> {
         let is_twice = !column.is_canonical && fields.has_duplicates_in(14..=15);
         let filter_len = if is_twice { Some(0) } else { filter_len };
         let offsets = fields.fields.iter().filter(|field| field.id == 14).filter_map(|field| field.int());
-        let filter = offsets.filter_map(|offset| u64::try_from(offset).ok()).filter(|&offset| offset > 0).next_back();
+        let filter = offsets.filter_map(|offset| u64::try_from(offset).ok()).rfind(|&offset| offset > 0);
         let filter = filter.map(|offset| FilterRange { offset, len_bytes: filter_len });
         let (offset, len_bytes) = place.unwrap_or((0, 0));
         let start = usize::try_from(self.offset_of(bytes) - self.base).unwrap_or(0);
