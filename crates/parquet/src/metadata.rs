@@ -295,12 +295,14 @@ impl ParquetMetadata {
     /// [`Error::Changed`] if the file became shorter, and [`Error::Io`] if a read fails.
     pub fn read_filter(&self, chunk: &ParquetColumnChunk, file: &mut (impl Read + Seek)) -> Result<Option<Vec<u8>>> {
         let Some(Range { start, mut end }) = self.filter_range(chunk)? else { return Ok(None) };
-        if chunk.filter.is_some_and(|filter| filter.len_bytes.is_none()) {
-            let header = read_at(file, start..end.min(start.saturating_add(MAX_FILTER_HEADER_LEN_BYTES)))?;
-            let len_bytes = ParquetBloom::len_bytes_of(&header).map_err(|error| error.moved_by(start))?;
-            let real_end = start.checked_add(len_bytes).filter(|real_end| *real_end <= end);
-            end = real_end.ok_or(Error::corrupt(Field::FilterHeader, start))?;
+        // The header limits the memory: a false length in the footer may be that of the whole file.
+        let header = read_at(file, start..end.min(start.saturating_add(MAX_FILTER_HEADER_LEN_BYTES)))?;
+        let len_bytes = ParquetBloom::len_bytes_of(&header).map_err(|error| error.moved_by(start))?;
+        if chunk.filter.and_then(|filter| filter.len_bytes).is_some_and(|stored| stored != len_bytes) {
+            return Err(Error::corrupt(Field::FilterLen, start));
         }
+        let real_end = start.checked_add(len_bytes).filter(|real_end| *real_end <= end);
+        end = real_end.ok_or(Error::corrupt(Field::FilterHeader, start))?;
         let bytes = read_at(file, start..end)?;
         parse_stored(chunk, &bytes)?;
         Ok(Some(bytes))
