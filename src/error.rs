@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::codec;
 use crate::hash_kind::{Fingerprint, HashKind};
 use crate::simd::NoMemory;
 
@@ -142,25 +141,6 @@ impl Error {
         }
     }
 
-    /// Adds the path of the file that the error concerns. An error that already names a file does
-    /// not change.
-    #[must_use]
-    pub fn in_file(self, path: &Path) -> Self {
-        match self {
-            Self::InFile { .. } => self,
-            other => Self::InFile { path: path.to_path_buf(), source: Box::new(other) },
-        }
-    }
-
-    /// Returns the error itself, without the path that [`Error::in_file`] added.
-    #[must_use]
-    pub fn root(&self) -> &Self {
-        match self {
-            Self::InFile { source, .. } => source.root(),
-            other => other,
-        }
-    }
-
     /// Adds `base` to the offset of the error. `base` is the offset of the block within the host's
     /// file, in bytes. An error without an offset does not change, and neither does an
     /// [`Error::InFile`].
@@ -213,28 +193,31 @@ const REBUILD: &str = "answer without the filter, and build it again from its ke
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(error) => message::io(f, error),
+            Self::Io(error) => write_io(error, f),
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Corrupt { field: field @ Field::PartitionNumber, offset } => write!(
                 f,
                 "wrong {field} at offset {offset}: the bytes are not the expected filter or partition, or they are \
                  damaged; check which file and offset they were read from, or build the filter again"
             ),
-            Self::Corrupt { field: Field::Magic, offset } => {
-                let next = "check which file and offset it was read from, or build the filter again from its keys";
-                message::wrong_magic(f, "a filter block", *offset, next)
-            }
-            Self::Corrupt { field, offset } => message::corrupt(f, field, *offset, REBUILD),
-            Self::ChecksumMismatch { field: Field::Checksum, offset, stored, computed } => {
-                message::checksum_mismatch(f, "trailer", *offset, (*stored, *computed), REBUILD)
-            }
+            Self::Corrupt { field: Field::Magic, offset } => write!(
+                f,
+                "not a filter block, or damaged: invalid magic at offset {offset}; check which file and offset it was \
+                 read from, or build the filter again from its keys"
+            ),
+            Self::Corrupt { field, offset } => write!(f, "damaged: invalid {field} at offset {offset}; {REBUILD}"),
             Self::ChecksumMismatch { field: field @ Field::CompactFilter, offset, stored, computed } => write!(
                 f,
                 "wrong checksum of {field} at offset {offset} (stored {stored:#010x}, computed {computed:#010x}): the \
                  bytes are damaged, or another hasher hashed the keys; {REBUILD}"
             ),
             Self::ChecksumMismatch { field, offset, stored, computed } => {
-                message::checksum_mismatch(f, field, *offset, (*stored, *computed), REBUILD)
+                let part = if *field == Field::Checksum { "trailer".to_owned() } else { field.to_string() };
+                write!(
+                    f,
+                    "damaged: wrong checksum of {part} at offset {offset} (stored {stored:#010x}, computed \
+                     {computed:#010x}); {REBUILD}"
+                )
             }
             Self::Unsupported { field: field @ Field::Version, found } => write!(
                 f,
@@ -268,8 +251,10 @@ impl fmt::Display for Error {
                 "{hash} hashes keys under a secret; give the secret that hashed the keys, or 16 or 32 random bytes if \
                  there are no keys yet"
             ),
-            Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
-            Self::TooLarge { what } => message::too_large(f, what),
+            Self::Invalid { what, given, reason } => write!(f, "invalid {what} {given:?}: {reason}"),
+            Self::TooLarge { what } => {
+                write!(f, "{what} of this size does not fit in memory; make it smaller, or free memory")
+            }
             Self::SelfCheckFailed { denied } => write!(
                 f,
                 "the new filter denies {denied} of its own keys and was discarded; build it again, and test this \
@@ -325,70 +310,29 @@ impl From<std::io::Error> for Error {
     }
 }
 
-impl From<codec::Corrupt<Field>> for Error {
-    fn from(codec::Corrupt { field, offset }: codec::Corrupt<Field>) -> Self {
-        Self::Corrupt { field, offset }
-    }
-}
-
-/// Messages that the errors of several modules share.
-#[allow(missing_docs, reason = "hidden; each function writes one message")]
-pub mod message {
-    use std::fmt::{Display, Formatter, Result};
-    use std::io;
-
-    pub fn io(f: &mut Formatter<'_>, error: &io::Error) -> Result {
-        use io::ErrorKind as Kind;
-        let next = match error.kind() {
-            // In these two kinds of errors, this project's crates say after a semicolon what to do.
-            Kind::InvalidInput | Kind::InvalidData
-                if error.get_ref().is_some_and(|text| text.to_string().contains("; ")) =>
-            {
-                return write!(f, "{error}");
-            }
-            Kind::NotFound | Kind::NotADirectory | Kind::IsADirectory | Kind::InvalidFilename => "check the path",
-            Kind::PermissionDenied => "check the permissions",
-            Kind::AlreadyExists => "choose another name, or remove the existing file",
-            Kind::StorageFull | Kind::QuotaExceeded => "free disk space, and try again",
-            Kind::FileTooLarge => "raise the limit of the file size, and try again",
-            Kind::UnexpectedEof => "check that the file is complete, and try again",
-            Kind::OutOfMemory => "free memory, and try again",
-            Kind::InvalidData => "check the content of the file",
-            Kind::ReadOnlyFilesystem => "choose a writable directory",
-            _ => "check the device and the limits of the process, and try again",
-        };
-        write!(f, "{error}; {next}")
-    }
-
-    pub fn corrupt(f: &mut Formatter<'_>, field: impl Display, offset: u64, next: &str) -> Result {
-        write!(f, "damaged: invalid {field} at offset {offset}; {next}")
-    }
-
-    pub fn wrong_magic(f: &mut Formatter<'_>, what: &str, offset: u64, next: &str) -> Result {
-        write!(f, "not {what}, or damaged: invalid magic at offset {offset}; {next}")
-    }
-
-    pub fn checksum_mismatch(
-        f: &mut Formatter<'_>,
-        field: impl Display,
-        offset: u64,
-        (stored, computed): (u32, u32),
-        next: &str,
-    ) -> Result {
-        write!(
-            f,
-            "damaged: wrong checksum of {field} at offset {offset} (stored {stored:#010x}, computed {computed:#010x}); \
-             {next}"
-        )
-    }
-
-    pub fn invalid(f: &mut Formatter<'_>, what: &str, given: &str, reason: &str) -> Result {
-        write!(f, "invalid {what} {given:?}: {reason}")
-    }
-
-    pub fn too_large(f: &mut Formatter<'_>, what: &str) -> Result {
-        write!(f, "{what} of this size does not fit in memory; make it smaller, or free memory")
-    }
+/// Writes the message of an I/O error: the error and the next step.
+#[doc(hidden)]
+pub fn write_io(error: &std::io::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    use std::io::ErrorKind as Kind;
+    let next = match error.kind() {
+        // In these two kinds of errors, this project's crates say after a semicolon what to do.
+        Kind::InvalidInput | Kind::InvalidData
+            if error.get_ref().is_some_and(|text| text.to_string().contains("; ")) =>
+        {
+            return write!(f, "{error}");
+        }
+        Kind::NotFound | Kind::NotADirectory | Kind::IsADirectory | Kind::InvalidFilename => "check the path",
+        Kind::PermissionDenied => "check the permissions",
+        Kind::AlreadyExists => "choose another name, or remove the existing file",
+        Kind::StorageFull | Kind::QuotaExceeded => "free disk space, and try again",
+        Kind::FileTooLarge => "raise the limit of the file size, and try again",
+        Kind::UnexpectedEof => "check that the file is complete, and try again",
+        Kind::OutOfMemory => "free memory, and try again",
+        Kind::InvalidData => "check the content of the file",
+        Kind::ReadOnlyFilesystem => "choose a writable directory",
+        _ => "check the device and the limits of the process, and try again",
+    };
+    write!(f, "{error}; {next}")
 }
 
 /// Returns a function that makes [`Error::TooLarge`] for the object `what`.
@@ -408,7 +352,8 @@ pub fn zeros<T: Default>(len: u64, what: &'static str) -> Result<Vec<T>> {
     Ok(values)
 }
 
-/// Makes the enum `Field` of an error.
+/// Makes the enum `Field` of the errors of a crate, and the parts of its enum `Error` that are the
+/// same in each crate.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! fields {
@@ -423,6 +368,33 @@ macro_rules! fields {
         impl std::fmt::Display for Field {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(match self { $(Self::$name => $text,)* })
+            }
+        }
+
+        impl From<$crate::internals::codec::Corrupt<Field>> for Error {
+            fn from($crate::internals::codec::Corrupt { field, offset }: $crate::internals::codec::Corrupt<Field>) -> Self {
+                Self::Corrupt { field, offset }
+            }
+        }
+
+        impl Error {
+            /// Adds the path of the file that the error concerns. An error that already names a
+            /// file does not change.
+            #[must_use]
+            pub fn in_file(self, path: &std::path::Path) -> Self {
+                match self {
+                    Self::InFile { .. } => self,
+                    other => Self::InFile { path: path.to_path_buf(), source: Box::new(other) },
+                }
+            }
+
+            /// Returns the error itself, without the path that [`Error::in_file`] added.
+            #[must_use]
+            pub fn root(&self) -> &Self {
+                match self {
+                    Self::InFile { source, .. } => source.root(),
+                    other => other,
+                }
             }
         }
     };

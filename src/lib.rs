@@ -166,7 +166,7 @@ pub mod internals {
     //! It has no stable API.
 
     pub use crate::block::{SMALLEST_IS_LARGER, check_regular, millibits, seal};
-    pub use crate::error::{message, too_large, zeros};
+    pub use crate::error::{too_large, write_io, zeros};
     pub use crate::fields;
     pub use crate::filters::{Header, KeyBits, TOO_LARGE, key_bits};
     pub use crate::plans::{MAX_BITS, TOO_MANY_KEYS, check_keys_and_rate};

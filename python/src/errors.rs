@@ -75,12 +75,13 @@ fn damaged(message: String, path: Option<&Path>, field: impl Display, offset: u6
 /// Returns the exception of an error of a filter block.
 pub fn of_block(error: filterblock::Error) -> PyErr {
     use filterblock::Error as E;
-    let path = match &error {
-        E::InFile { path, .. } => Some(path.clone()),
-        _ => None,
-    };
-    let (path, message) = (path.as_deref(), error.to_string());
-    match error.root() {
+    let path = if let E::InFile { path, .. } = &error { Some(path.as_path()) } else { None };
+    of_core(error.root(), error.to_string(), path)
+}
+
+fn of_core(root: &filterblock::Error, message: String, path: Option<&Path>) -> PyErr {
+    use filterblock::Error as E;
+    match root {
         E::Io(error) => of_io(error, path),
         E::Corrupt { field, offset } | E::ChecksumMismatch { field, offset, .. } => {
             damaged(message, path, field, *offset)
@@ -99,11 +100,8 @@ pub fn of_block(error: filterblock::Error) -> PyErr {
 /// Returns the exception of an error of the module [`variants`].
 pub fn of_variant(error: variants::Error) -> PyErr {
     use variants::Error as E;
-    let path = match &error {
-        E::InFile { path, .. } => Some(path.clone()),
-        _ => None,
-    };
-    let (path, message) = (path.as_deref(), error.to_string());
+    let path = if let E::InFile { path, .. } = &error { Some(path.as_path()) } else { None };
+    let message = error.to_string();
     match error.root() {
         E::Io(error) => of_io(error, path),
         E::Corrupt { field, offset } | E::ChecksumMismatch { field, offset, .. } => {
@@ -115,29 +113,16 @@ pub fn of_variant(error: variants::Error) -> PyErr {
         E::ReadOnly => classes::ReadOnlyError::new_err(message),
         E::Invalid { .. } | E::Unlike { .. } => PyValueError::new_err(message),
         E::TooLarge { .. } => PyMemoryError::new_err(message),
-        E::Filter(_) => match into_root(error) {
-            E::Filter(error) => of_block(error),
-            _ => classes::Error::new_err(message),
-        },
+        E::Filter(error) => of_core(error, message, path),
         _ => classes::Error::new_err(message),
-    }
-}
-
-fn into_root(error: variants::Error) -> variants::Error {
-    match error {
-        variants::Error::InFile { source, .. } => into_root(*source),
-        other => other,
     }
 }
 
 /// Returns the exception of an error of a LevelDB or RocksDB table.
 pub fn of_foreign(error: foreign::Error) -> PyErr {
     use foreign::Error as E;
-    let path = match &error {
-        E::InFile { path, .. } => Some(path.clone()),
-        _ => None,
-    };
-    let (path, message) = (path.as_deref(), error.to_string());
+    let path = if let E::InFile { path, .. } = &error { Some(path.as_path()) } else { None };
+    let message = error.to_string();
     match error.root() {
         E::Io(error) => of_io(error, path),
         E::Corrupt { field, offset } | E::ChecksumMismatch { field, offset, .. } => {
@@ -145,12 +130,7 @@ pub fn of_foreign(error: foreign::Error) -> PyErr {
         }
         E::Unsupported { .. } => classes::UnsupportedError::new_err(message),
         E::Invalid { .. } => PyValueError::new_err(message),
-        E::Filter(filterblock::Error::Unsupported { .. }) => classes::UnsupportedError::new_err(message),
-        E::Filter(filterblock::Error::Invalid { .. }) => PyValueError::new_err(message),
-        E::Filter(filterblock::Error::Secret { .. }) => classes::SecretError::new_err(message),
-        E::Filter(
-            filterblock::Error::Corrupt { field, offset } | filterblock::Error::ChecksumMismatch { field, offset, .. },
-        ) => damaged(message, path, field, *offset),
+        E::Filter(error) => of_core(error, message, path),
         _ => classes::Error::new_err(message),
     }
 }
@@ -158,16 +138,13 @@ pub fn of_foreign(error: foreign::Error) -> PyErr {
 /// Returns the exception of an error of the crate `filterblock-parquet`.
 pub fn of_parquet(error: parquet::Error) -> PyErr {
     use parquet::Error as E;
-    let path = match &error {
-        E::InFile { path, .. } => Some(path.clone()),
-        _ => None,
-    };
-    let (path, message) = (path.as_deref(), error.to_string());
+    let path = if let E::InFile { path, .. } = &error { Some(path.as_path()) } else { None };
+    let message = error.to_string();
     match error.root() {
         E::Io(error) => of_io(error, path),
         E::Corrupt { field, offset } => damaged(message, path, field, *offset),
         E::ChunkMismatch { offset, .. } => damaged(message, path, "column chunk", *offset),
-        E::Unsupported { .. } | E::NotCanonical { .. } => classes::UnsupportedError::new_err(message),
+        E::Unsupported { .. } => classes::UnsupportedError::new_err(message),
         E::Invalid { .. } => PyValueError::new_err(message),
         _ => classes::Error::new_err(message),
     }

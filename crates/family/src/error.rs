@@ -3,10 +3,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use filterblock::internals::codec;
-use filterblock::internals::{fields, message};
+use filterblock::internals::{fields, write_io};
 
 /// The result of every fallible call on the filters of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -155,24 +154,6 @@ impl Error {
         Self::Invalid { what, given: given.to_string(), reason }
     }
 
-    /// Adds the path of the file to the error. An error that already has a path is unchanged.
-    #[must_use]
-    pub fn in_file(self, path: &Path) -> Self {
-        match self {
-            Self::InFile { .. } => self,
-            other => Self::InFile { path: path.to_path_buf(), source: Box::new(other) },
-        }
-    }
-
-    /// Returns the error without the paths around it.
-    #[must_use]
-    pub fn root(&self) -> &Self {
-        match self {
-            Self::InFile { source, .. } => source.root(),
-            other => other,
-        }
-    }
-
     /// Returns whether the bytes are of a newer version or use a feature that this build cannot
     /// read.
     #[must_use]
@@ -207,29 +188,22 @@ pub(super) fn check_equal<T: PartialEq + fmt::Display>(what: &'static str, left:
 
 const REBUILD: &str = "use an undamaged copy, or build the filter again from its keys";
 
-fn write_io(error: &std::io::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    message::io(f, error)
-}
-
 fn write_corrupt(field: &Field, offset: &u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match field {
-        Field::Magic => {
-            let next =
-                "check where the bytes come from, use an undamaged copy, or build the filter again from its keys";
-            message::wrong_magic(f, "a filter of this type", *offset, next)
-        }
-        _ => message::corrupt(f, field, *offset, REBUILD),
+        Field::Magic => write!(
+            f,
+            "not a filter of this type, or damaged: invalid magic at offset {offset}; check where the bytes come from, \
+             use an undamaged copy, or build the filter again from its keys"
+        ),
+        _ => write!(f, "damaged: invalid {field} at offset {offset}; {REBUILD}"),
     }
 }
 
 fn write_too_large(what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     // A text with a semicolon is a whole message with its own next step.
-    if what.contains("; ") { f.write_str(what) } else { message::too_large(f, what) }
-}
-
-impl From<codec::Corrupt<Field>> for Error {
-    fn from(codec::Corrupt { field, offset }: codec::Corrupt<Field>) -> Self {
-        Self::Corrupt { field, offset }
+    match what.contains("; ") {
+        true => f.write_str(what),
+        false => write!(f, "{what} of this size does not fit in memory; make it smaller, or free memory"),
     }
 }
 

@@ -2,21 +2,22 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use filterblock::internals::codec;
-use filterblock::internals::{fields, message};
+use filterblock::internals::{fields, write_io};
 
 /// The result of a call that may fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a file or a filter of another engine.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An operation on a file, a memory map or an output failed.
-    Io(std::io::Error),
+    #[error(fmt = write_io)]
+    Io(#[from] std::io::Error),
     /// An error that concerns the file at `path`.
+    #[error("{}: {source}", path.display())]
     InFile {
         /// The file or directory.
         path: PathBuf,
@@ -24,6 +25,7 @@ pub enum Error {
         source: Box<Error>,
     },
     /// The bytes are invalid: the file is damaged, or the engine did not write it.
+    #[error(fmt = write_corrupt)]
     Corrupt {
         /// The field that is not valid.
         field: Field,
@@ -31,6 +33,9 @@ pub enum Error {
         offset: u64,
     },
     /// A stored checksum differs from the one computed over the bytes.
+    #[error(
+        "damaged: wrong checksum of {field} at offset {offset} (stored {stored:#010x}, computed {computed:#010x}); {RESTORE}"
+    )]
     ChecksumMismatch {
         /// The part that the checksum covers.
         field: Field,
@@ -42,6 +47,7 @@ pub enum Error {
         computed: u32,
     },
     /// The bytes are of a newer version, or use a feature that this build cannot read.
+    #[error(fmt = write_unsupported)]
     Unsupported {
         /// The field that cannot be read.
         field: Field,
@@ -50,6 +56,7 @@ pub enum Error {
     },
     /// The caller gave a value that is out of its documented range, or a file or table does not
     /// allow the call.
+    #[error("invalid {what} {given:?}: {reason}")]
     Invalid {
         /// The name of the argument, or the kind of file.
         what: &'static str,
@@ -59,9 +66,14 @@ pub enum Error {
         reason: Cow<'static, str>,
     },
     /// Keys were added to the writer of a table out of order. Nothing was changed.
+    #[error(
+        "the key does not come after the previous key, and nothing was changed; add keys in ascending order, and the versions \
+         of a key from the newest to the oldest"
+    )]
     OutOfOrder,
     /// An error of a filter block of this crate.
-    Filter(filterblock::Error),
+    #[error("{0}")]
+    Filter(#[source] filterblock::Error),
 }
 
 impl Error {
@@ -71,24 +83,6 @@ impl Error {
         #[cfg(test)]
         assert!(reason.contains("; "), "the reason must say after a semicolon what to do next: {what}: {reason}");
         Self::Invalid { what, given: given.to_string(), reason }
-    }
-
-    /// Adds the name of the file to the error, unless the error already names its file.
-    #[must_use]
-    pub fn in_file(self, path: &Path) -> Self {
-        match self {
-            Self::InFile { .. } => self,
-            other => Self::InFile { path: path.to_path_buf(), source: Box::new(other) },
-        }
-    }
-
-    /// Returns the innermost error, without the names of the files around it.
-    #[must_use]
-    pub fn root(&self) -> &Self {
-        match self {
-            Self::InFile { source, .. } => source.root(),
-            other => other,
-        }
     }
 
     /// Adds `base` to the offset of the error. `base` is where the parsed bytes begin in their
@@ -132,30 +126,18 @@ impl Error {
 /// The advice for a damaged file of another engine.
 const RESTORE: &str = "restore the file, or let its engine write it again";
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => message::io(f, error),
-            Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Corrupt { field: Field::Magic, offset } => {
-                message::wrong_magic(f, "a file of the expected format", *offset, "check the path, or restore the file")
-            }
-            Self::Corrupt { field, offset } => message::corrupt(f, field, *offset, RESTORE),
-            Self::ChecksumMismatch { field, offset, stored, computed } => {
-                message::checksum_mismatch(f, field, *offset, (*stored, *computed), RESTORE)
-            }
-            Self::Unsupported { field, found } => unsupported(f, *field, *found),
-            Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
-            Self::OutOfOrder => f.write_str(
-                "the key does not come after the previous key, and nothing was changed; add keys in ascending order, and \
-                 the versions of a key from the newest to the oldest",
-            ),
-            Self::Filter(error) => write!(f, "{error}"),
-        }
+fn write_corrupt(field: &Field, offset: &u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match field {
+        Field::Magic => write!(
+            f,
+            "not a file of the expected format, or damaged: invalid magic at offset {offset}; check the path, or restore \
+             the file"
+        ),
+        _ => write!(f, "damaged: invalid {field} at offset {offset}; {RESTORE}"),
     }
 }
 
-fn unsupported(f: &mut fmt::Formatter<'_>, field: Field, found: u64) -> fmt::Result {
+fn write_unsupported(field: &Field, found: &u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match field {
         Field::UserDefinedIndex => f.write_str(
             "the table has a user-defined index, which this version of filterblock cannot read; let the engine write \
@@ -177,29 +159,6 @@ fn unsupported(f: &mut fmt::Formatter<'_>, field: Field, found: u64) -> fmt::Res
             "{field} {found} is not supported by this version of filterblock; use a newer version, or let the engine \
              write the file with another {field}"
         ),
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::InFile { source, .. } => Some(source),
-            Self::Filter(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<std::io::Error> for Error {
-    fn from(error: std::io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<codec::Corrupt<Field>> for Error {
-    fn from(codec::Corrupt { field, offset }: codec::Corrupt<Field>) -> Self {
-        Self::Corrupt { field, offset }
     }
 }
 

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use filterblock::internals::{fields, message};
+use filterblock::internals::{fields, write_io};
 
 /// The result of a call that can fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -13,12 +13,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 const SHOWN_CHARACTERS: usize = 100;
 
 /// An error of a Parquet file, of its filters or of an index, or an argument that is not valid.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A read, a write or a seek failed, or the storage of an index builder returned wrong hashes.
-    Io(io::Error),
+    #[error(fmt = write_io)]
+    Io(#[from] io::Error),
     /// An error that concerns the file at `path`.
+    #[error("{}: {source}", path.display())]
     InFile {
         /// The file.
         path: PathBuf,
@@ -26,6 +28,7 @@ pub enum Error {
         source: Box<Error>,
     },
     /// The bytes are not a Parquet file or a filter, or they are damaged.
+    #[error(fmt = write_corrupt)]
     Corrupt {
         /// The part that is not valid.
         field: Field,
@@ -34,6 +37,10 @@ pub enum Error {
     },
     /// The metadata contradict their schema: a row group does not have the columns of the schema, in
     /// its order, with its names and physical types.
+    #[error(
+        "row group {row_group}, column {column:?}: the footer contradicts its schema at offset {offset}: the column chunk is \
+         missing or surplus, or has another name or physical type; restore the file, or let its engine write it again"
+    )]
     ChunkMismatch {
         /// The number of the row group, from 0.
         row_group: usize,
@@ -42,21 +49,17 @@ pub enum Error {
         /// The offset in the file of the metadata of the column chunk.
         offset: u64,
     },
-    /// The file, a filter, a requested column or the new footer has a property that this crate does
-    /// not support.
+    /// The file, a filter, an index, a requested column or the new footer has a property that this
+    /// crate does not support. Or a newer version of this program wrote the index.
+    #[error("{what}; {advice}")]
     Unsupported {
         /// What is not supported, as a clause for the message, such as "the footer is encrypted".
         what: String,
         /// What the user can do.
         advice: &'static str,
     },
-    /// The footer can be parsed, but a struct in it has two fields with the same number, or
-    /// encoding the struct again gives other bytes. A rewrite could change more than the filters.
-    NotCanonical {
-        /// The offset at which the struct begins, in bytes from the start of the file.
-        offset: u64,
-    },
     /// The values of a column chunk cannot be read.
+    #[error(fmt = write_values)]
     Values {
         /// The number of the row group, from 0.
         row_group: usize,
@@ -66,6 +69,11 @@ pub enum Error {
         reason: String,
     },
     /// A new filter denies a value of its own column chunk. The caller must discard the output.
+    #[error(
+        "row group {row_group}, column {}: the written filter denies {values} of its own values, so the new file cannot be \
+         used; check disk and memory, and try again",
+        shortened(column)
+    )]
     Denied {
         /// The number of the row group, from 0.
         row_group: usize,
@@ -76,8 +84,10 @@ pub enum Error {
         values: u64,
     },
     /// The file changed while it was read, or the copy has another length than the file.
+    #[error("the file changed while it was read or copied; wait for its writer, and try again")]
     Changed,
     /// The caller gave a value that is out of its documented range.
+    #[error("{what}{}{given}: {reason}", if given.is_empty() { "" } else { " " })]
     Invalid {
         /// The argument.
         what: &'static str,
@@ -88,28 +98,26 @@ pub enum Error {
     },
     /// A part of an index has bytes or a length that no writer of version 1 gives it, or fails its
     /// checksum.
+    #[error("damaged index: {part} at offset {offset}: {why}; search all indexed files and build the index again")]
     DamagedIndex {
-        /// The part.
-        part: IndexPart,
+        /// The part: the header, the file table, a row with its number, or the end of the file.
+        part: Cow<'static, str>,
         /// The offset of the fault, or of a part with a wrong checksum, from the start of the index.
         offset: u64,
         /// What is wrong.
         why: Cow<'static, str>,
     },
-    /// A newer version of this program wrote the index. Damage to the version and to another field
-    /// of the header can give the same error.
-    Newer {
-        /// The version in the header.
-        found: u16,
-        /// The newest version that this program reads.
-        known: u16,
-    },
     /// The index does not fit in the memory of this machine or in the limits of the format.
+    #[error("{what} does not fit in memory or in the format; index fewer files, or build the index with a higher FPR")]
     TooLarge {
         /// The object that is too large.
         what: &'static str,
     },
     /// A newly built index denies keys that were added to it, for example because of broken memory.
+    #[error(
+        "the new index denies {denied} of its own keys, and nothing was written; build it again, and test this machine's \
+         memory"
+    )]
     SelfCheckFailed {
         /// The number of added hashes that the index denies, plus the number of existing blocks and
         /// filters that it cannot store.
@@ -140,52 +148,9 @@ fields! {
     WrittenFooter = "written footer",
 }
 
-/// A part of an index file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum IndexPart {
-    /// The first 64 bytes.
-    Header,
-    /// The name and the logical type of the column, and the records of the files.
-    FileTable,
-    /// The row with this number.
-    Row(u32),
-    /// The length of the whole file.
-    Length,
-}
-
-impl fmt::Display for IndexPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Header => f.write_str("header"),
-            Self::FileTable => f.write_str("file table"),
-            Self::Row(number) => write!(f, "row {number}"),
-            Self::Length => f.write_str("end of the file"),
-        }
-    }
-}
-
 pub(crate) const WRONG_CHECKSUM: &str = "the part fails its checksum";
 
 impl Error {
-    /// Adds the name of the file to the error, unless the error already names a file.
-    #[must_use]
-    pub fn in_file(self, path: &Path) -> Self {
-        match self {
-            Self::InFile { .. } => self,
-            other => Self::InFile { path: path.to_path_buf(), source: Box::new(other) },
-        }
-    }
-
-    /// Returns the innermost error, without the name of the file around it.
-    #[must_use]
-    pub fn root(&self) -> &Self {
-        match self {
-            Self::InFile { source, .. } => source.root(),
-            other => other,
-        }
-    }
-
     /// Adds `base` to the offset of an [`Error::Corrupt`]. `base` is where the parsed bytes begin in
     /// their file. Other errors are unchanged.
     #[must_use]
@@ -260,8 +225,12 @@ impl Error {
         Self::Invalid { what, given: String::new(), reason: reason.into() }
     }
 
-    pub(crate) fn damaged_index(part: IndexPart, offset: u64, why: impl Into<Cow<'static, str>>) -> Self {
-        Self::DamagedIndex { part, offset, why: why.into() }
+    pub(crate) fn damaged_index(
+        part: impl Into<Cow<'static, str>>,
+        offset: u64,
+        why: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::DamagedIndex { part: part.into(), offset, why: why.into() }
     }
 }
 
@@ -288,86 +257,21 @@ pub fn shortened(name: &str) -> Cow<'_, str> {
 
 const REPLACE: &str = "let the engine write the file again, or replace the filters of the column";
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => message::io(f, error),
-            Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Corrupt { field, .. } => {
-                let (start, advice) = match field {
-                    Field::WrittenFooter => ("", "check disk and memory, and try again"),
-                    Field::FilterHeader => ("damaged filter header: ", REPLACE),
-                    Field::FilterLocation | Field::FilterLen | Field::FilterBits => ("", REPLACE),
-                    Field::Magic => ("not a sound Parquet file: ", "check the path, or restore the file"),
-                    _ => ("not a sound Parquet file: ", "restore the file, or let its engine write it again"),
-                };
-                write!(f, "{start}{}; {advice}", self.problem())
-            }
-            Self::ChunkMismatch { row_group, column, offset } => write!(
-                f,
-                "row group {row_group}, column {column:?}: the footer contradicts its schema at offset {offset}: the \
-                 column chunk is missing or surplus, or has another name or physical type; restore the file, or let its \
-                 engine write it again"
-            ),
-            Self::Unsupported { what, advice } => write!(f, "{what}; {advice}"),
-            Self::NotCanonical { offset } => write!(
-                f,
-                "the metadata at offset {offset} have an unusual encoding, which a new footer would not keep; write \
-                 the file again with a common Parquet writer"
-            ),
-            Self::Values { row_group, column, reason } => {
-                write!(f, "row group {row_group}, column {}: cannot read the values: {reason}", shortened(column))?;
-                // Some reasons of this crate contain the next step.
-                let next = if reason.contains("; ") { "" } else { "; check the file with the engine that wrote it" };
-                f.write_str(next)
-            }
-            Self::Denied { row_group, column, values } => write!(
-                f,
-                "row group {row_group}, column {}: the written filter denies {values} of its own values, so the \
-                 new file cannot be used; check disk and memory, and try again",
-                shortened(column)
-            ),
-            Self::Changed => {
-                f.write_str("the file changed while it was read or copied; wait for its writer, and try again")
-            }
-            Self::Invalid { what, given, reason } if given.is_empty() => write!(f, "{what}: {reason}"),
-            Self::Invalid { what, given, reason } => write!(f, "{what} {given}: {reason}"),
-            Self::DamagedIndex { part, offset, why } => write!(
-                f,
-                "damaged index: {part} at offset {offset}: {why}; search all indexed files and build the index again"
-            ),
-            Self::Newer { found, known } => write!(
-                f,
-                "the index has format version {found}, and this program reads version {known}; search all indexed \
-                 files, or use a newer program"
-            ),
-            Self::TooLarge { what } => write!(
-                f,
-                "{what} does not fit in memory or in the format; index fewer files, or build the index with a higher FPR"
-            ),
-            Self::SelfCheckFailed { denied } => write!(
-                f,
-                "the new index denies {denied} of its own keys, and nothing was written; build it again, and test \
-                 this machine's memory"
-            ),
-        }
-    }
+fn write_corrupt(field: &Field, offset: &u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (start, advice) = match field {
+        Field::WrittenFooter => ("", "check disk and memory, and try again"),
+        Field::FilterHeader => ("damaged filter header: ", REPLACE),
+        Field::FilterLocation | Field::FilterLen | Field::FilterBits => ("", REPLACE),
+        Field::Magic => ("not a sound Parquet file: ", "check the path, or restore the file"),
+        _ => ("not a sound Parquet file: ", "restore the file, or let its engine write it again"),
+    };
+    write!(f, "{start}{}; {advice}", Error::corrupt(*field, *offset).problem())
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::InFile { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
-
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
+fn write_values(row_group: &usize, column: &str, reason: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "row group {row_group}, column {}: cannot read the values: {reason}", shortened(column))?;
+    // Some reasons of this crate contain the next step.
+    f.write_str(if reason.contains("; ") { "" } else { "; check the file with the engine that wrote it" })
 }
 
 #[cfg(test)]

@@ -25,8 +25,8 @@ impl Footer {
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, is damaged, or is no Parquet file. Returns
-    /// [`Error::Unsupported`] or [`Error::NotCanonical`] if this crate cannot rewrite the footer,
-    /// for example because the file is encrypted.
+    /// [`Error::Unsupported`] if this crate cannot rewrite the footer, for example because the file
+    /// is encrypted.
     pub fn read(file: &mut (impl Read + Seek)) -> Result<Self> {
         let len_bytes = file.seek(SeekFrom::End(0))?;
         let (metadata, offset) = ParquetMetadata::load(len_bytes, |range| read_at(file, range))?;

@@ -378,7 +378,15 @@ impl<'a> Walk<'a> {
             if found.fields.has_duplicates_in(used) {
                 return Err(self.corrupt(field, found.bytes));
             }
-            self.obstruct(|walk| Error::NotCanonical { offset: walk.offset_of(found.bytes) });
+            self.obstruct(|walk| {
+                let offset = walk.offset_of(found.bytes);
+                Error::unsupported(
+                    format!(
+                        "the metadata at offset {offset} have an unusual encoding, which a new footer would not keep"
+                    ),
+                    "write the file again with a common Parquet writer",
+                )
+            });
         }
         Ok(())
     }

@@ -1,14 +1,6 @@
 //! Adds to the core's codec the length of a varint and the order prefixes of keys.
 
-use crate::error::{Error, Field};
-
 pub use filterblock::internals::codec::*;
-
-impl From<Corrupt<Field>> for Error {
-    fn from(Corrupt { field, offset }: Corrupt<Field>) -> Self {
-        Self::Corrupt { field, offset }
-    }
-}
 
 /// Returns the number of bytes that [`put_varint`] appends.
 pub fn varint_len_bytes(value: u64) -> usize {

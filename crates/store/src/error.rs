@@ -2,7 +2,7 @@
 //! about damage also says where, as far as the code knows it: file, field and offset.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -155,16 +155,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Adds the path of the file or directory that the error concerns. An error that already has a
-    /// path stays unchanged.
-    #[must_use]
-    pub fn in_file(self, path: &Path) -> Self {
-        match self {
-            Self::InFile { .. } => self,
-            other => Self::InFile { path: path.to_path_buf(), source: Box::new(other) },
-        }
-    }
-
     /// Adds the number of a store's SST files to the error for too many open files.
     pub(crate) fn with_num_tables(self, num_tables: usize) -> Self {
         match self {
@@ -173,15 +163,6 @@ impl Error {
                 let (kind, text) = (error.kind(), Self::Io(error).to_string());
                 Self::Io(std::io::Error::new(kind, format!("{text}; the store has {num_tables} SST files")))
             }
-            other => other,
-        }
-    }
-
-    /// Returns the error without the [`Error::InFile`] layers around it.
-    #[must_use]
-    pub fn root(&self) -> &Self {
-        match self {
-            Self::InFile { source, .. } => source.root(),
             other => other,
         }
     }

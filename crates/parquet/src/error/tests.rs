@@ -41,11 +41,6 @@ fn each_message_says_what_to_do_next() {
         ),
         (Error::unsupported("the file is old", "write it again"), "the file is old; write it again"),
         (
-            Error::NotCanonical { offset: 7 },
-            "the metadata at offset 7 have an unusual encoding, which a new footer would not keep; write the file again \
-             with a common Parquet writer",
-        ),
-        (
             Error::Values { row_group: 1, column: column(), reason: "no page".into() },
             "row group 1, column id: cannot read the values: no page; check the file with the engine that wrote it",
         ),
@@ -58,14 +53,9 @@ fn each_message_says_what_to_do_next() {
         (check_rate(2.0).unwrap_err(), "false-positive rate 2: expected a rate above 0 and below 1; try 0.01"),
         (Error::invalid("column", "no column; choose one"), "column: no column; choose one"),
         (
-            Error::damaged_index(IndexPart::Row(3), 7, WRONG_CHECKSUM),
+            Error::damaged_index("row 3", 7, WRONG_CHECKSUM),
             "damaged index: row 3 at offset 7: the part fails its checksum; search all indexed files and build the index \
              again",
-        ),
-        (
-            Error::Newer { found: 2, known: 1 },
-            "the index has format version 2, and this program reads version 1; search all indexed files, or use a newer \
-             program",
         ),
         (
             Error::TooLarge { what: "the index" },
@@ -79,8 +69,8 @@ fn each_message_says_what_to_do_next() {
     ];
     check_messages!(
         Error {
-            Io, InFile, Corrupt, ChunkMismatch, Unsupported, NotCanonical, Values, Denied, Changed, Invalid,
-            DamagedIndex, Newer, TooLarge, SelfCheckFailed,
+            Io, InFile, Corrupt, ChunkMismatch, Unsupported, Values, Denied, Changed, Invalid,
+            DamagedIndex, TooLarge, SelfCheckFailed,
         } table
     );
 }

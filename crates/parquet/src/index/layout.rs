@@ -2,7 +2,7 @@
 //! offsets that follow from the header, and the checksums of rows.
 
 use super::cells::CELL_LEN_BYTES;
-use crate::error::{Error, IndexPart, Result, WRONG_CHECKSUM};
+use crate::error::{Error, Result, WRONG_CHECKSUM};
 use crate::schema::PhysicalType;
 
 /// The first bytes of an index file.
@@ -142,7 +142,7 @@ impl Header {
     /// Checks and decodes the header. No field is used before the checksum is verified, except
     /// magic and version.
     pub fn decode(bytes: &[u8; HEADER_LEN_BYTES]) -> Result<Self> {
-        let corrupt = |offset, why| Err(Error::damaged_index(IndexPart::Header, offset, why));
+        let corrupt = |offset, why| Err(Error::damaged_index("header", offset, why));
         if !is_index(bytes) {
             return corrupt(0, "the first bytes are not those of an index (check which file this is)");
         }
@@ -153,12 +153,15 @@ impl Header {
             let mut first = *bytes;
             first[8..10].copy_from_slice(&VERSION.to_le_bytes());
             return match version > VERSION && !sound(&first) {
-                true => Err(Error::Newer { found: version, known: VERSION }),
+                true => Err(Error::unsupported(
+                    format!("the index has format version {version}, and this program reads version {VERSION}"),
+                    "search all indexed files, or use a newer program",
+                )),
                 false => corrupt(8, "the version is damaged"),
             };
         }
         if !sound(bytes) {
-            return Err(Error::damaged_index(IndexPart::Header, 0, WRONG_CHECKSUM));
+            return Err(Error::damaged_index("header", 0, WRONG_CHECKSUM));
         }
         if bytes[10] != HASH_XXH64 {
             return corrupt(10, "unknown hash function");
@@ -253,7 +256,12 @@ mod tests {
         let end = crc32fast::hash(&bytes[..60]);
         bytes[60..].copy_from_slice(&end.to_le_bytes());
         let error = Header::decode(&bytes).unwrap_err();
-        assert!(matches!(error, Error::Newer { found: 2, .. }) && !error.is_damage(), "{error}");
+        assert!(matches!(error, Error::Unsupported { .. }) && !error.is_damage(), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "the index has format version 2, and this program reads version 1; search all indexed files, or use a newer \
+             program"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::layout::{HEADER_LEN_BYTES, Header, ROW_CHECKSUM_LEN_BYTES};
 use super::read_at::ReadAt;
 use super::table::{FileTable, IndexedFile, Settings};
 use crate::bloom::{block_number, mask};
-use crate::error::{Error, IndexPart, Result, WRONG_CHECKSUM};
+use crate::error::{Error, Result, WRONG_CHECKSUM};
 use crate::filters::measured_fpr;
 
 /// The state of the row that answered for a key.
@@ -74,14 +74,12 @@ impl<R: ReadAt> IndexReader<R> {
         let len = reader.len_bytes()?;
         let mut buffer = Vec::new();
         if len < HEADER_LEN_BYTES as u64 {
-            return Err(Error::damaged_index(IndexPart::Length, len, "the file is shorter than a header"));
+            return Err(Error::damaged_index("end of the file", len, "the file is shorter than a header"));
         }
         let bytes = reader.read_at(0, HEADER_LEN_BYTES, &mut buffer)?;
-        let bytes = bytes
-            .first_chunk()
-            .ok_or_else(|| Error::damaged_index(IndexPart::Header, 0, "the header is incomplete"))?;
+        let bytes = bytes.first_chunk().ok_or_else(|| Error::damaged_index("header", 0, "the header is incomplete"))?;
         let header = Header::decode(bytes)?;
-        let wrong_len = || Error::damaged_index(IndexPart::Length, len, "the header says another file length");
+        let wrong_len = || Error::damaged_index("end of the file", len, "the header says another file length");
         if header.file_len_bytes() != Some(len) {
             return Err(wrong_len());
         }
@@ -186,7 +184,7 @@ impl<R: ReadAt> IndexReader<R> {
         let (cells, checksum) =
             found.split_last_chunk().ok_or(std::io::Error::from(std::io::ErrorKind::UnexpectedEof))?;
         if cells.len() != self.cells_len || self.header.row_checksum(row, cells) != u32::from_le_bytes(*checksum) {
-            return Err(Error::damaged_index(IndexPart::Row(row), offset, WRONG_CHECKSUM));
+            return Err(Error::damaged_index(format!("row {row}"), offset, WRONG_CHECKSUM));
         }
         Ok(cells)
     }

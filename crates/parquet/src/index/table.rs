@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::layout::{HEADER_LEN_BYTES, Header, KeyType};
 use super::stamp::Stamp;
-use crate::error::{Error, IndexPart, Result, WRONG_CHECKSUM};
+use crate::error::{Error, Result, WRONG_CHECKSUM};
 
 /// The maximum length in bytes of a path, of a column's name, and of the text of a logical type.
 pub const MAX_PATH_LEN_BYTES: usize = u16::MAX as usize;
@@ -194,7 +194,7 @@ impl FileTable {
     /// Checks and decodes the table. Lengths are checked against the bytes before any allocation.
     pub fn decode(bytes: &[u8], header: &Header) -> Result<Self> {
         if crc32fast::hash(bytes) != header.table_checksum {
-            return Err(Error::damaged_index(IndexPart::FileTable, HEADER_LEN_BYTES as u64, WRONG_CHECKSUM));
+            return Err(Error::damaged_index("file table", HEADER_LEN_BYTES as u64, WRONG_CHECKSUM));
         }
         let mut input = Input { rest: bytes, len: bytes.len() };
         let column = input.text()?;
@@ -304,7 +304,7 @@ impl<'a> Input<'a> {
 }
 
 fn corrupt(offset: u64, why: &'static str) -> Error {
-    Error::damaged_index(IndexPart::FileTable, offset, why)
+    Error::damaged_index("file table", offset, why)
 }
 
 #[cfg(test)]

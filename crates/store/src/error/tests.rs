@@ -1,6 +1,7 @@
 //! Tests a message of each error variant, and the conversion of errors of the crate `filterblock`.
 
 use std::io::ErrorKind;
+use std::path::Path;
 
 use super::*;
 use filterblock_testkit::check_messages;
