@@ -502,7 +502,7 @@ impl<'a> Walk<'a> {
         let column = fields.get(3).filter(|field| field.kind == Kind::STRUCT);
         let column = column.map(|field| Encoded::parse(&field.value)).transpose();
         let column = column.map_err(|_| self.corrupt(Field::ColumnMetadata, chunk.bytes))?;
-        let path = column.as_ref().and_then(|column| schema::joined(&column.fields.list(3)?)).unwrap_or_default();
+        let path = column.as_ref().and_then(|column| column.fields.joined(3)).unwrap_or_default();
         let Some(of_schema) = self.found.leaves.get(leaf) else { return Err(self.mismatch(&path, chunk.bytes)) };
         let (expected, physical_type) = (Arc::clone(&of_schema.path), of_schema.physical_type);
         let is_encrypted = fields.get(8).is_some() || fields.get(9).is_some();

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, Field, Result};
-use crate::thrift::{self, Kind, List, Struct, Structs};
+use crate::thrift::{self, Kind, Struct, Structs};
 
 const REPEATED: i64 = 2;
 /// The numbers of the logical types `DECIMAL`, `INTEGER` and `FLOAT16`.
@@ -170,12 +170,13 @@ impl Leaf {
 ///
 /// # Errors
 /// Returns [`Error::Corrupt`] if the schema is not valid. Each path repeats the names of its groups,
-/// so one long name of a group could fill the memory: returns [`Error::Unsupported`] if all paths
-/// together have more than 16 times the length of the metadata and 1 MiB.
+/// so one long name of a group could fill the memory, and so could many short elements: returns
+/// [`Error::Unsupported`] if all columns together need more memory than 16 times the length of the
+/// metadata and 1 MiB.
 pub(crate) fn leaves(schema: Structs<'_>, metadata_len_bytes: usize, offset: u64) -> Result<Vec<Leaf>> {
     let max = metadata_len_bytes.saturating_mul(16).saturating_add(1 << 20);
     let invalid = || Error::corrupt(Field::Schema, offset);
-    let (mut leaves, mut path, mut paths_len_bytes) = (Vec::new(), String::new(), 0);
+    let (mut leaves, mut path, mut memory) = (Vec::new(), String::new(), 0);
     // For each open group: the length of its path, the number of children that follow, and whether
     // the group or a group around it repeats.
     let mut open: Vec<(usize, u64, bool)> = Vec::new();
@@ -201,11 +202,11 @@ pub(crate) fn leaves(schema: Structs<'_>, metadata_len_bytes: usize, offset: u64
         if children > 0 {
             open.push((path.len(), children, is_repeated));
         } else if let Some(number) = element.int(1) {
-            paths_len_bytes += path.len();
-            if paths_len_bytes > max {
+            memory += size_of::<Leaf>() + path.len();
+            if memory > max {
                 return Err(Error::unsupported(
-                    format!("the paths of the columns have more than {max} bytes together"),
-                    "write the file again with shorter names of the groups in its schema",
+                    format!("the columns of the schema need more than {max} bytes of memory"),
+                    "write the file again with fewer columns, or with shorter names of the groups in its schema",
                 ));
             }
             leaves.push(leaf(&element, &path, PhysicalType::from_number(number), is_nested, is_repeated));
@@ -322,10 +323,4 @@ fn decimal(precision: Option<i64>, scale: Option<i64>) -> String {
 /// Returns the value of an integer of one byte, which is not a varint.
 fn byte(field: &thrift::Field<'_>) -> Option<u8> {
     field.value.first().copied()
-}
-
-/// Returns the names of a path, joined by dots. Returns `None` if the elements are not strings.
-pub(crate) fn joined(path: &List<'_>) -> Option<String> {
-    let names: Vec<_> = path.binaries()?.into_iter().map(String::from_utf8_lossy).collect();
-    Some(names.join("."))
 }

@@ -10,13 +10,14 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-use filterblock::internals::codec::put_varint;
+use filterblock::internals::codec::{Corrupt, Cursor, MAX_VARINT_LEN_BYTES, put_varint};
 
 /// The maximum nesting depth of values. Parquet's own metadata have a depth below ten.
 const MAX_DEPTH: u32 = 32;
 
-/// The maximum length of a varint: ten groups of seven bits hold 64 bits.
-const MAX_VARINT_LEN_BYTES: usize = 10;
+/// The maximum number of fields of a struct. In a struct with more fields, two have the same number.
+/// The limit bounds the memory for hostile bytes: a field of one byte takes 32 bytes of memory.
+const MAX_FIELDS: usize = 1 << 16;
 
 /// The type of a value, as the protocol numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +77,7 @@ pub struct Field<'a> {
 impl Field<'_> {
     /// Returns the value of an integer of 16, 32 or 64 bits, or `None` for another type.
     pub(crate) fn int(&self) -> Option<i64> {
-        Reader { bytes: &self.value, at: 0 }.int().ok().filter(|_| self.kind.is_int())
+        Reader::new(&self.value).int().ok().filter(|_| self.kind.is_int())
     }
 }
 
@@ -91,8 +92,8 @@ impl<'a> Struct<'a> {
     /// Parses the struct at the start of `bytes`. Returns it with its length in bytes.
     ///
     /// # Errors
-    /// Returns [`Malformed`] if the bytes do not follow the protocol or end inside the struct, or
-    /// if values are nested deeper than 32 levels.
+    /// Returns [`Malformed`] if the bytes do not follow the protocol or end inside the struct, if
+    /// values are nested deeper than 32 levels, or if the struct has more than 65,536 fields.
     pub fn parse(bytes: &'a [u8]) -> Parsed<(Self, usize)> {
         Encoded::parse(bytes).map(|found| (found.fields, found.bytes.len()))
     }
@@ -147,7 +148,7 @@ impl<'a> Struct<'a> {
     #[must_use]
     pub fn binary(&self, id: i16) -> Option<&[u8]> {
         let field = self.get(id).filter(|field| field.kind == Kind::BINARY)?;
-        Reader { bytes: &field.value, at: 0 }.binary().ok()
+        Reader::new(&field.value).binary().ok()
     }
 
     /// Returns the list in this field, or `None` if there is no list.
@@ -157,10 +158,23 @@ impl<'a> Struct<'a> {
         List::parse(&field.value).ok()
     }
 
+    /// Returns the texts in this list, joined by dots, or `None` if the field is no list of texts.
+    pub(crate) fn joined(&self, id: i16) -> Option<String> {
+        let field = self.get(id).filter(|field| field.kind == Kind::LIST)?;
+        let mut reader = Reader::new(&field.value);
+        let (kind, len) = reader.list().ok()?;
+        let mut joined = String::new();
+        for number in 0..len {
+            joined.push_str(if number > 0 { "." } else { "" });
+            joined.push_str(&String::from_utf8_lossy(reader.binary().ok()?));
+        }
+        (kind == Kind::BINARY || len == 0).then_some(joined)
+    }
+
     /// Returns the structs in this list, or `None` if the field is no list.
     pub(crate) fn structs(&self, id: i16) -> Option<Structs<'_>> {
         let field = self.get(id).filter(|field| field.kind == Kind::LIST)?;
-        let mut reader = Reader { bytes: &field.value, at: 0 };
+        let mut reader = Reader::new(&field.value);
         let (kind, left) = reader.list().ok()?;
         Some(Structs { reader, left, has_other_kind: left > 0 && kind != Kind::STRUCT })
     }
@@ -200,7 +214,6 @@ impl<'a> Struct<'a> {
     }
 }
 
-/// A struct and its bytes.
 #[derive(Debug)]
 pub(crate) struct Encoded<'a> {
     pub fields: Struct<'a>,
@@ -210,10 +223,12 @@ pub(crate) struct Encoded<'a> {
 }
 
 impl<'a> Encoded<'a> {
-    /// Parses the struct at the start of `bytes`, as [`Struct::parse`] does.
     pub(crate) fn parse(bytes: &'a [u8]) -> Parsed<Self> {
         let mut walk = Fields::new(bytes);
-        let fields = Struct { fields: walk.by_ref().collect::<Parsed<_>>()? };
+        let fields = Struct { fields: walk.by_ref().take(MAX_FIELDS + 1).collect::<Parsed<_>>()? };
+        if fields.fields.len() > MAX_FIELDS {
+            return Err(walk.reader.malformed());
+        }
         let is_canonical = walk.is_canonical && !fields.has_duplicates();
         Ok(Self { fields, bytes: bytes.get(..walk.len_bytes()).unwrap_or_default(), is_canonical })
     }
@@ -227,29 +242,27 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Starts at the first field of the struct at the start of `bytes`.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { reader: Reader { bytes, at: 0 }, last: 0, is_canonical: true }
+        Self { reader: Reader::new(bytes), last: 0, is_canonical: true }
     }
 
     /// Returns the number of bytes that were parsed. After the last field, it is the length of the
     /// struct.
     pub(crate) fn len_bytes(&self) -> usize {
-        self.reader.at
+        self.reader.at()
     }
 
     fn next_field(&mut self) -> Parsed<Option<Field<'a>>> {
-        let (before, header, reader) = (self.last, self.reader.at, &mut self.reader);
+        let (before, header, reader) = (self.last, self.reader.at(), &mut self.reader);
         let Some((id, kind)) = reader.field(&mut self.last)? else { return Ok(None) };
-        let start = reader.at;
+        let start = reader.at();
         let number_bits = u64::BITS - (zigzag(id.into()) | 1).leading_zeros();
         let number_len = if delta(id, before).is_some() { 0 } else { number_bits.div_ceil(7) as usize };
         self.is_canonical &= start - header == 1 + number_len;
         if !kind.is_flag() {
             reader.skip(kind, MAX_DEPTH)?;
         }
-        let value = reader.bytes.get(start..reader.at).ok_or(Malformed { at: start })?;
-        Ok(Some(Field { id, kind, value: Cow::Borrowed(value) }))
+        Ok(Some(Field { id, kind, value: Cow::Borrowed(reader.since(start)) }))
     }
 }
 
@@ -276,8 +289,8 @@ impl<'a> Iterator for Structs<'a> {
         if self.has_other_kind {
             return Some(Err(self.reader.malformed()));
         }
-        let found = Encoded::parse(self.reader.bytes.get(self.reader.at..).unwrap_or_default());
-        Some(found.inspect(|found| self.reader.at += found.bytes.len()))
+        let found = Encoded::parse(self.reader.cursor.rest());
+        Some(found.and_then(|found| self.reader.take(found.bytes.len()).map(|_| found)))
     }
 }
 
@@ -298,17 +311,17 @@ impl<'a> List<'a> {
     /// # Errors
     /// Returns [`Malformed`] as [`Struct::parse`] does.
     pub fn parse(bytes: &'a [u8]) -> Parsed<Self> {
-        let mut reader = Reader { bytes, at: 0 };
+        let mut reader = Reader::new(bytes);
         let (kind, len) = reader.list()?;
-        let header = bytes.get(..reader.at).unwrap_or_default();
+        let header = reader.since(0);
         // The number of elements may be false, so the length of `bytes` limits the reserved memory.
         // Each element takes at least one byte, so the loop ends at the end of `bytes` at the
         // latest.
         let mut elements = Vec::with_capacity(len.min(bytes.len() / 8));
         for _ in 0..len {
-            let start = reader.at;
+            let start = reader.at();
             reader.skip(kind, MAX_DEPTH)?;
-            elements.push(bytes.get(start..reader.at).ok_or(Malformed { at: start })?);
+            elements.push(reader.since(start));
         }
         Ok(Self { kind, header, elements })
     }
@@ -329,7 +342,7 @@ impl<'a> List<'a> {
     /// if the elements have another type.
     #[must_use]
     pub fn binaries(&self) -> Option<Vec<&'a [u8]>> {
-        let texts = self.elements.iter().map(|bytes| Reader { bytes, at: 0 }.binary().ok());
+        let texts = self.elements.iter().map(|bytes| Reader::new(bytes).binary().ok());
         texts.collect::<Option<_>>().filter(|_| self.kind == Kind::BINARY || self.elements.is_empty())
     }
 }
@@ -347,64 +360,50 @@ fn put_int(out: &mut Vec<u8>, value: i64) {
     put_varint(out, zigzag(value));
 }
 
+impl From<Corrupt<()>> for Malformed {
+    fn from(Corrupt { offset, .. }: Corrupt<()>) -> Self {
+        Self { at: usize::try_from(offset).unwrap_or(usize::MAX) }
+    }
+}
+
 struct Reader<'a> {
     bytes: &'a [u8],
-    at: usize,
+    cursor: Cursor<'a>,
 }
 
 impl<'a> Reader<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, cursor: Cursor::new(bytes, 0) }
+    }
+
+    fn at(&self) -> usize {
+        self.bytes.len() - self.cursor.rest().len()
+    }
+
+    /// Returns the bytes from `start` to the end of those that were read.
+    fn since(&self, start: usize) -> &'a [u8] {
+        self.bytes.get(start..self.at()).unwrap_or_default()
+    }
+
     fn malformed(&self) -> Malformed {
-        Malformed { at: self.at }
-    }
-
-    fn take(&mut self, len: usize) -> Parsed<&'a [u8]> {
-        let end = self.at.checked_add(len).ok_or_else(|| self.malformed())?;
-        let taken = self.bytes.get(self.at..end).ok_or_else(|| self.malformed())?;
-        self.at = end;
-        Ok(taken)
-    }
-
-    fn byte(&mut self) -> Parsed<u8> {
-        match self.take(1)? {
-            &[byte] => Ok(byte),
-            _ => Err(self.malformed()),
-        }
-    }
-
-    fn varint(&mut self) -> Parsed<u64> {
-        let mut value = 0;
-        for group in 0..MAX_VARINT_LEN_BYTES {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            // Nine groups hold 63 bits, so the tenth group may hold only one.
-            if group == MAX_VARINT_LEN_BYTES - 1 && bits > 1 {
-                break;
-            }
-            value |= bits << (7 * group);
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err(self.malformed())
-    }
-
-    fn len(&mut self) -> Parsed<usize> {
-        let len = self.varint()?;
-        usize::try_from(len).map_err(|_| self.malformed())
+        self.cursor.corrupt(()).into()
     }
 
     fn int(&mut self) -> Parsed<i64> {
-        let zigzag = self.varint()?;
+        let zigzag = self.cursor.take_varint(())?;
         Ok((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
     }
 
+    fn take(&mut self, len: usize) -> Parsed<&'a [u8]> {
+        Ok(self.cursor.take(len, ())?)
+    }
+
     fn binary(&mut self) -> Parsed<&'a [u8]> {
-        let len = self.len()?;
-        self.take(len)
+        Ok(self.cursor.take_bytes(())?)
     }
 
     fn field(&mut self, last: &mut i16) -> Parsed<Option<(i16, Kind)>> {
-        let byte = self.byte()?;
+        let byte = self.cursor.take_u8(())?;
         if byte == 0 {
             return Ok(None);
         }
@@ -418,9 +417,9 @@ impl<'a> Reader<'a> {
     }
 
     fn list(&mut self) -> Parsed<(Kind, usize)> {
-        let byte = self.byte()?;
+        let byte = self.cursor.take_u8(())?;
         let len = match byte >> 4 {
-            15 => self.len()?,
+            15 => self.cursor.take_varint_usize(())?,
             len => len.into(),
         };
         let kind = match (byte & 15, len) {
@@ -445,11 +444,11 @@ impl<'a> Reader<'a> {
                 (0..len).try_for_each(|_| self.skip(kind, deeper))
             }
             11 => {
-                let len = self.len()?;
+                let len = self.cursor.take_varint_usize(())?;
                 if len == 0 {
                     return Ok(());
                 }
-                let kinds = self.byte()?;
+                let kinds = self.cursor.take_u8(())?;
                 let (Some(key), Some(value)) = (Kind::new(kinds >> 4), Kind::new(kinds & 15)) else {
                     return Err(self.malformed());
                 };

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::layout::{HEADER_LEN_BYTES, Header, KeyType};
 use super::stamp::Stamp;
 use crate::error::{Error, Result, WRONG_CHECKSUM};
+use filterblock::internals::codec::{Corrupt, Cursor};
 
 /// The maximum length in bytes of a path, of a column's name, and of the text of a logical type.
 pub const MAX_PATH_LEN_BYTES: usize = u16::MAX as usize;
@@ -196,13 +197,13 @@ impl FileTable {
         if crc32fast::hash(bytes) != header.table_checksum {
             return Err(Error::damaged_index("file table", HEADER_LEN_BYTES as u64, WRONG_CHECKSUM));
         }
-        let mut input = Input { rest: bytes, len: bytes.len() };
-        let column = input.text()?;
-        let logical_type = input.text()?;
+        let mut input = Cursor::new(bytes, HEADER_LEN_BYTES as u64);
+        let column = text(&mut input)?;
+        let logical_type = text(&mut input)?;
         // Every record has at least `RECORD_LEN_BYTES` bytes, so the length of the table bounds the
         // allocation.
         if u64::from(header.files) > (bytes.len() / RECORD_LEN_BYTES) as u64 {
-            return Err(input.corrupt("the header has more files than the table has room for"));
+            return Err(corrupt(input.offset(), "the header has more files than the table has room for"));
         }
         let mut files: Vec<IndexedFile> = Vec::with_capacity(header.files as usize);
         let mut starts = Vec::with_capacity(header.files as usize);
@@ -221,10 +222,10 @@ impl FileTable {
             files.push(file);
         }
         if cells_left > 0 {
-            return Err(input.corrupt(WRONG_SUM));
+            return Err(corrupt(input.offset(), WRONG_SUM));
         }
-        if !input.rest.is_empty() {
-            return Err(input.corrupt("bytes follow the last record"));
+        if !input.is_empty() {
+            return Err(corrupt(input.offset(), "bytes follow the last record"));
         }
         let mut paths = HashSet::with_capacity(files.len());
         let mut records = starts.into_iter().zip(&files);
@@ -235,19 +236,20 @@ impl FileTable {
     }
 }
 
+const EARLY_END: &str = "the table ends early";
 const WRONG_SUM: &str = "the sum of the files' cells is not the number of cells in a row";
 
-fn record(input: &mut Input<'_>) -> Result<IndexedFile> {
+fn record(input: &mut Cursor<'_>) -> Result<IndexedFile> {
     let start = input.offset();
-    let [tag, reserved] = input.array()?;
-    let path_len = u16::from_le_bytes(input.array()?);
-    let filters = u32::from_le_bytes(input.array()?);
-    let num_keys = u64::from_le_bytes(input.array()?);
+    let [tag, reserved] = input.take_array(EARLY_END)?;
+    let path_len = u16::from_le_bytes(input.take_array(EARLY_END)?);
+    let filters = input.take_u32(EARLY_END)?;
+    let num_keys = input.take_u64(EARLY_END)?;
     let stamp = Stamp {
-        len_bytes: u64::from_le_bytes(input.array()?),
-        modified_seconds: i64::from_le_bytes(input.array()?),
-        modified_nanos: u32::from_le_bytes(input.array()?),
-        tail_checksum: u32::from_le_bytes(input.array()?),
+        len_bytes: input.take_u64(EARLY_END)?,
+        modified_seconds: input.take_u64(EARLY_END)?.cast_signed(),
+        modified_nanos: input.take_u32(EARLY_END)?,
+        tail_checksum: input.take_u32(EARLY_END)?,
     };
     let Some(&(_, source, _)) = SourceKind::TAGS.iter().find(|(known, ..)| *known == tag) else {
         return Err(corrupt(start, "unknown source of keys"));
@@ -255,11 +257,11 @@ fn record(input: &mut Input<'_>) -> Result<IndexedFile> {
     if reserved != 0 {
         return Err(corrupt(start + 1, "a reserved byte is not zero"));
     }
-    let path = input.take(path_len.into())?;
+    let path = input.take(path_len.into(), EARLY_END)?;
     let path = path_of(path).filter(|_| !path.is_empty());
     let why = "a path is empty (or, except on Unix, not UTF-8)";
     let path = path.ok_or_else(|| corrupt(start + RECORD_LEN_BYTES as u64, why))?;
-    let cells = input.take(usize::try_from(u64::from(filters) * 4).unwrap_or(usize::MAX))?;
+    let cells = input.take(usize::try_from(u64::from(filters) * 4).unwrap_or(usize::MAX), EARLY_END)?;
     let cells: Vec<u32> = cells.as_chunks().0.iter().map(|&cells| u32::from_le_bytes(cells)).collect();
     if cells.is_empty() && num_keys > 0 {
         return Err(corrupt(start + FILTERS_OFFSET, "a file with keys has no filter"));
@@ -267,39 +269,20 @@ fn record(input: &mut Input<'_>) -> Result<IndexedFile> {
     Ok(IndexedFile { identity: FileIdentity { path, source, stamp }, num_keys, cells })
 }
 
-struct Input<'a> {
-    rest: &'a [u8],
-    len: usize,
+fn text(input: &mut Cursor<'_>) -> Result<String> {
+    let len = u16::from_le_bytes(input.take_array(EARLY_END)?);
+    let start = input.offset();
+    let text = std::str::from_utf8(input.take(len.into(), EARLY_END)?);
+    let invalid = |error: std::str::Utf8Error| {
+        corrupt(start + error.valid_up_to() as u64, "the column's name or logical type is not UTF-8")
+    };
+    text.map(str::to_owned).map_err(invalid)
 }
 
-impl<'a> Input<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(len).ok_or_else(|| self.corrupt("the table ends early"))?;
-        self.rest = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let bytes = self.take(N)?;
-        bytes.try_into().map_err(|_| self.corrupt("the table ends early"))
-    }
-
-    fn text(&mut self) -> Result<String> {
-        let len = u16::from_le_bytes(self.array()?);
-        let start = self.offset();
-        let text = std::str::from_utf8(self.take(len.into())?);
-        let invalid = |error: std::str::Utf8Error| {
-            corrupt(start + error.valid_up_to() as u64, "the column's name or logical type is not UTF-8")
-        };
-        text.map(str::to_owned).map_err(invalid)
-    }
-
-    fn offset(&self) -> u64 {
-        (HEADER_LEN_BYTES + self.len - self.rest.len()) as u64
-    }
-
-    fn corrupt(&self, why: &'static str) -> Error {
-        corrupt(self.offset(), why)
+/// The error of a read of the table that ends early.
+impl From<Corrupt<&'static str>> for Error {
+    fn from(Corrupt { field: why, offset }: Corrupt<&'static str>) -> Self {
+        corrupt(offset, why)
     }
 }
 

@@ -32,7 +32,6 @@ pub(super) enum Companions {
     Omitted,
 }
 
-/// Collects hashes, and passes them to the caller in batches.
 pub(super) struct Hashes<'a> {
     form: Form,
     batch: Vec<u64>,

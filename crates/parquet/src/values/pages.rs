@@ -41,7 +41,6 @@ const STRUCT: Kind = Kind::STRUCT;
 /// Both Boolean values.
 const FLAG: Kind = Kind::TRUE;
 
-/// The fields of a page header and their types.
 const HEADER_FIELDS: [(i16, Kind); 8] =
     [(1, I32), (2, I32), (3, I32), (4, I32), (5, STRUCT), (6, STRUCT), (7, STRUCT), (8, STRUCT)];
 /// The fields of the details, which are the structs `DataPageHeader`, `DictionaryPageHeader` and
