@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 
-use filterblock_foreign::{Error, Field, Result};
-use filterblock_foreign::{KeyForm, leveldb, rocksdb};
+use filterblock_foreign::{Error, Field, KeyForm, Result, Verified, leveldb, rocksdb};
 use filterblock_parquet as parquet;
 use filterblock_testkit::allocation::of_thread::{LIVE, PEAK};
 use filterblock_testkit::foreign::forge::{self, Forge, Handle, block, internal, varint};
 use filterblock_testkit::foreign::{Case, cases, file};
+
+use crate::{keys_of, parquet_filter, rocksdb_filter};
 
 /// The outcome of opening, querying and reading a file.
 #[derive(Debug, PartialEq)]
@@ -20,36 +21,22 @@ struct Outcome {
     verified: bool,
 }
 
+fn outcome(denied: usize, keys: Result<Vec<Vec<u8>>>, verified: Result<Verified>) -> Outcome {
+    Outcome { denied, keys: keys.ok(), verified: verified.is_ok_and(|found| found.denied_keys == 0) }
+}
+
 fn ask_leveldb(bytes: &[u8], present: &[Vec<u8>]) -> Result<Outcome> {
     let table = leveldb::LevelDbTable::open(bytes)?;
     let denied = present.iter().filter(|key| !table.may_contain(key)).count();
-    let mut keys = Vec::new();
-    let read = table.for_each_key(|key| {
-        keys.push(key.to_vec());
-        Ok(())
-    });
     let (_, _) = (table.filters().count(), table.key_form());
-    Ok(Outcome {
-        denied,
-        keys: read.ok().map(|()| keys),
-        verified: table.verify().is_ok_and(|found| found.denied_keys == 0),
-    })
+    Ok(outcome(denied, keys_of(|push| table.for_each_key(push)), table.verify()))
 }
 
 fn ask_rocksdb(bytes: &[u8], present: &[Vec<u8>]) -> Result<Outcome> {
     let table = rocksdb::RocksDbTable::open(bytes)?;
     let denied = present.iter().filter(|key| !table.may_contain(key) || !table.prefix_may_match(key)).count();
-    let mut keys = Vec::new();
-    let read = table.for_each_key(|key| {
-        keys.push(key.to_vec());
-        Ok(())
-    });
     table.for_each_filter(|place| table.filter(&place).is_some());
-    Ok(Outcome {
-        denied,
-        keys: read.ok().map(|()| keys),
-        verified: table.verify().is_ok_and(|found| found.denied_keys == 0),
-    })
+    Ok(outcome(denied, keys_of(|push| table.for_each_key(push)), table.verify()))
 }
 
 /// Changes each byte of a file, and asserts that no changed file denies any of three sample keys.
@@ -174,6 +161,16 @@ fn changed_parquet_metadata_causes_no_panic() {
 /// The entries of an index: keys and block handles.
 type Index = Vec<(Vec<u8>, Handle)>;
 
+/// Ends a table of LevelDB with a filter block, if there is one, and an index.
+fn leveldb_file(mut forge: Forge, filter: Option<leveldb::LevelDbFilterBlockBuilder>, index: &Index) -> Vec<u8> {
+    let filter = filter.map(|filter| forge.block(&filter.finish().unwrap(), 0));
+    let names: Vec<_> = filter.iter().map(|filter| (forge::LEVELDB_FILTER, filter.bytes())).collect();
+    let metaindex = forge.block(&block(&names), 0);
+    let entries: Vec<_> = index.iter().map(|(key, handle)| (key, handle.bytes())).collect();
+    let index = forge.block(&block(&entries), 0);
+    forge.leveldb(metaindex, index)
+}
+
 /// Returns a table of LevelDB with a data block for each key, one filter, and an index that
 /// `change` may modify.
 fn leveldb_table(keys: &[&[u8]], change: impl FnOnce(&mut Index)) -> Vec<u8> {
@@ -185,12 +182,8 @@ fn leveldb_table(keys: &[&[u8]], change: impl FnOnce(&mut Index)) -> Vec<u8> {
         builder.add(key);
         index.push((internal(key, 9), forge.block(&block(&[(internal(key, 9), b"value")]), 0)));
     }
-    let filter = forge.block(&builder.finish().unwrap(), 0);
     change(&mut index);
-    let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
-    let entries: Vec<(&[u8], Vec<u8>)> = index.iter().map(|(key, handle)| (&key[..], handle.bytes())).collect();
-    let index = forge.block(&block(&entries), 0);
-    forge.leveldb(metaindex, index)
+    leveldb_file(forge, Some(builder), &index)
 }
 
 const KEYS: [&[u8]; 4] = [b"apple", b"banana", b"cherry", b"damson"];
@@ -226,10 +219,7 @@ fn table_in_an_order_of_its_own(first: u8) -> Vec<u8> {
     let more = forge.block(&block(&[(internal(b"q", 1), b"")]), 0);
     let mut builder = leveldb::LevelDbFilterBlockBuilder::new(10);
     [b"z", b"a", b"q"].iter().for_each(|key| builder.add(&key[..]));
-    let filter = forge.block(&builder.finish().unwrap(), 0);
-    let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
-    let index = forge.block(&block(&[(internal(b"a", 1), data.bytes()), (internal(b"q", 1), more.bytes())]), 0);
-    forge.leveldb(metaindex, index)
+    leveldb_file(forge, Some(builder), &vec![(internal(b"a", 1), data), (internal(b"q", 1), more)])
 }
 
 #[test]
@@ -267,10 +257,7 @@ fn a_block_after_the_last_filter_may_contain_any_key() {
     let mut builder = leveldb::LevelDbFilterBlockBuilder::new(10);
     builder.add(b"z");
     // LevelDB looks for the filter of the second 2 KiB, finds none, and reads the block.
-    let filter = forge.block(&builder.finish().unwrap(), 0);
-    let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
-    let index = forge.block(&block(&[(internal(b"z", 1), first.bytes()), (internal(b"a", 1), second.bytes())]), 0);
-    let bytes = forge.leveldb(metaindex, index);
+    let bytes = leveldb_file(forge, Some(builder), &vec![(internal(b"z", 1), first), (internal(b"a", 1), second)]);
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(table.may_contain(b"z") && table.may_contain(b"a"));
 }
@@ -282,20 +269,14 @@ fn the_form_of_keys_is_never_guessed() {
     let key = internal(b"k", 5);
     let mut forge = Forge::default();
     let data = forge.block(&block(&[(&key, b"v")]), 0);
-    let metaindex = forge.block(&block::<&[u8], &[u8]>(&[]), 0);
-    let index = forge.block(&block(&[(&key, data.bytes())]), 0);
-    let bytes = forge.clone().leveldb(metaindex, index);
+    let index = vec![(key.clone(), data)];
+    let bytes = leveldb_file(forge.clone(), None, &index);
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(table.may_contain(b"k") && table.may_contain(&key) && table.policy().is_none());
     // This filter has the key in neither form, so the reader does not use it, and denies no key.
     let mut builder = leveldb::LevelDbFilterBlockBuilder::new(10);
     builder.add(b"other");
-    let mut forge = Forge::default();
-    forge.block(&block(&[(&key, b"v")]), 0);
-    let filter = forge.block(&builder.finish().unwrap(), 0);
-    let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
-    let index = forge.block(&block(&[(&key, data.bytes())]), 0);
-    let bytes = forge.leveldb(metaindex, index);
+    let bytes = leveldb_file(forge, Some(builder), &index);
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(table.key_form().is_none() && table.may_contain(b"anything") && table.for_each_key(|_| Ok(())).is_err());
     // A caller that states the form gets the filter's answer, and `verify` counts a denied key.
@@ -311,23 +292,14 @@ fn keys_of_two_possible_forms_are_not_returned() {
     let entries: Vec<(&Vec<u8>, &[u8])> = keys.iter().map(|key| (key, &b"value"[..])).collect();
     let mut forge = Forge::default();
     let data = forge.block(&block(&entries), 0);
-    let metaindex = forge.block(&block::<&[u8], &[u8]>(&[]), 0);
-    let index = forge.block(&block(&[(&keys[2], data.bytes())]), 0);
-    let bytes = forge.leveldb(metaindex, index);
+    let bytes = leveldb_file(forge, None, &vec![(keys[2].clone(), data)]);
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(keys.iter().all(|key| table.may_contain(key)));
     assert_eq!((table.key_form(), table.key_forms().count()), (None, 2));
     assert!(matches!(table.for_each_key(|_| Ok(())), Err(Error::Invalid { what: "key form", .. })));
     assert_eq!(table.verify().unwrap().keys, 3, "the blocks must be checked in either form");
     let stated = leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::User).unwrap();
-    let mut read = Vec::new();
-    stated
-        .for_each_key(|key| {
-            read.push(key.to_vec());
-            Ok(())
-        })
-        .unwrap();
-    assert!(read == keys);
+    assert!(keys_of(|push| stated.for_each_key(push)).unwrap() == keys);
 }
 
 #[test]
@@ -349,9 +321,7 @@ fn a_rocksdb_table_under_the_magic_of_leveldb_is_recognised() {
 fn rocksdb_table(kind: u32, data: &[(Vec<u8>, u8)], index: impl Fn(&mut Forge, &[Handle]) -> Handle) -> Vec<u8> {
     let mut forge = Forge::default();
     let handles: Vec<Handle> = data.iter().map(|(content, compression)| forge.block(content, *compression)).collect();
-    let mut builder = rocksdb::RocksDbFilterBuilder::new(rocksdb::RocksDbFilterOptions::default());
-    KEYS.iter().for_each(|key| builder.add(key));
-    let filter = forge.block(&builder.finish(), 0);
+    let filter = forge.block(&rocksdb_filter(rocksdb::RocksDbFilterKind::FastLocalBloom, 10.0, &KEYS), 0);
     let index = index(&mut forge, &handles);
     let metaindex = forge.rocksdb_metaindex(kind, Some((forge::FULL_FILTER, filter)));
     forge.rocksdb(5, metaindex, index)
@@ -408,12 +378,12 @@ fn indexes_that_name_themselves_or_a_block_twice_are_errors() {
     }
 }
 
-/// Returns the maximum number of bytes that are allocated at one time during `work`.
-fn peak(work: impl FnOnce()) -> isize {
+/// Asserts that `work` allocates less than 1 MiB at one time.
+fn allocates_little(what: &str, work: impl FnOnce()) {
     LIVE.set(0);
     PEAK.set(0);
     work();
-    PEAK.get()
+    assert!(PEAK.get() < 1 << 20, "{what}: {} bytes are allocated", PEAK.get());
 }
 
 #[test]
@@ -439,11 +409,10 @@ fn false_lengths_take_no_memory() {
     ];
     for (name, content, compression) in hostile {
         let bytes = rocksdb_table(0, &[(content, compression)], |forge, handles| forge.block(&index_of(handles), 0));
-        let held = peak(|| {
+        allocates_little(name, || {
             let table = rocksdb::RocksDbTable::open(&bytes[..]).unwrap();
             assert!(table.for_each_key(|_| Ok(())).is_err() && table.verify().is_err(), "{name}");
         });
-        assert!(held < 1 << 20, "{name}: {held} bytes are allocated");
     }
 }
 
@@ -459,7 +428,7 @@ fn keys_that_share_prefixes_take_no_more_memory_than_a_block() {
     content.extend([0, 0, 0, 0, 1, 0, 0, 0]);
     let bytes = rocksdb_table(0, &[(content, 0)], |forge, handles| forge.block(&index_of(handles), 0));
     let mut keys = 0;
-    let held = peak(|| {
+    allocates_little("a table", || {
         let table = rocksdb::RocksDbTable::open(&bytes[..]).unwrap();
         table
             .for_each_key(|_| {
@@ -469,20 +438,18 @@ fn keys_that_share_prefixes_take_no_more_memory_than_a_block() {
             .unwrap();
     });
     assert_eq!(keys, 1, "equal keys must be visited once");
-    assert!(held < 1 << 20, "{held} bytes are allocated");
 }
 
 #[test]
 fn an_index_of_repetitive_keys_is_an_early_error() {
     // Each file has half a megabyte, and its keys expand to 3 GB.
     let [rocksdb, leveldb] = forge::repeating(30_000);
-    let held = peak(|| {
+    allocates_little("a table", || {
         let opened = rocksdb::RocksDbTable::open(&rocksdb[..]).map(|table| table.filter_layout());
         assert!(matches!(opened, Err(Error::Corrupt { field: Field::Key, .. })), "{opened:?}");
         let opened = leveldb::LevelDbTable::open(&leveldb[..]).map(|table| table.num_data_blocks());
         assert!(matches!(opened, Err(Error::Corrupt { field: Field::Key, .. })), "{opened:?}");
     });
-    assert!(held < 1 << 20, "{held} bytes are allocated");
 }
 
 #[test]
@@ -490,7 +457,7 @@ fn partitions_with_repetitive_keys_are_visited_one_by_one() {
     // The keys expand to 200 MB.
     let [bytes, _] = forge::repeating(2_000);
     let mut visited = 0;
-    let held = peak(|| {
+    allocates_little("a table", || {
         let table = rocksdb::RocksDbTable::open(&bytes[..]).unwrap();
         table.for_each_filter(|place| {
             visited += place.up_to.unwrap().len();
@@ -498,7 +465,6 @@ fn partitions_with_repetitive_keys_are_visited_one_by_one() {
         });
     });
     assert_eq!(visited, 2_000 * 100_000);
-    assert!(held < 1 << 20, "{held} bytes are allocated");
 }
 
 #[test]
@@ -511,11 +477,10 @@ fn a_million_empty_filters_take_no_memory_to_list() {
     let metaindex = forge.block(&block(&[(forge::LEVELDB_FILTER, filter.bytes())]), 0);
     let index = forge.block(&block::<&[u8], &[u8]>(&[]), 0);
     let bytes = forge.leveldb(metaindex, index);
-    let held = peak(|| {
+    allocates_little("a table", || {
         let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
         assert_eq!(table.filters().count(), filters);
     });
-    assert!(held < 1 << 20, "{held} bytes are allocated");
 }
 
 #[test]
@@ -530,14 +495,7 @@ fn compressed_blocks_are_read_and_a_wrong_length_is_an_error() {
     let packed = vec![(lz4(&plain[0].0), 4), (zstd(&plain[1].0), 7), (snappy(&plain[2].0), 1), plain[3].clone()];
     let bytes = rocksdb_table(0, &packed, |forge, handles| forge.block(&zstd(&index_of(handles)), 7));
     let table = rocksdb::RocksDbTable::open(&bytes[..]).unwrap();
-    let mut keys = Vec::new();
-    table
-        .for_each_key(|key| {
-            keys.push(key.to_vec());
-            Ok(())
-        })
-        .unwrap();
-    assert_eq!(keys, KEYS);
+    assert_eq!(keys_of(|push| table.for_each_key(push)).unwrap(), KEYS);
     for number in [0, 1] {
         for step in [-1i8, 1] {
             let mut wrong = packed.clone();
@@ -553,9 +511,7 @@ fn compressed_blocks_are_read_and_a_wrong_length_is_an_error() {
 
 /// Returns a filter with one value, for [`forge::parquet_file`].
 fn filter_of(value: &[u8]) -> Vec<u8> {
-    let mut filter = parquet::ParquetBloomBuilder::with_blocks(1).unwrap();
-    filter.add(value);
-    filter.finish()
+    parquet_filter(parquet::ParquetBloomBuilder::with_blocks(1).unwrap(), &[value])
 }
 
 #[test]
@@ -590,12 +546,11 @@ fn empty_column_chunks_take_no_memory() {
     let groups = [&[0x19, 0x1c, 0x19, 0xfc][..], &varint(chunks), &vec![0; chunks as usize], &[0, 0]].concat();
     let metadata = [forge::parquet_schema(&[&["a"]]), groups].concat();
     let bytes = [&b"PAR1"[..], &metadata, &(metadata.len() as u32).to_le_bytes(), b"PAR1"].concat();
-    let held = peak(|| {
+    allocates_little("a table", || {
         let opened = parquet::ParquetFile::open(&bytes[..]).map(|file| file.column_chunks().len());
         assert!(
             matches!(opened, Err(parquet::Error::Corrupt { field: parquet::error::Field::ColumnChunk, .. })),
             "{opened:?}"
         );
     });
-    assert!(held < 1 << 20, "{held} bytes are allocated");
 }

@@ -1,9 +1,11 @@
 //! Tests filters of other engines: every answer and every written byte equals the engine's own.
 
-use filterblock_foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
+use filterblock_foreign::leveldb::LevelDbBloom;
 use filterblock_foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 use filterblock_parquet::{ParquetBloom, ParquetBloomBuilder};
 use filterblock_testkit::foreign::{Case, cases, cases_of_type, from_hex, rows};
+
+use crate::{ROCKSDB_KINDS, leveldb_filter, parquet_filter, rocksdb_filter};
 
 /// Asks a filter for all keys of a case, one by one and in batches. Asserts that the answers are
 /// the engine's answers.
@@ -41,9 +43,8 @@ fn leveldb_filters_match_leveldb_in_answers_and_bytes() {
             |key| filter.may_contain(key),
             |keys, answers| filter.may_contain_batch(keys, answers),
         );
-        let mut builder = LevelDbBloomBuilder::new(u32::try_from(case.number("bits_per_key")).unwrap());
-        case.keys().iter().for_each(|key| builder.add(key));
-        assert!(builder.finish() == bytes, "{}: the written bytes differ", case.name());
+        let built = leveldb_filter(u32::try_from(case.number("bits_per_key")).unwrap(), &case.keys());
+        assert!(built == bytes, "{}: the written bytes differ", case.name());
     }
 }
 
@@ -122,9 +123,8 @@ fn parquet_filters_match_other_writers_in_answers_and_bytes() {
         assert_eq!(filter.bits().len() as u64, case.number("blocks") * 32, "{}", case.name());
         assert_eq!(filter.info().len_bytes, part.len() as u64, "{}", case.name());
         let values = [case.plain_values(), case.absent_plain_values()];
-        let mut builder = ParquetBloomBuilder::with_blocks(case.number("blocks") as usize).unwrap();
-        values[0].iter().for_each(|value| builder.add(value));
-        assert!(builder.finish() == part, "{}: the written bytes differ", case.name());
+        let builder = ParquetBloomBuilder::with_blocks(case.number("blocks") as usize).unwrap();
+        assert!(parquet_filter(builder, &values[0]) == part, "{}: the written bytes differ", case.name());
         answers_agree(
             &case,
             values,
@@ -155,37 +155,21 @@ fn parquet_filters_match_other_writers_in_size_and_folding() {
 
 #[test]
 fn foreign_filters_announce_the_limit_of_32_bit_hashes() {
-    use filterblock_foreign::leveldb::LevelDbBloomBuilder;
-    use filterblock_foreign::{leveldb, rocksdb};
-    use filterblock_parquet::{ParquetBloom, ParquetBloomBuilder};
-
     // Each filter gets one key, or four keys that share a block if the kind has blocks. A filter
     // cannot distinguish hashes that agree in the 32 bits that it uses.
-    for keys in [1u32, 4] {
-        let key = |i: u32| i.to_le_bytes();
-        let floor = f64::from(keys) * 0.9 * 2f64.powi(-32);
-        let mut announced = Vec::new();
-
-        let mut builder = ParquetBloomBuilder::with_blocks(1).unwrap();
-        (0..keys).for_each(|i| builder.add(&key(i)));
-        let bytes = builder.finish();
-        announced.push(("parquet", ParquetBloom::parse(&bytes).unwrap().info().expected_fpr));
-
-        let mut builder = LevelDbBloomBuilder::new(60);
-        (0..keys).for_each(|i| builder.add(&key(i)));
-        let bytes = builder.finish();
-        announced.push(("leveldb", leveldb::LevelDbBloom::new(&bytes).info().expected_fpr));
-
-        for kind in [rocksdb::RocksDbFilterKind::FastLocalBloom, rocksdb::RocksDbFilterKind::LegacyBloom] {
-            let options =
-                rocksdb::RocksDbFilterOptions { kind, bits_per_key: 100.0, ..rocksdb::RocksDbFilterOptions::default() };
-            let mut builder = rocksdb::RocksDbFilterBuilder::new(options);
-            (0..keys).for_each(|i| builder.add(&key(i)));
-            let bytes = builder.finish();
-            announced.push((kind.name(), rocksdb::RocksDbFilter::new(&bytes).info().expected_fpr));
-        }
-        for (what, rate) in announced {
-            assert!(rate >= floor, "{what}, {keys} keys: {rate:e} announced, floor {floor:e}");
+    for num_keys in [1u32, 4] {
+        let keys: Vec<[u8; 4]> = (0..num_keys).map(u32::to_le_bytes).collect();
+        let floor = f64::from(num_keys) * 0.9 * 2f64.powi(-32);
+        let parquet = parquet_filter(ParquetBloomBuilder::with_blocks(1).unwrap(), &keys);
+        let leveldb = leveldb_filter(60, &keys);
+        let [legacy, fast_local, _] = ROCKSDB_KINDS.map(|kind| rocksdb_filter(kind, 100.0, &keys));
+        for info in [
+            ParquetBloom::parse(&parquet).unwrap().info(),
+            LevelDbBloom::new(&leveldb).info(),
+            RocksDbFilter::new(&legacy).info(),
+            RocksDbFilter::new(&fast_local).info(),
+        ] {
+            assert!(info.expected_fpr >= floor, "{num_keys} keys, floor {floor:e}: {info:?}");
         }
     }
 }

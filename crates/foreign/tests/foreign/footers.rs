@@ -4,14 +4,12 @@ use filterblock_parquet::error::Field;
 use filterblock_parquet::{Error, ParquetBloomBuilder, ParquetFile};
 use filterblock_testkit::foreign::forge;
 
+use crate::parquet_filter;
+
 /// Returns a file with the columns `aa` and `bb`, after `old` was replaced by `new` at its last
 /// place.
 fn changed(old: &[u8], new: &[u8]) -> Vec<u8> {
-    let filter = |value: &[u8]| {
-        let mut filter = ParquetBloomBuilder::with_blocks(1).unwrap();
-        filter.add(value);
-        filter.finish()
-    };
+    let filter = |value: &[u8]| parquet_filter(ParquetBloomBuilder::with_blocks(1).unwrap(), &[value]);
     let mut bytes = forge::parquet_file(&[(&["aa"], filter(b"x"), false), (&["bb"], filter(b"y"), false)]);
     let at = bytes.windows(old.len()).rposition(|found| found == old).unwrap();
     bytes[at..at + old.len()].copy_from_slice(new);

@@ -1,11 +1,13 @@
 //! Compares the filters of other engines with their formulas.
 
-use filterblock_foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
+use filterblock_foreign::leveldb::LevelDbBloom;
 use filterblock_foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 use filterblock_parquet::{ParquetBloom, ParquetBloomBuilder};
 use filterblock_testkit::Random;
 use filterblock_testkit::allocation::of_thread::{LIVE, PEAK};
 use filterblock_testkit::foreign::formulas;
+
+use crate::{ROCKSDB_KINDS, leveldb_filter, parquet_filter, rocksdb_filter};
 
 /// Returns random bytes in which about one bit in 2, 4, 8 or 16 is set, or about one bit in 2, 4, 8
 /// or 16 is clear.
@@ -179,9 +181,7 @@ fn built_filters_hold_their_keys_and_have_the_right_size() {
         let bits_per_key = millibits as f64 / 1000.0;
 
         let whole = millibits / 1000;
-        let mut builder = LevelDbBloomBuilder::new(whole as u32);
-        keys.iter().for_each(|key| builder.add(key));
-        let filter = builder.finish();
+        let filter = leveldb_filter(whole as u32, &keys);
         assert_eq!(filter.len(), (n * whole).max(64).div_ceil(8) + 1, "{n} keys of {whole} bits");
         assert_eq!(usize::from(filter[filter.len() - 1]), (whole * 69 / 100).clamp(1, 30), "{whole} bits");
         assert!(
@@ -189,7 +189,7 @@ fn built_filters_hold_their_keys_and_have_the_right_size() {
             "LevelDB, {n} keys of {whole} bits"
         );
 
-        for kind in [RocksDbFilterKind::LegacyBloom, RocksDbFilterKind::FastLocalBloom, RocksDbFilterKind::Ribbon128] {
+        for kind in ROCKSDB_KINDS {
             let optimize_for_memory = random.index(2) == 1;
             let what = format!("{kind:?}, {n} keys of {millibits} millibits, {optimize_for_memory}");
             let options =
@@ -217,9 +217,7 @@ fn built_filters_hold_their_keys_and_have_the_right_size() {
             }
         }
 
-        let mut builder = ParquetBloomBuilder::with_blocks(1 + n / 7).unwrap();
-        keys.iter().for_each(|key| builder.add(key));
-        let filter = builder.finish();
+        let filter = parquet_filter(ParquetBloomBuilder::with_blocks(1 + n / 7).unwrap(), &keys);
         let reader = ParquetBloom::parse(&filter).unwrap();
         assert!(keys.iter().all(|key| reader.may_contain(key)), "Parquet, {n} keys");
     }
@@ -228,20 +226,13 @@ fn built_filters_hold_their_keys_and_have_the_right_size() {
 #[test]
 fn keys_of_every_length_and_byte_are_held() {
     let keys: Vec<Vec<u8>> = (0..=1_100).map(|len| (0..len).map(|i| (i * 37 + len) as u8).collect()).collect();
-    for kind in [RocksDbFilterKind::LegacyBloom, RocksDbFilterKind::FastLocalBloom, RocksDbFilterKind::Ribbon128] {
-        let mut builder = RocksDbFilterBuilder::new(RocksDbFilterOptions { kind, ..RocksDbFilterOptions::default() });
-        keys.iter().for_each(|key| builder.add(key));
-        let filter = builder.finish();
+    for kind in ROCKSDB_KINDS {
+        let filter = rocksdb_filter(kind, 10.0, &keys);
         assert_eq!(RocksDbFilter::new(&filter).kind(), Some(kind));
         assert!(keys.iter().all(|key| RocksDbFilter::new(&filter).may_contain(key)), "{kind:?}");
     }
-    let (mut leveldb, mut parquet) =
-        (LevelDbBloomBuilder::new(10), ParquetBloomBuilder::for_values(1_101, 0.01).unwrap());
-    keys.iter().for_each(|key| {
-        leveldb.add(key);
-        parquet.add(key);
-    });
-    let (leveldb, parquet) = (leveldb.finish(), parquet.finish());
+    let leveldb = leveldb_filter(10, &keys);
+    let parquet = parquet_filter(ParquetBloomBuilder::for_values(1_101, 0.01).unwrap(), &keys);
     let (leveldb, parquet) = (LevelDbBloom::new(&leveldb), ParquetBloom::parse(&parquet).unwrap());
     assert!(keys.iter().all(|key| leveldb.may_contain(key) && parquet.may_contain(key)));
 }
@@ -265,26 +256,16 @@ fn estimates_of_keys_and_fpr_match_the_filter() {
         assert!((keys / KEYS as f64 - 1.0).abs() < 0.02, "{info:?}");
     };
     for bits_per_key in [5.0, 10.0, 18.5] {
-        let mut builder = LevelDbBloomBuilder::new(bits_per_key as u32);
-        keys.iter().for_each(|key| builder.add(key));
-        let filter = builder.finish();
+        let filter = leveldb_filter(bits_per_key as u32, &keys);
         let reader = LevelDbBloom::new(&filter);
         check(reader.info(), &|key| reader.may_contain(key));
-        for kind in [RocksDbFilterKind::LegacyBloom, RocksDbFilterKind::FastLocalBloom, RocksDbFilterKind::Ribbon128] {
-            let mut builder = RocksDbFilterBuilder::new(RocksDbFilterOptions {
-                kind,
-                bits_per_key,
-                ..RocksDbFilterOptions::default()
-            });
-            keys.iter().for_each(|key| builder.add(key));
-            let filter = builder.finish();
+        for kind in ROCKSDB_KINDS {
+            let filter = rocksdb_filter(kind, bits_per_key, &keys);
             let reader = RocksDbFilter::new(&filter);
             check(reader.info(), &|key| reader.may_contain(key));
         }
     }
-    let mut builder = ParquetBloomBuilder::for_values(KEYS as u64, 0.03).unwrap();
-    keys.iter().for_each(|key| builder.add(key));
-    let filter = builder.finish();
+    let filter = parquet_filter(ParquetBloomBuilder::for_values(KEYS as u64, 0.03).unwrap(), &keys);
     let reader = ParquetBloom::parse(&filter).unwrap();
     check(reader.info(), &|key| reader.may_contain(key));
 }
@@ -321,12 +302,8 @@ fn invalid_options_never_make_a_filter_deny_its_keys() {
         let filter = builder.finish();
         assert!(RocksDbFilter::new(&filter).may_contain(b"key") && RocksDbFilter::new(&filter).may_contain(b"other"));
     }
-    let filter_of = |bits_per_key| {
-        let mut builder =
-            RocksDbFilterBuilder::new(RocksDbFilterOptions { bits_per_key, ..RocksDbFilterOptions::default() });
-        (0..100u64).for_each(|i| builder.add(&i.to_le_bytes()));
-        builder.finish()
-    };
+    let keys: Vec<[u8; 8]> = (0..100u64).map(u64::to_le_bytes).collect();
+    let filter_of = |bits_per_key| rocksdb_filter(RocksDbFilterKind::FastLocalBloom, bits_per_key, &keys);
     for (given, meant) in [(0.5, 1.0), (0.99, 1.0), (100.1, 100.0), (f64::INFINITY, 100.0), (f64::NAN, 100.0)] {
         assert_eq!(filter_of(given), filter_of(meant), "{given}");
     }

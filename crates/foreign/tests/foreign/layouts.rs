@@ -4,6 +4,8 @@ use filterblock_foreign::rocksdb::{RocksDbFilterLayout, RocksDbIndexKind, RocksD
 use filterblock_foreign::{Error, Field};
 use filterblock_testkit::foreign::file;
 
+use crate::keys_of;
+
 const FOLDER: &str = "rocksdb-9.8.4-layouts";
 
 fn key(i: u64) -> Vec<u8> {
@@ -32,16 +34,6 @@ fn open(name: &str, n: u64) -> RocksDbTable<Vec<u8>> {
     table
 }
 
-fn keys(table: &RocksDbTable<Vec<u8>>) -> Result<Vec<Vec<u8>>, Error> {
-    let mut keys = Vec::new();
-    table
-        .for_each_key(|key| {
-            keys.push(key.to_vec());
-            Ok(())
-        })
-        .map(|()| keys)
-}
-
 #[test]
 fn every_layout_of_index_and_data_blocks_is_read() {
     let layouts = [
@@ -64,7 +56,7 @@ fn every_layout_of_index_and_data_blocks_is_read() {
         let table = open(name, n);
         assert_eq!(table.properties().index_kind, index, "{name}");
         assert_eq!(matches!(table.filter_layout(), RocksDbFilterLayout::Partitioned(2..)), is_partitioned, "{name}");
-        assert!(keys(&table).unwrap() == (0..n).map(key).collect::<Vec<_>>(), "{name}");
+        assert!(keys_of(|push| table.for_each_key(push)).unwrap() == (0..n).map(key).collect::<Vec<_>>(), "{name}");
         let verified = table.verify().unwrap();
         assert_eq!((verified.keys, verified.denied_keys), (n, 0), "{name}");
         assert!(verified.blocks > table.properties().num_data_blocks, "{name}: {verified:?}");
@@ -84,7 +76,7 @@ fn a_table_without_filter_answers_maybe() {
 fn versions_and_tombstones_of_a_key_count_once() {
     for name in ["db-versions.sst", "db-versions-partitions.sst"] {
         let table = open(name, 400);
-        assert!(keys(&table).unwrap() == (0..400).map(key).collect::<Vec<_>>(), "{name}");
+        assert!(keys_of(|push| table.for_each_key(push)).unwrap() == (0..400).map(key).collect::<Vec<_>>(), "{name}");
         let verified = table.verify().unwrap();
         assert_eq!(verified.denied_keys, 0);
         assert!(verified.keys > 600, "{name}: {verified:?}");
@@ -96,7 +88,7 @@ fn partitions_in_another_key_order_are_all_asked() {
     let table = open("fv6-reverse-partitions.sst", 600);
     assert_eq!(table.properties().comparator, "rocksdb.ReverseBytewiseComparator");
     assert!(partitions(&table) > 2);
-    assert!(keys(&table).unwrap() == (0..600).rev().map(key).collect::<Vec<_>>());
+    assert!(keys_of(|push| table.for_each_key(push)).unwrap() == (0..600).rev().map(key).collect::<Vec<_>>());
     assert_eq!(table.verify().unwrap().denied_keys, 0);
 }
 
@@ -105,7 +97,7 @@ fn unsupported_data_blocks_are_errors_and_filters_still_answer() {
     for (name, n, compression) in [("fv6-bz2.sst", 200, 3), ("fv6-zstd-dictionary.sst", 600, 7)] {
         let table = open(name, n);
         let is_named = |error: &Error| matches!(error, Error::Unsupported { field: Field::Compression, found } if *found == compression);
-        assert!(keys(&table).is_err_and(|error| is_named(&error)), "{name}");
+        assert!(keys_of(|push| table.for_each_key(push)).is_err_and(|error| is_named(&error)), "{name}");
         assert!(table.verify().is_err_and(|error| is_named(&error)), "{name}");
     }
 }

@@ -1,10 +1,10 @@
 //! Tests files of other engines: every answer must equal the engine's own.
 
-use filterblock_foreign::Result;
-use filterblock_foreign::{FileKind, KeyForm};
-use filterblock_foreign::{leveldb, rocksdb};
+use filterblock_foreign::{FileKind, KeyForm, leveldb, rocksdb};
 use filterblock_parquet as parquet;
 use filterblock_testkit::foreign::{self, Case, cases, cases_of_type, value};
+
+use crate::keys_of;
 
 /// Asserts that the answer is "maybe" for every key of a case. For every absent key for which the
 /// engine asked a filter, asserts that the answer is the engine's answer.
@@ -26,20 +26,14 @@ fn answers_of_absent_keys_agree(case: &Case, answers: &[u8], may_contain: impl F
     }
 }
 
-fn keys_of(visit: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>) -> Vec<Vec<u8>> {
-    let mut keys = Vec::new();
-    visit(&mut |key| {
-        keys.push(key.to_vec());
-        Ok(())
-    })
-    .unwrap();
-    keys
-}
-
 fn leveldb_cases() -> Vec<Case> {
     let cases: Vec<Case> = ["table", "db_table"].iter().flat_map(|wanted| cases_of_type("leveldb", wanted)).collect();
     assert_eq!(cases.len(), 11);
     cases
+}
+
+fn rocksdb_cases() -> impl Iterator<Item = Case> {
+    ["rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1"].into_iter().flat_map(|folder| cases_of_type(folder, "table"))
 }
 
 /// Returns the length in bytes of the value of key `i`.
@@ -59,7 +53,7 @@ fn leveldb_tables_answer_as_in_leveldb() {
         answers_agree(&case, |key| table.may_contain(key));
         let stated = leveldb::LevelDbTable::open_as(case.bytes(), form).unwrap();
         answers_agree(&case, |key| stated.may_contain(key));
-        let keys = keys_of(|push| table.for_each_key(push));
+        let keys = keys_of(|push| table.for_each_key(push)).unwrap();
         assert!(keys == case.keys(), "{}", case.name());
         let verified = table.verify().unwrap();
         assert_eq!(verified.denied_keys, 0);
@@ -101,7 +95,7 @@ fn rocksdb_tables_answer_as_in_rocksdb() {
             let table = rocksdb::RocksDbTable::open(case.bytes()).unwrap();
             assert_eq!(u64::from(table.format_version()), case.number("format_version"), "{}", case.name());
             answers_agree(&case, |key| table.may_contain(key));
-            let keys = keys_of(|push| table.for_each_key(push));
+            let keys = keys_of(|push| table.for_each_key(push)).unwrap();
             assert!(keys == case.keys(), "{}", case.name());
             assert!(keys.iter().all(|key| table.prefix_may_match(key)), "{}", case.name());
             let verified = table.verify().unwrap();
@@ -168,8 +162,7 @@ fn filters_of(table: &rocksdb::RocksDbTable<Vec<u8>>) -> Vec<Part<'_>> {
 #[test]
 fn the_last_partition_answers_for_keys_after_it() {
     let mut asked = 0;
-    for case in ["rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1"].into_iter().flat_map(|f| cases_of_type(f, "table"))
-    {
+    for case in rocksdb_cases() {
         let table = rocksdb::RocksDbTable::open(case.bytes()).unwrap();
         let filters = filters_of(&table);
         let Some(last_partition) = filters.last().filter(|part| part.up_to.is_some()) else { continue };
@@ -191,8 +184,7 @@ fn the_last_partition_answers_for_keys_after_it() {
 
 #[test]
 fn rocksdb_filters_have_the_locations_that_the_table_lists() {
-    for case in ["rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1"].into_iter().flat_map(|f| cases_of_type(f, "table"))
-    {
+    for case in rocksdb_cases() {
         let table = rocksdb::RocksDbTable::open(case.bytes()).unwrap();
         let filters = filters_of(&table);
         let is_partitioned =

@@ -7,6 +7,7 @@ use filterblock_parquet::FilterRange;
 use filterblock_parquet::ParquetFile;
 use filterblock_parquet::append::{self, Added, Request};
 use filterblock_parquet::filters::{Budget, Sizing};
+use filterblock_parquet::thrift::{Field, Struct};
 use filterblock_parquet::values::ParquetValues;
 use filterblock_parquet::{Error, Footer};
 use parquet::bloom_filter::Sbbf;
@@ -15,7 +16,7 @@ use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::{ReadOptionsBuilder, SerializedFileReader};
 use proptest::prelude::*;
 
-use crate::support::{FLAG, HALF, Layout, PATHS, Sample, layouts, quiet, write, write_with};
+use crate::support::{FLAG, HALF, Layout, PATHS, Sample, edited, in_row_groups, layouts, quiet, write, write_with};
 
 fn sizing() -> Sizing {
     Sizing::new(Budget::Fpr(0.01), false).unwrap()
@@ -182,41 +183,18 @@ fn a_damaged_filter_stays_without_a_length() {
 
 /// Returns the file with a footer that lacks the lengths of filters, as older writers wrote it.
 pub fn without_lengths(bytes: &[u8]) -> Vec<u8> {
-    use filterblock_parquet::thrift::{Field, List, Struct};
-    fn edit(list: &List<'_>, id: i16, change: &dyn Fn(&Struct<'_>) -> Field<'static>) -> Vec<u8> {
-        let mut out = list.header.to_vec();
-        for element in &list.elements {
-            let mut element = Struct::parse(element).unwrap().0;
-            let field = change(&element);
-            assert_eq!(field.id, id);
-            element.set(field);
-            element.encode(&mut out);
-        }
-        out
-    }
-    let footer = Footer::read(&mut Cursor::new(bytes)).unwrap();
-    let mut file = Struct::parse(footer.metadata()).unwrap().0;
-    let groups = edit(&file.list(4).unwrap(), 1, &|group| {
-        let field = group.get(1).unwrap();
-        let columns = edit(&List::parse(&field.value).unwrap(), 3, &|chunk| {
+    in_row_groups(bytes, |_, group| {
+        let columns = edited(group, 1, &mut |_, chunk| {
             let field = chunk.get(3).unwrap();
             let mut column = Struct::parse(&field.value).unwrap().0;
             column.fields.retain(|field| field.id != 15);
             let mut value = Vec::new();
             column.encode(&mut value);
-            Field { id: 3, kind: field.kind, value: value.into() }
+            let field = Field { id: 3, kind: field.kind, value: value.into() };
+            chunk.set(field);
         });
-        Field { id: 1, kind: field.kind, value: columns.into() }
-    });
-    let kind = file.get(4).unwrap().kind;
-    file.set(Field { id: 4, kind, value: groups.into() });
-    let mut out = bytes[..footer.metadata_offset() as usize].to_vec();
-    let start = out.len();
-    file.encode(&mut out);
-    let len = (out.len() - start) as u32;
-    out.extend(len.to_le_bytes());
-    out.extend(b"PAR1");
-    out
+        group.set(columns);
+    })
 }
 
 #[test]

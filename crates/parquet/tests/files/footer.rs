@@ -11,7 +11,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
 
-use crate::support::{HALF, Layout, PATHS, write, write_with};
+use crate::support::{HALF, Layout, PATHS, edited, in_row_groups, write, write_with};
 
 fn footer_of(bytes: &[u8]) -> Result<Footer, Error> {
     Footer::read(&mut Cursor::new(bytes))
@@ -212,11 +212,11 @@ fn encrypted_files_and_metadata_files_are_refused() {
         (hidden, "footer is encrypted"),
         (set_in_file(&sample.bytes, Field { id: 8, kind: Kind::STRUCT, value: vec![0].into() }), "encrypted or signed"),
         (
-            in_first_chunk(&sample.bytes, Field { id: 8, kind: Kind::STRUCT, value: vec![0].into() }),
+            in_first_chunk(&sample.bytes, &Field { id: 8, kind: Kind::STRUCT, value: vec![0].into() }),
             "number is encrypted",
         ),
         (
-            in_first_chunk(&sample.bytes, Field { id: 1, kind: Kind::BINARY, value: vec![1, b'x'].into() }),
+            in_first_chunk(&sample.bytes, &Field { id: 1, kind: Kind::BINARY, value: vec![1, b'x'].into() }),
             "other files",
         ),
     ] {
@@ -226,43 +226,15 @@ fn encrypted_files_and_metadata_files_are_refused() {
 }
 
 /// Returns the file with `field` set in the first column chunk.
-fn in_first_chunk(bytes: &[u8], field: Field<'_>) -> Vec<u8> {
-    fn first(list: &List<'_>, change: impl FnOnce(&mut Struct<'_>)) -> Vec<u8> {
-        let mut out = list.header.to_vec();
-        let mut element = Struct::parse(list.elements[0]).unwrap().0;
-        change(&mut element);
-        element.encode(&mut out);
-        out.extend(list.elements[1..].concat());
-        out
-    }
-    let footer = footer_of(bytes).unwrap();
-    let file = Struct::parse(footer.metadata()).unwrap().0;
-    let groups = first(&file.list(4).unwrap(), |group| {
-        let columns = first(&group.list(1).unwrap(), |chunk| {
-            let field = Field { value: field.value.to_vec().into(), ..field };
-            chunk.fields.retain(|old| old.id != field.id);
-            let at = chunk.fields.iter().position(|old| old.id > field.id).unwrap_or(chunk.fields.len());
-            chunk.fields.insert(at, field);
+fn in_first_chunk(bytes: &[u8], field: &Field<'static>) -> Vec<u8> {
+    in_row_groups(bytes, |row_group, group| {
+        let columns = edited(group, 1, &mut |leaf, chunk| {
+            if (row_group, leaf) == (0, 0) {
+                chunk.set(field.clone());
+            }
         });
-        let kind = group.get(1).unwrap().kind;
-        group.set(Field { id: 1, kind, value: columns.into() });
-    });
-    set_in_file(bytes, Field { id: 4, kind: Kind::LIST, value: groups.into() })
-}
-
-/// Returns the file after `change` has changed its row groups. `change` gets the number of each row
-/// group.
-fn in_row_groups(bytes: &[u8], change: impl Fn(usize, &mut Struct<'_>)) -> Vec<u8> {
-    let footer = footer_of(bytes).unwrap();
-    let file = Struct::parse(footer.metadata()).unwrap().0;
-    let groups = file.list(4).unwrap();
-    let mut value = groups.header.to_vec();
-    for (number, group) in groups.elements.iter().enumerate() {
-        let mut group = Struct::parse(group).unwrap().0;
-        change(number, &mut group);
-        group.encode(&mut value);
-    }
-    set_in_file(bytes, Field { id: 4, kind: Kind::LIST, value: value.into() })
+        group.set(columns);
+    })
 }
 
 #[test]
@@ -402,11 +374,13 @@ fn values_nested_too_deeply_or_without_end_are_an_error() {
         ("2^64 - 1 flags", &endless),
         ("no such type", &[0x1e, 0]),
         ("no such number", &number),
+        ("more fields than numbers", &[&[1, 0].repeat((1 << 16) + 1)[..], &[0]].concat()),
         ("a list of one element without a type", &[0x19, 0x10, 0, 0]),
         ("a long list without a type", &[0x19, 0xf0, 1, 0, 0]),
     ] {
         assert!(Struct::parse(bytes).is_err(), "{name}");
     }
+    assert!(Struct::parse(&[&[1, 0].repeat(1 << 16)[..], &[0]].concat()).is_ok());
 }
 
 /// Generates values of every type of the protocol except maps: the type and the encoded bytes.

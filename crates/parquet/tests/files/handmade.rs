@@ -91,26 +91,31 @@ fn index_page(body: &[u8]) -> Vec<u8> {
 
 /// Returns a file with these pages. `dictionary` is the field `dictionary_page_offset`.
 fn file(pages: &[Vec<u8>], num_data_pages: i64, dictionary: Option<i64>) -> Bytes {
-    let chunk = pages.concat();
-    let len = chunk.len() as i64;
+    let rows = ROWS * num_data_pages;
     let data = 4 + if dictionary == Some(4) { pages[0].len() as i64 } else { 0 };
+    file_of(&pages.concat(), [rows; 2], data, dictionary)
+}
+
+/// Returns a file with these pages, which have `num_values` values in `rows` rows.
+fn file_of(chunk: &[u8], [num_values, rows]: [i64; 2], data: i64, dictionary: Option<i64>) -> Bytes {
+    let len = chunk.len() as i64;
     let mut column = vec![
         i32(1, 1),
         list(2, 5, &[vec![0], vec![6], vec![16]]),
         list(3, 8, &[b"\x01c".to_vec()]),
         i32(4, 0),
-        i64(5, ROWS * num_data_pages),
+        i64(5, num_values),
         i64(6, len),
         i64(7, len),
         i64(9, data),
     ];
     column.extend(dictionary.map(|offset| i64(11, offset)));
     let chunk_fields = encoded(vec![i64(2, 0), nested(3, column)]);
-    let group = encoded(vec![list(1, 12, &[chunk_fields]), i64(2, len), i64(3, ROWS * num_data_pages)]);
+    let group = encoded(vec![list(1, 12, &[chunk_fields]), i64(2, len), i64(3, rows)]);
     let schema = [encoded(vec![text(4, "root"), i32(5, 1)]), encoded(vec![i32(1, 1), i32(3, 1), text(4, "c")])];
-    let metadata = encoded(vec![i32(1, 1), list(2, 12, &schema), i64(3, ROWS * num_data_pages), list(4, 12, &[group])]);
+    let metadata = encoded(vec![i32(1, 1), list(2, 12, &schema), i64(3, rows), list(4, 12, &[group])]);
     let tail = [&(metadata.len() as u32).to_le_bytes()[..], b"PAR1"].concat();
-    [b"PAR1".to_vec(), chunk, metadata, tail].concat().into()
+    [b"PAR1", chunk, &metadata, &tail].concat().into()
 }
 
 fn hashes(file: Bytes) -> Result<BTreeSet<u64>, Error> {
@@ -219,21 +224,7 @@ fn pages_that_differ_from_their_lengths_are_refused() {
 
 /// Returns a file of one row group without pages, in which the row group has `rows` rows.
 fn without_pages(rows: i64) -> Bytes {
-    let column = vec![
-        i32(1, 1),
-        list(2, 5, &[vec![0]]),
-        list(3, 8, &[b"\x01c".to_vec()]),
-        i32(4, 0),
-        i64(5, 0),
-        i64(6, 0),
-        i64(7, 0),
-        i64(9, 0),
-    ];
-    let group = encoded(vec![list(1, 12, &[encoded(vec![i64(2, 0), nested(3, column)])]), i64(2, 0), i64(3, rows)]);
-    let schema = [encoded(vec![text(4, "root"), i32(5, 1)]), encoded(vec![i32(1, 1), i32(3, 1), text(4, "c")])];
-    let metadata = encoded(vec![i32(1, 1), list(2, 12, &schema), i64(3, rows), list(4, 12, &[group])]);
-    let tail = [&(metadata.len() as u32).to_le_bytes()[..], b"PAR1"].concat();
-    [b"PAR1".to_vec(), metadata, tail].concat().into()
+    file_of(&[], [0, rows], 0, None)
 }
 
 #[test]

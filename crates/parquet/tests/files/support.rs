@@ -1,12 +1,15 @@
 //! Uses the crate `parquet` to write files with columns of every type, and keeps their values.
 
+use std::io::Cursor;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use filterblock_parquet::Footer;
+use filterblock_parquet::thrift::{Field, Kind, Struct};
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{
-    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, FloatType,
-    Int32Type, Int64Type, Int96, Int96Type,
+    AsBytes, BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArray, FixedLenByteArrayType,
+    FloatType, Int32Type, Int64Type, Int96, Int96Type,
 };
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
@@ -175,55 +178,19 @@ fn write_group(
     ]
 }
 
-/// A value with a plain encoding. The encoding of a byte array omits the length.
-pub trait Plain {
-    fn plain(&self) -> Vec<u8>;
-}
-
-macro_rules! plain {
-    ($($number:ty),*) => { $(impl Plain for $number { fn plain(&self) -> Vec<u8> { self.to_le_bytes().into() } })* };
-}
-plain!(i32, i64, f32, f64);
-
-impl Plain for bool {
-    fn plain(&self) -> Vec<u8> {
-        vec![(*self).into()]
-    }
-}
-
-impl Plain for Int96 {
-    fn plain(&self) -> Vec<u8> {
-        self.data().iter().flat_map(|word| word.to_le_bytes()).collect()
-    }
-}
-
-impl Plain for ByteArray {
-    fn plain(&self) -> Vec<u8> {
-        self.data().into()
-    }
-}
-
-impl Plain for FixedLenByteArray {
-    fn plain(&self) -> Vec<u8> {
-        self.data().into()
-    }
-}
-
 type Group<'a, 'b> = SerializedRowGroupWriter<'a, &'b mut Vec<u8>>;
 
+/// Writes a column. Returns the plain encodings of its values, without the lengths of byte arrays.
 fn put<T: DataType>(
     group: &mut Group<'_, '_>,
     values: &[T::T],
     definitions: Option<&[i16]>,
     repetitions: Option<&[i16]>,
-) -> Vec<Vec<u8>>
-where
-    T::T: Plain,
-{
+) -> Vec<Vec<u8>> {
     let mut writer = group.next_column().unwrap().unwrap();
     writer.typed::<T>().write_batch(values, definitions, repetitions).unwrap();
     writer.close().unwrap();
-    values.iter().map(Plain::plain).collect()
+    values.iter().map(|value| value.as_bytes().to_vec()).collect()
 }
 
 /// Returns whether an optional column has a null for this seed. About one value in eleven is null.
@@ -236,10 +203,7 @@ fn column<T: DataType>(
     seeds: &[u64],
     optional: bool,
     make: impl Fn(u64) -> T::T,
-) -> Vec<Vec<u8>>
-where
-    T::T: Plain,
-{
+) -> Vec<Vec<u8>> {
     if !optional {
         let values: Vec<_> = seeds.iter().map(|&seed| make(seed)).collect();
         return put::<T>(group, &values, None, None);
@@ -247,10 +211,12 @@ where
     nested::<T>(group, seeds, 1, make)
 }
 
-fn nested<T: DataType>(group: &mut Group<'_, '_>, seeds: &[u64], depth: i16, make: impl Fn(u64) -> T::T) -> Vec<Vec<u8>>
-where
-    T::T: Plain,
-{
+fn nested<T: DataType>(
+    group: &mut Group<'_, '_>,
+    seeds: &[u64],
+    depth: i16,
+    make: impl Fn(u64) -> T::T,
+) -> Vec<Vec<u8>> {
     let values: Vec<_> = seeds.iter().filter(|seed| !is_null(**seed)).map(|&seed| make(seed)).collect();
     let level = |seed: &u64| if is_null(*seed) { (*seed % 2) as i16 % depth } else { depth };
     put::<T>(group, &values, Some(&seeds.iter().map(level).collect::<Vec<_>>()), None)
@@ -310,6 +276,32 @@ pub fn layouts() -> Vec<Layout> {
         }
     }
     all
+}
+
+/// Returns the file after `change` has changed its row groups. `change` gets the number of each row
+/// group.
+pub fn in_row_groups(bytes: &[u8], mut change: impl FnMut(usize, &mut Struct<'_>)) -> Vec<u8> {
+    let footer = Footer::read(&mut Cursor::new(bytes)).unwrap();
+    let mut file = Struct::parse(footer.metadata()).unwrap().0;
+    let groups = edited(&file, 4, &mut change);
+    file.set(groups);
+    let mut out = bytes[..footer.metadata_offset() as usize].to_vec();
+    file.encode(&mut out);
+    let len = out.len() as u64 - footer.metadata_offset();
+    [&out[..], &(len as u32).to_le_bytes(), b"PAR1"].concat()
+}
+
+/// Returns the list of structs in field `id` after `change` has changed each of them. `change` gets
+/// the number of each struct.
+pub fn edited(of: &Struct<'_>, id: i16, change: &mut dyn FnMut(usize, &mut Struct<'_>)) -> Field<'static> {
+    let list = of.list(id).unwrap();
+    let mut value = list.header.to_vec();
+    for (number, element) in list.elements.iter().enumerate() {
+        let mut element = Struct::parse(element).unwrap().0;
+        change(number, &mut element);
+        element.encode(&mut value);
+    }
+    Field { id, kind: Kind::LIST, value: value.into() }
 }
 
 /// Installs a panic hook that prints no message for a panic that becomes an error.
