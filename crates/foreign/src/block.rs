@@ -89,7 +89,6 @@ impl<'a> Block<'a> {
         self.entries.len()
     }
 
-    /// Returns a cursor before the first entry.
     pub(crate) fn cursor(self) -> BlockCursor<'a> {
         let handle = BlockHandle { offset: 0, len_bytes: 0 };
         BlockCursor { block: self, next: 0, spelled: Vec::new(), stored: Some(&[]), value: &[], handle }
@@ -251,7 +250,6 @@ impl<'a> BlockCursor<'a> {
         self.next - self.value.len()..self.next
     }
 
-    /// Returns the handle in the current entry.
     pub(crate) fn handle(&self) -> Result<BlockHandle> {
         match self.block.values {
             Values::Handles { .. } => Ok(self.handle),

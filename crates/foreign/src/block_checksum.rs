@@ -48,7 +48,6 @@ pub(crate) struct BlockChecksum {
 }
 
 impl BlockChecksum {
-    /// The checksum function of LevelDB.
     pub(crate) const LEVELDB: Self = Self { kind: ChecksumKind::Crc32c, base_context: 0 };
 
     /// Returns the checksum of the block or footer at `offset`. The `bytes` of a block are the
@@ -77,7 +76,6 @@ impl BlockChecksum {
     }
 }
 
-/// Returns the masked CRC-32C, as files store it.
 pub(crate) fn masked_crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(CRC_MASK)
 }

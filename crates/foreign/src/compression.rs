@@ -27,7 +27,6 @@ const MAX_ZSTD_EXPANSION: usize = 32 << 10;
 /// The window size that every Zstd frame may request, even if its uncompressed content is shorter.
 const MIN_ZSTD_WINDOW_BYTES: usize = 128 << 10;
 
-/// The compression format of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Codec {
     /// Raw Snappy, without its frame format.

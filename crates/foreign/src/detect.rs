@@ -30,7 +30,6 @@ impl FileKind {
     }
 }
 
-/// Returns whether a file begins and ends with the same magic of Parquet.
 fn has_parquet_magic(file: &[u8]) -> bool {
     [b"PAR1", b"PARE"].iter().any(|magic| file.starts_with(*magic) && file.ends_with(*magic))
 }

@@ -123,7 +123,6 @@ impl Error {
     }
 }
 
-/// The advice for a damaged file of another engine.
 const RESTORE: &str = "restore the file, or let its engine write it again";
 
 fn write_corrupt(field: &Field, offset: &u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -15,13 +15,11 @@ const MULTIPLIER: u32 = 0xc6a4_a793;
 /// The number of bits by which a key's hash is rotated to get the step from one probe to the next.
 const STEP_ROTATION: u32 = 17;
 
-/// Returns the hash of LevelDB's filters.
 #[inline]
 pub(super) fn leveldb(key: &[u8]) -> u32 {
     hash(key, FILTER_SEED, u32::from)
 }
 
-/// Returns the hash of RocksDB's older filters.
 #[inline]
 pub(super) fn rocksdb(key: &[u8]) -> u32 {
     hash(key, FILTER_SEED, |byte| i32::from(byte.cast_signed()).cast_unsigned())

@@ -54,10 +54,8 @@ impl KeyForm {
     }
 }
 
-/// The result of [`check_index`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IndexCheck {
-    /// The number of blocks that the index lists.
     pub(crate) len: u64,
     /// Whether no user key is before the previous one in byte order.
     pub(crate) is_ascending: bool,

@@ -22,12 +22,10 @@ impl NativeFilters {
         Ok(Self { hash, hasher: hash.hasher(None).ok() })
     }
 
-    /// Returns the hash function, the seed, and the fingerprint of the secret.
     pub(super) fn hash(&self) -> HashIdentity {
         self.hash
     }
 
-    /// Hashes keys with a secret from now on.
     pub(super) fn unlock(&mut self, secret: &Secret) -> Result<()> {
         self.hasher = Some(self.hash.hasher(Some(secret))?);
         Ok(())

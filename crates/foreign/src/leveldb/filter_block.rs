@@ -75,7 +75,6 @@ impl<'a> LevelDbFilterBlock<'a> {
         }
     }
 
-    /// Returns whether the data block at `block_offset` has a filter.
     pub(super) fn reaches(&self, block_offset: u64) -> bool {
         self.number(block_offset).is_some_and(|number| number < self.len())
     }

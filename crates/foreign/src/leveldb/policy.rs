@@ -6,7 +6,6 @@ use filterblock::compact;
 
 use super::bloom::LevelDbBloom;
 
-/// The name of the policy of LevelDB's own Bloom filter.
 pub(super) const BUILTIN: &str = "leveldb.BuiltinBloomFilter2";
 
 /// The name of the policy of this crate's filters in the compact form ([`compact`]), which
@@ -42,7 +41,6 @@ impl Policy {
         }
     }
 
-    /// Returns whether queries can use `filter`. They can use every filter of LevelDB.
     pub(super) fn can_use(&self, filter: &[u8]) -> bool {
         match self {
             Self::Builtin => true,
@@ -50,7 +48,6 @@ impl Policy {
         }
     }
 
-    /// Returns the properties of `filter`. Reads all bytes of the filter.
     pub(super) fn info(&self, filter: &[u8]) -> ForeignFilterInfo {
         match self {
             Self::Builtin => LevelDbBloom::new(filter).info(),

@@ -53,7 +53,6 @@ pub struct LevelDbTable<D> {
     policy_name: Option<String>,
     filter: Option<Range<usize>>,
     policy: Policy,
-    /// The possible forms of the keys.
     readings: Vec<Reading>,
 }
 
@@ -180,12 +179,10 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Blocks::new(self.bytes.as_ref(), self.footer_offset, BlockChecksum::LEVELDB)
     }
 
-    /// Returns the uncompressed content of a data block.
     fn data_block(&self, handle: BlockHandle) -> Result<Content> {
         unpack(self.blocks().read(handle, Field::DataBlock)?)
     }
 
-    /// Calls `each` with every stored key of a data block.
     fn block_keys(&self, handle: BlockHandle, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let content = self.data_block(handle)?;
         let block = Block::leveldb(content.of(self.bytes.as_ref()), handle.offset)?;
@@ -451,7 +448,6 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     }
 }
 
-/// Returns whether a file ends with the magic of a table.
 pub(crate) fn has_magic(file: &[u8]) -> bool {
     file.last_chunk().is_some_and(|magic| u64_from(magic) == MAGIC)
 }

@@ -93,27 +93,20 @@ impl<'a> RocksDbFilter<'a> {
         match self.rule {
             Rule::No => answers.iter_mut().zip(keys).for_each(|(answer, _)| *answer = false),
             Rule::Maybe => answers.iter_mut().zip(keys).for_each(|(answer, _)| *answer = true),
-            Rule::Legacy(filter) => in_batches(
-                keys,
-                answers,
-                hash32::rocksdb,
-                |hash| filter.prefetch(hash),
-                |hashes, answers| answer_all(hashes, answers, |hash| filter.may_contain(hash)),
-            ),
-            Rule::FastLocal(filter) => in_batches(
-                keys,
-                answers,
-                xxph3::hash,
-                |hash| filter.prefetch(hash),
-                |hashes, answers| filter.may_contain_batch(hashes, answers),
-            ),
-            Rule::Ribbon(filter) => in_batches(
-                keys,
-                answers,
-                xxph3::hash,
-                |hash| filter.prefetch(hash),
-                |hashes, answers| answer_all(hashes, answers, |hash| filter.may_contain(hash)),
-            ),
+            Rule::Legacy(filter) => {
+                let ask =
+                    |hashes: &[_], answers: &mut [_]| answer_all(hashes, answers, |hash| filter.may_contain(hash));
+                in_batches(keys, answers, hash32::rocksdb, |hash| filter.prefetch(hash), ask);
+            }
+            Rule::FastLocal(filter) => {
+                let ask = |hashes: &[_], answers: &mut [_]| filter.may_contain_batch(hashes, answers);
+                in_batches(keys, answers, xxph3::hash, |hash| filter.prefetch(hash), ask);
+            }
+            Rule::Ribbon(filter) => {
+                let ask =
+                    |hashes: &[_], answers: &mut [_]| answer_all(hashes, answers, |hash| filter.may_contain(hash));
+                in_batches(keys, answers, xxph3::hash, |hash| filter.prefetch(hash), ask);
+            }
         }
     }
 

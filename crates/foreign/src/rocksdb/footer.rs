@@ -33,17 +33,14 @@ const VERSIONS: std::ops::RangeInclusive<u32> = 2..=7;
 /// The first version with context checksums.
 const FIRST_WITH_CONTEXT: u32 = 6;
 
-/// Returns whether a file ends with the magic of a block-based table.
 pub(crate) fn has_magic(file: &[u8]) -> bool {
     file.last_chunk().is_some_and(|magic| u64_from(magic) == MAGIC)
 }
 
-/// A valid footer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Footer {
     pub(super) version: u32,
     pub(super) checksum: BlockChecksum,
-    /// The offset of the footer in the file.
     pub(super) offset: usize,
     pub(super) metaindex: BlockHandle,
     /// The handle of the index, or `None` if the metaindex names the index.

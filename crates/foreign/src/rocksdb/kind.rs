@@ -1,6 +1,5 @@
 //! Names the layouts of a full filter, and defines the length and the first byte of its trailer.
 
-/// The length of a filter's trailer.
 pub(super) const TRAILER_LEN_BYTES: usize = 5;
 /// The first byte of the trailer of a [`RocksDbFilterKind::FastLocalBloom`] filter.
 pub(super) const NEW_BLOOM: u8 = 0xff;

@@ -42,7 +42,6 @@ impl<'a> LegacyBloom<'a> {
         })
     }
 
-    /// Returns the offset of a key's line.
     #[inline]
     fn offset(&self, hash: u32) -> usize {
         self.line.of(hash) as usize * self.line_len
