@@ -26,7 +26,6 @@ pub struct Builder {
     lost: Option<Lost>,
 }
 
-/// The reason why a builder must not finish.
 #[derive(Clone, Copy)]
 pub(crate) enum Lost {
     NullKey,

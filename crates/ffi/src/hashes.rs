@@ -17,7 +17,6 @@ pub(crate) fn or_no_hash(maybe: &mut [bool], hashes: &[KeyHash]) {
     maybe.iter_mut().zip(hashes).for_each(|(answer, hash)| *answer |= *hash == NO_HASH);
 }
 
-/// The caller's array of hashes.
 #[derive(Clone, Copy)]
 pub(crate) struct Hashes {
     hashes: *const u64,

@@ -31,7 +31,6 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Option<&'a [u
     Some(unsafe { std::slice::from_raw_parts(data.cast(), len) })
 }
 
-/// The bounds of a range of keys.
 pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// Returns the range of the keys `k` with `lower <= k < upper`. If `upper` has 0 bytes, the range
