@@ -6,7 +6,7 @@ fn main() {
     let is_elf = std::env::var("CARGO_CFG_TARGET_FAMILY").is_ok_and(|family| family.contains("unix"))
         && std::env::var("CARGO_CFG_TARGET_VENDOR").is_ok_and(|vendor| vendor != "apple");
     if is_elf {
-        // The soname ends in FILTERBLOCK_ABI_VERSION: tests/abi.rs checks it.
+        // The soname ends in FILTERBLOCK_ABI_VERSION: tests/abi checks it.
         println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libfilterblock.so.1");
     }
 }

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "exported functions take pointers of the caller")]
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
@@ -115,20 +116,12 @@ pub unsafe extern "C" fn filterblock_set_insert(set: Option<&mut Set>, filter: *
 /// after a panic.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_insert_degraded(set: Option<&mut Set>) -> Slot {
-    insert(set, || Arc::new(TableFilter::Degraded(Arc::new(Unusable))))
+    insert(set, || {
+        let reason: Box<dyn Error + Send + Sync> =
+            "the caller could not open the filter; read the SST without it".into();
+        Arc::new(TableFilter::Degraded(reason.into()))
+    })
 }
-
-/// The reason of a filter that the caller could not open.
-#[derive(Debug)]
-struct Unusable;
-
-impl std::fmt::Display for Unusable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the caller could not open the filter; read the SST without it")
-    }
-}
-
-impl std::error::Error for Unusable {}
 
 fn insert(set: Option<&mut Set>, filter: impl FnOnce() -> Arc<TableFilter<SharedBytes>>) -> Slot {
     set.map_or(NO_SLOT, |Set(set)| border::or(NO_SLOT, || set.insert(filter()).into()))

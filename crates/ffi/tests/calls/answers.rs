@@ -1,18 +1,9 @@
 //! Tests builders, filters, error messages and plans through the ABI.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
-#![allow(unsafe_code, reason = "the ABI takes pointers")]
 
-mod common {
-    pub mod calls;
-}
-
-use std::ptr;
-
-use common::calls::*;
+use super::*;
 use filterblock::{
     Expected, FilterBlock, FilterOptions, HashSeed, KeyHash, KeyHasher, Verify, layout, partitions::PartitionedBuilder,
 };
-use filterblock_ffi::*;
 
 const N: u64 = 700;
 const KINDS: [&str; 8] = [
@@ -168,7 +159,7 @@ fn options_that_no_filter_can_have_are_refused() {
     for (number, (spec, options)) in refused.into_iter().enumerate() {
         let Err(error) = builder_with(spec, &hasher, options) else { panic!("{number}: accepted") };
         assert_eq!(error.code, Code::Invalid, "{number}: {}", error.message);
-        let spec = std::ffi::CString::new(spec).unwrap();
+        let spec = CString::new(spec).unwrap();
         // SAFETY: the pointers are valid.
         let new = |options: &OptionsInfo| unsafe {
             filterblock_partitioned_new(spec.as_ptr(), Some(&hasher), Some(options), 9, ptr::null_mut())
@@ -230,7 +221,7 @@ fn prefixes_are_answered_beside_keys_and_without_them() {
 #[test]
 fn prefixes_of_another_extractor_are_never_denied() {
     let hasher = hasher();
-    let expected = |extractor: &'static std::ffi::CStr| ExpectedInfo {
+    let expected = |extractor: &'static CStr| ExpectedInfo {
         flags: FILTERBLOCK_EXPECT_PREFIXES,
         extractor: extractor.as_ptr(),
         ..expected(&hasher)
@@ -404,20 +395,12 @@ fn plans_and_metadata_are_those_of_rust() {
     for spec in KINDS.into_iter().filter(|spec| *spec != "always-maybe") {
         let bytes = in_rust(spec);
         let filter = Open::copied(&bytes, &expected(&hasher), 0).unwrap();
-        let (mut plan, mut metadata) = (None::<PlanInfo>, None::<MetadataInfo>);
-        let mut planned = std::mem::MaybeUninit::<PlanInfo>::uninit();
-        let mut found = std::mem::MaybeUninit::<MetadataInfo>::uninit();
-        let text = std::ffi::CString::new(spec).unwrap();
-        // SAFETY: the pointers are valid, and a call that returns `Ok` writes the struct.
-        unsafe {
-            if filterblock_plan(text.as_ptr(), N, planned.as_mut_ptr(), ptr::null_mut()) == Code::Ok {
-                plan = Some(planned.assume_init());
-            }
-            if filterblock_filter_metadata(filter.get(), found.as_mut_ptr(), ptr::null_mut()) == Code::Ok {
-                metadata = Some(found.assume_init());
-            }
-        }
-        let (plan, metadata) = (plan.unwrap(), metadata.unwrap());
+        let text = CString::new(spec).unwrap();
+        // SAFETY: the pointers are valid.
+        let plan: PlanInfo = filled(|plan| unsafe { filterblock_plan(text.as_ptr(), N, plan, ptr::null_mut()) });
+        let metadata: MetadataInfo =
+            // SAFETY: the pointers are valid.
+            filled(|metadata| unsafe { filterblock_filter_metadata(filter.get(), metadata, ptr::null_mut()) });
         let block = FilterBlock::open(bytes.as_slice(), &Expected::of_table(TABLE, &own()), Verify::AtOpen).unwrap();
         assert_eq!((metadata.num_keys, metadata.block_len_bytes), (N, bytes.len() as u64));
         assert_eq!(metadata.expected_fpr, block.expected_fpr());

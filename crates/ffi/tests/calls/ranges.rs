@@ -1,17 +1,9 @@
 //! Tests builders with range filters, and queries for ranges, through the ABI.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
-#![allow(unsafe_code, reason = "the ABI takes pointers")]
-
-mod common {
-    pub mod calls;
-}
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
-use std::ptr;
 
-use common::calls::*;
+use super::*;
 use filterblock::{Expected, FilterBlock, FilterOptions, HashSeed, KeyHasher, Verify};
-use filterblock_ffi::*;
 
 const N: u32 = 500;
 /// The specification of each builder, and of the range filter that is added to the builder, if any.
@@ -40,15 +32,15 @@ fn ask(filter: &Open, bytes: &[u8], hasher: &Hasher, lower: &[u8], upper: &[u8],
     let mut set = filterblock_set_new(Some(hasher)).unwrap();
     let (from, to) = ((pointer(lower), lower.len()), (pointer(upper), upper.len()));
     // SAFETY: the pointers are valid.
-    let (maybe, verified, answer) = unsafe {
+    let (verified, answer) = unsafe {
         let slot = filterblock_set_insert(Some(&mut set), filter.0);
         (
-            filterblock_filter_may_contain_range(filter.get(), from.0, from.1, to.0, to.1),
             filterblock_verified_ask_range(pointer(bytes), bytes.len(), Some(&expected), from.0, from.1, to.0, to.1),
             filterblock_set_ask_range(Some(&set), slot, from.0, from.1, to.0, to.1),
         )
     };
     filterblock_set_free(Some(set));
+    let maybe = filter.may_contain_range(lower, upper);
     assert_eq!(maybe, verified != AnswerCode::No);
     let unfiltered = if has_ranges { AnswerCode::Maybe } else { AnswerCode::Unfiltered };
     assert_eq!(answer, if maybe { unfiltered } else { AnswerCode::No });
@@ -109,13 +101,7 @@ fn ranges_are_answered_by_partitions() {
         bytes
     };
     let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
-    let may_contain = |lower: &[u8], upper: &[u8]| {
-        // SAFETY: the slices are valid.
-        unsafe {
-            let (from, to) = (pointer(lower), pointer(upper));
-            filterblock_filter_may_contain_range(filter.get(), from, lower.len(), to, upper.len())
-        }
-    };
+    let may_contain = |lower: &[u8], upper: &[u8]| filter.may_contain_range(lower, upper);
     let mut denied = 0;
     for i in 0..N {
         assert!(filter.may_contain(&key(i)) && may_contain(&key(i), &[&key(i)[..], b"\0"].concat()));
@@ -223,13 +209,8 @@ fn damaged_range_filters_never_deny_a_key() {
                 let Ok(filter) = Open::copied(&bytes, &expected(&hasher), verify) else { continue };
                 opened += 1;
                 for i in (0..N).step_by(10) {
-                    let (at_key, upper) = (key(i), key(i + 1));
-                    // SAFETY: the slices are valid.
-                    let maybe = unsafe {
-                        let (from, to) = (pointer(&at_key), pointer(&upper));
-                        filterblock_filter_may_contain_range(filter.get(), from, at_key.len(), to, upper.len())
-                    };
-                    assert!(maybe && filter.may_contain(&at_key), "{specs:?}, byte {at}, key {i}");
+                    let maybe = filter.may_contain_range(&key(i), &key(i + 1));
+                    assert!(maybe && filter.may_contain(&key(i)), "{specs:?}, byte {at}, key {i}");
                 }
             }
         }

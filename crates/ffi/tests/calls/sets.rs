@@ -1,17 +1,7 @@
 //! Tests sets, filters in partitions, verified bytes and filters in the compact form through the
 //! ABI.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
-#![allow(unsafe_code, reason = "the ABI takes pointers")]
 
-mod common {
-    pub mod calls;
-}
-
-use std::ffi::CString;
-use std::ptr;
-
-use common::calls::*;
-use filterblock_ffi::*;
+use super::*;
 
 const N: usize = 700;
 const WITH_PREFIXES: Options<'_> = Options { extractor: Some("first-8"), ..OF_TABLE };
@@ -269,7 +259,7 @@ fn compact_filters_answer_in_place() {
     let no_hash =
         unsafe { filterblock_compact_ask_hash(pointer(&bytes), bytes.len(), Some(&hasher), FILTERBLOCK_NO_HASH) };
     assert_eq!(no_hash, AnswerCode::Unfiltered);
-    let mut ribbon = common::calls::builder("bumped-ribbon:8", &hasher).unwrap();
+    let mut ribbon = crate::builder("bumped-ribbon:8", &hasher).unwrap();
     add(&mut ribbon, b"apple");
     assert_eq!(finish_compact(&mut ribbon).unwrap_err().code, Code::Invalid);
 }

@@ -1,11 +1,60 @@
-//! Checks that ABI 1 does not change, and that exported functions stop panics.
+//! Checks that ABI 1 does not change, that include/filterblock.h is what cbindgen generates from the
+//! source, and that exported functions stop panics.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-mod common;
+#[cfg(target_os = "linux")]
+mod c_programs;
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use common::{command, crate_folder, have, libraries, run};
+/// The environment variable that makes a test fail if a tool is missing. `.ci/ffi` sets it.
+const REQUIRE_TOOLS: &str = "FILTERBLOCK_REQUIRE_TOOLS";
+
+fn crate_folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Returns the folder with the shared and the static library that cargo built with this test.
+fn libraries() -> PathBuf {
+    let folder = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
+    for name in ["libfilterblock_ffi.so", "libfilterblock_ffi.a"] {
+        assert!(folder.join(name).is_file(), "{} has no {name}", folder.display());
+    }
+    folder
+}
+
+/// Returns whether all tools can be run. If a tool is missing, prints that the test is skipped, or
+/// panics if [`REQUIRE_TOOLS`] is set. Prints to the stderr of the process, because the test
+/// harness captures only the print macros.
+fn have(test: &str, tools: &[&str]) -> bool {
+    for tool in tools {
+        if Command::new(tool).arg("--version").output().is_err() {
+            let line = format!("\nSKIPPED {test}: {tool} is not installed; run .ci/ffi to install it\n");
+            assert!(std::env::var_os(REQUIRE_TOOLS).is_none(), "{line}");
+            std::io::stderr().write_all(line.as_bytes()).unwrap();
+            return false;
+        }
+    }
+    true
+}
+
+/// Runs a command and returns its stdout. Panics with the whole output if the command fails.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{printed}\n{errors}", output.status);
+    printed.into_owned()
+}
+
+fn command<A: AsRef<OsStr>>(program: &str, arguments: &[A]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(crate_folder());
+    command
+}
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(crate_folder().join(path)).unwrap()
@@ -63,6 +112,23 @@ fn committed() -> BTreeSet<String> {
         assert!(applied && has_reason, "this difference is wrong or has no reason: {line}");
     }
     prototypes
+}
+
+/// To write the header, run `FILTERBLOCK_WRITE_HEADER=1 cargo test -p filterblock-ffi --test abi`.
+#[test]
+fn header_is_generated_from_the_source() {
+    let path = crate_folder().join("include/filterblock.h");
+    let config = cbindgen::Config::from_file(crate_folder().join("cbindgen.toml")).unwrap();
+    let mut generated = Vec::new();
+    cbindgen::Builder::new().with_crate(crate_folder()).with_config(config).generate().unwrap().write(&mut generated);
+    if std::env::var_os("FILTERBLOCK_WRITE_HEADER").is_some() {
+        std::fs::write(&path, &generated).unwrap();
+    }
+    assert!(
+        std::fs::read(&path).unwrap_or_default() == generated,
+        "{} is outdated; run FILTERBLOCK_WRITE_HEADER=1 cargo test -p filterblock-ffi --test abi",
+        path.display()
+    );
 }
 
 #[test]

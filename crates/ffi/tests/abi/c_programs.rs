@@ -1,15 +1,10 @@
 //! Installs the libraries, and compiles and runs C and C++ programs that use them.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod common;
-
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
-use common::{command, have, libraries, run, words};
 use tempfile::TempDir;
+
+use super::*;
 
 const PREFIX: &str = "/opt/filterblock";
 
@@ -17,18 +12,29 @@ const PREFIX: &str = "/opt/filterblock";
 const PROGRAMS: [(&str, &[&str]); 3] =
     [("examples/embed.c", &[]), ("examples/embed.cc", &["-pthread"]), ("tests/abi_1/calls.c", &[])];
 
+/// Runs `make` for the libraries of this build.
+fn make(target: &str, folder: &Path, prefix: &str, library_folder: Option<&str>) {
+    let mut command = command("make", &[target]);
+    command.arg(format!("LIBRARIES={}", libraries().display()));
+    command.arg(format!("DESTDIR={}", folder.display())).arg(format!("PREFIX={prefix}"));
+    run(command.args(library_folder.map(|folder| format!("LIBDIR={folder}"))));
+}
+
 /// Installs the libraries once, into a `DESTDIR` that is not the prefix, as packagers do. Returns
 /// the `DESTDIR`.
 fn installed() -> &'static Path {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
-        let set = |name: &str, value: &Path| format!("{name}={}", value.display());
-        let variables = [set("LIBRARIES", &libraries()), set("DESTDIR", folder.path()), set("PREFIX", PREFIX.as_ref())];
-        run(command("make", &["install"]).args(variables));
+        make("install", folder.path(), PREFIX, None);
         folder
     });
     folder.path()
+}
+
+/// Runs a command and returns the words of its stdout.
+fn words(command: &mut Command) -> Vec<String> {
+    run(command).split_whitespace().map(str::to_owned).collect()
 }
 
 fn library_folder() -> PathBuf {
@@ -143,7 +149,7 @@ fn c_code_of_the_c_api_page_compiles() {
     if !have("c_code_of_the_c_api_page_compiles", &TOOLS) {
         return;
     }
-    let page = std::fs::read_to_string(common::crate_folder().join("../../docs/C_API.md")).unwrap();
+    let page = std::fs::read_to_string(crate_folder().join("../../docs/C_API.md")).unwrap();
     let blocks: Vec<&str> = page.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(!blocks.is_empty());
     let folder = tempfile::tempdir().unwrap();
@@ -162,18 +168,13 @@ fn install_respects_destdir_and_uninstall_removes_all() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let variables = [
-        format!("LIBRARIES={}", libraries().display()),
-        format!("DESTDIR={}", folder.path().display()),
-        "PREFIX=/opt/x".to_owned(),
-        "LIBDIR=/opt/x/lib64".to_owned(),
-    ];
+    let make = |target| make(target, folder.path(), "/opt/x", Some("/opt/x/lib64"));
     let files = || {
         let mut found = words(command("find", &["-not", "-type", "d"]).current_dir(folder.path()));
         found.sort();
         found
     };
-    run(command("make", &["install"]).args(&variables));
+    make("install");
     let expected = [
         "./opt/x/include/filterblock.h",
         "./opt/x/lib64/libfilterblock.a",
@@ -185,7 +186,7 @@ fn install_respects_destdir_and_uninstall_removes_all() {
     let pc = std::fs::read_to_string(folder.path().join("opt/x/lib64/pkgconfig/filterblock.pc")).unwrap();
     assert!(!pc.contains('@') && pc.contains("libdir=/opt/x/lib64\n"), "{pc}");
     assert!(pc.contains(&format!("Version: {}\n", env!("CARGO_PKG_VERSION"))), "{pc}");
-    run(command("make", &["uninstall"]).args(&variables));
+    make("uninstall");
     assert!(files().is_empty(), "{:?}", files());
 }
 
@@ -197,13 +198,7 @@ fn install_writes_paths_with_spaces_that_pkg_config_reads() {
     let folder = tempfile::tempdir().unwrap();
     for (prefix, lib) in [("/opt/my libs", "lib"), ("/opt/a & b|c", "lib of all"), ("/opt/it's", "lib")] {
         let root = folder.path().display();
-        let variables = [
-            format!("LIBRARIES={}", libraries().display()),
-            format!("DESTDIR={root}"),
-            format!("PREFIX={prefix}"),
-            format!("LIBDIR={prefix}/{lib}"),
-        ];
-        run(command("make", &["install"]).args(variables));
+        make("install", folder.path(), prefix, Some(&format!("{prefix}/{lib}")));
         // A shell takes the words of the output, as the command lines of C_API.md do after `eval`.
         let script = "eval set -- \"$(pkg-config --cflags --libs filterblock)\"; printf '%s\\n' \"$@\"";
         let mut shell = command("sh", &["-c", script]);
