@@ -48,36 +48,33 @@ impl ValueType {
         Self::Uuid,
     ];
 
+    /// The name and the description of each type, in the order of the variants.
+    const TEXTS: [(&'static str, &'static str); 9] = [
+        ("int32", "A signed 32-bit integer, written in decimal"),
+        ("int64", "A signed 64-bit integer, written in decimal"),
+        ("uint32", "An unsigned 32-bit integer, written in decimal"),
+        ("uint64", "An unsigned 64-bit integer, written in decimal"),
+        ("float", "A 32-bit floating-point number (IEEE 754), written in decimal"),
+        ("double", "A 64-bit floating-point number (IEEE 754), written in decimal"),
+        ("utf8", "UTF-8 text"),
+        ("bytes", "Any bytes, unchanged"),
+        ("uuid", "A UUID of 32 hexadecimal digits, with or without hyphens"),
+    ];
+
+    fn texts(self) -> (&'static str, &'static str) {
+        Self::TEXTS.get(self as usize).copied().unwrap_or_default()
+    }
+
     /// Returns the name of the type, as `--type` takes it.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Int32 => "int32",
-            Self::Int64 => "int64",
-            Self::Uint32 => "uint32",
-            Self::Uint64 => "uint64",
-            Self::Float => "float",
-            Self::Double => "double",
-            Self::Utf8 => "utf8",
-            Self::Bytes => "bytes",
-            Self::Uuid => "uuid",
-        }
+        self.texts().0
     }
 
     /// Returns a phrase that says how values of the type are written.
     #[must_use]
     pub fn description(self) -> &'static str {
-        match self {
-            Self::Int32 => "A signed 32-bit integer, written in decimal",
-            Self::Int64 => "A signed 64-bit integer, written in decimal",
-            Self::Uint32 => "An unsigned 32-bit integer, written in decimal",
-            Self::Uint64 => "An unsigned 64-bit integer, written in decimal",
-            Self::Float => "A 32-bit floating-point number (IEEE 754), written in decimal",
-            Self::Double => "A 64-bit floating-point number (IEEE 754), written in decimal",
-            Self::Utf8 => "UTF-8 text",
-            Self::Bytes => "Any bytes, unchanged",
-            Self::Uuid => "A UUID of 32 hexadecimal digits, with or without hyphens",
-        }
+        self.texts().1
     }
 
     /// Returns the type with this [`name`](Self::name), or `None` for any other text.

@@ -234,7 +234,7 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     ) -> Result<Built> {
         let too_large = || Error::TooLarge { what: "the index" };
         let kept_cells: u64 = kept.iter().flat_map(|file| &file.cells).map(|&cells| u64::from(cells)).sum();
-        let mut files = kept;
+        let (num_kept, mut files) = (kept.len(), kept);
         for file in &self.files {
             files.push(file.record(rows, self.settings.fpr)?);
         }
@@ -266,9 +266,9 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
             copy_row(row, matrix.row(row))?;
         }
         let mut first_cell = kept_cells;
-        let new_records = table.files.iter().rev().take(self.files.len()).rev();
+        let records = table.files.get(num_kept..).unwrap_or_default();
         let mut denied = 0;
-        for (file, record) in self.files.iter().zip(new_records) {
+        for (file, record) in self.files.iter().zip(records) {
             for (content, &cells) in file.filters.iter().zip(&record.cells) {
                 let place = Place { first_cell, cells: cells.into() };
                 denied += content.store(&mut self.spill, &mut matrix, place)?;
@@ -281,7 +281,6 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
         for row in 0..rows {
             matrix.seal(&header, row);
         }
-        let records = table.files.iter().rev().take(self.files.len()).rev();
         let added = self.files.iter().zip(records).map(|(file, record)| file.summary(record, rows)).collect();
         Ok(Built { bytes, rows, cells: header.cells, added })
     }
