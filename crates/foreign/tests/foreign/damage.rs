@@ -378,12 +378,18 @@ fn indexes_that_name_themselves_or_a_block_twice_are_errors() {
     }
 }
 
-/// Asserts that `work` allocates less than 1 MiB at one time.
-fn allocates_little(what: &str, work: impl FnOnce()) {
+/// Returns the maximum number of bytes that are allocated at one time during `work`.
+fn peak(work: impl FnOnce()) -> isize {
     LIVE.set(0);
     PEAK.set(0);
     work();
-    assert!(PEAK.get() < 1 << 20, "{what}: {} bytes are allocated", PEAK.get());
+    PEAK.get()
+}
+
+/// Asserts that `work` allocates less than 1 MiB at one time.
+fn allocates_little(what: &str, work: impl FnOnce()) {
+    let held = peak(work);
+    assert!(held < 1 << 20, "{what}: {held} bytes are allocated");
 }
 
 #[test]
@@ -553,4 +559,16 @@ fn empty_column_chunks_take_no_memory() {
             "{opened:?}"
         );
     });
+}
+
+#[test]
+fn many_fields_and_many_names_take_little_memory() {
+    // A million fields with the number 0, and a column whose path has four million empty names.
+    let fields = [&[1, 0].repeat(1_000_000)[..], &[0]].concat();
+    let names = 4_000_000;
+    let path = [&[0x19, 0x1c, 0x19, 0x1c, 0x3c, 0x39, 0xf8][..], &varint(names), &vec![0; names as usize + 4]].concat();
+    for metadata in [fields, [forge::parquet_schema(&[&["a"]]), path].concat()] {
+        let held = peak(|| assert!(parquet::ParquetMetadata::parse(&metadata, 4).is_err()));
+        assert!(held < 4 * metadata.len() as isize, "{held} bytes are allocated for {}", metadata.len());
+    }
 }
