@@ -2,12 +2,4 @@
 //! the kernels.
 #![cfg_attr(fuzzing, no_main)]
 
-#[cfg(fuzzing)]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    filterblock_fuzz::kernels(data);
-});
-
-#[cfg(not(fuzzing))]
-fn main() {
-    filterblock_fuzz::run_files(|data| drop(filterblock_fuzz::kernels(data)));
-}
+filterblock_fuzz::fuzz_main!(kernels);

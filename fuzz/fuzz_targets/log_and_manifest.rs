@@ -2,10 +2,4 @@
 //! that are edited.
 #![cfg_attr(fuzzing, no_main)]
 
-#[cfg(fuzzing)]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| filterblock_fuzz::log_and_manifest(data));
-
-#[cfg(not(fuzzing))]
-fn main() {
-    filterblock_fuzz::run_files(filterblock_fuzz::log_and_manifest);
-}
+filterblock_fuzz::fuzz_main!(log_and_manifest);

@@ -2,10 +2,4 @@
 //! model.
 #![cfg_attr(fuzzing, no_main)]
 
-#[cfg(fuzzing)]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| filterblock_fuzz::store_ops(data));
-
-#[cfg(not(fuzzing))]
-fn main() {
-    filterblock_fuzz::run_files(filterblock_fuzz::store_ops);
-}
+filterblock_fuzz::fuzz_main!(store_ops);

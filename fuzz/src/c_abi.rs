@@ -29,12 +29,7 @@ pub fn c_abi(data: &[u8]) {
 pub fn c_abi_opened(data: &[u8]) -> usize {
     let mut input = Input(data);
     let mut world = World::new(&mut input);
-    for _ in 0..MAX_STEPS {
-        if input.is_empty() {
-            break;
-        }
-        world.step(&mut input);
-    }
+    input.steps(MAX_STEPS, |input| world.step(input));
     world.ask_all_keys();
     let opened = world.opened;
     world.free();

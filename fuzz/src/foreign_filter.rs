@@ -25,12 +25,10 @@ pub fn foreign_filter(data: &[u8]) -> Vec<bool> {
     }
     let mut filter = sound(choice, &mut input);
     let mut answers = ask(&filter);
-    for _ in 0..MAX_EDITS {
-        if !input.is_empty() {
-            Edit::take(&mut input).apply(&mut filter);
-            answers.extend(ask(&filter));
-        }
-    }
+    input.steps(MAX_EDITS, |input| {
+        Edit::take(input).apply(&mut filter);
+        answers.extend(ask(&filter));
+    });
     answers
 }
 
@@ -81,16 +79,12 @@ fn ask(filter: &[u8]) -> Vec<bool> {
     answers.extend(compare(
         |key| formulas::leveldb(filter, key),
         |key| leveldb.may_contain(key),
-        |keys, answers| {
-            leveldb.may_contain_batch(keys, answers);
-        },
+        |keys, answers| leveldb.may_contain_batch(keys, answers),
     ));
     answers.extend(compare(
         |key| formulas::rocksdb(filter, key),
         |key| rocksdb.may_contain(key),
-        |keys, answers| {
-            rocksdb.may_contain_batch(keys, answers);
-        },
+        |keys, answers| rocksdb.may_contain_batch(keys, answers),
     ));
     check_info(leveldb.info(), filter.len());
     check_info(rocksdb.info(), filter.len());
@@ -100,9 +94,7 @@ fn ask(filter: &[u8]) -> Vec<bool> {
         answers.extend(compare(
             |key| formulas::split_block(bits, key),
             |key| reader.may_contain(key),
-            |keys, answers| {
-                reader.may_contain_batch(keys, answers);
-            },
+            |keys, answers| reader.may_contain_batch(keys, answers),
         ));
         check_info(reader.info(), filter.len());
     }
@@ -111,10 +103,10 @@ fn ask(filter: &[u8]) -> Vec<bool> {
 
 /// Asserts that answers for keys of eight bytes agree with the formula, and that single queries and
 /// a batch agree. Returns the answers.
-fn compare(
+fn compare<R>(
     formula: impl Fn(u64) -> bool,
     may_contain: impl Fn(&[u8]) -> bool,
-    batch: impl Fn(&[&[u8]], &mut [bool]),
+    batch: impl Fn(&[&[u8]], &mut [bool]) -> R,
 ) -> Vec<bool> {
     let numbers: Vec<u64> = (0..40u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).chain([u64::MAX]).collect();
     let others: Vec<Vec<u8>> = [0, 1, 2, 3, 4, 7, 9, 16, 17, 33, 65, 97, 128, 129, 200, 240, 241, 1024, 1100]

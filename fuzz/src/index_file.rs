@@ -94,12 +94,7 @@ fn add(builder: &mut IndexBuilder<Cursor<Vec<u8>>>, files: &Model) {
 }
 
 fn edits(input: &mut Input<'_>, bytes: &mut Vec<u8>, take: fn(&mut Input<'_>) -> Edit) {
-    for _ in 0..MAX_EDITS {
-        if input.is_empty() {
-            break;
-        }
-        take(input).apply(bytes);
-    }
+    input.steps(MAX_EDITS, |input| take(input).apply(bytes));
 }
 
 /// Writes valid checksums of the header and, if the table length is valid, of the file table.

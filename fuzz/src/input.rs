@@ -36,6 +36,15 @@ impl<'a> Input<'a> {
         front
     }
 
+    /// Calls `step` until the input has ended, but at most `most` times.
+    pub fn steps(&mut self, most: usize, mut step: impl FnMut(&mut Self)) {
+        for _ in 0..most {
+            if !self.is_empty() {
+                step(self);
+            }
+        }
+    }
+
     /// Reads a specification of any kind except `empty` and `grafite`.
     pub fn spec(&mut self) -> FilterSpec {
         let choice = self.byte();

@@ -85,14 +85,7 @@ fn read_handle(data: &[u8]) {
 /// Chooses the instruction set that the environment variable `FILTERBLOCK_ISA` names.
 fn choose_instruction_set() {
     static CHOSEN: std::sync::Once = std::sync::Once::new();
-    CHOSEN.call_once(|| {
-        let Ok(name) = std::env::var("FILTERBLOCK_ISA") else { return };
-        if let Err(error) = filterblock::set_instruction_set(&name) {
-            eprintln!("FILTERBLOCK_ISA: {error}");
-            std::process::exit(2);
-        }
-        eprintln!("instruction set: {}", filterblock::instruction_set());
-    });
+    CHOSEN.call_once(filterblock_testkit::choose_instruction_set);
 }
 
 /// The seed of the golden files.
@@ -135,10 +128,7 @@ pub fn query_block(data: &[u8]) {
             if let Ok(lazy) = lazy {
                 query(&lazy);
                 check_info(&lazy);
-                assert!(
-                    lazy.verify_pages().is_err(),
-                    "a block that `AtOpen` refuses passes the verification of its pages"
-                );
+                assert!(lazy.verify_pages().is_err(), "a block that `AtOpen` refuses passes the check of its pages");
             }
             return;
         }
@@ -184,8 +174,25 @@ fn check_info(block: &FilterBlock<&[u8]>) {
     assert_eq!(info.block_len_bytes, block.as_bytes().len() as u64);
 }
 
+/// Defines the `main` of a target: for libFuzzer or, without a fuzzer, for the files named on the
+/// command line.
+#[macro_export]
+macro_rules! fuzz_main {
+    ($target:ident) => {
+        #[cfg(fuzzing)]
+        libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+            $crate::$target(data);
+        });
+
+        #[cfg(not(fuzzing))]
+        fn main() {
+            $crate::run_files($crate::$target);
+        }
+    };
+}
+
 /// Runs a target on the files named on the command line, to reproduce a finding without a fuzzer.
-pub fn run_files(target: impl Fn(&[u8])) {
+pub fn run_files<T>(target: impl Fn(&[u8]) -> T) {
     for path in std::env::args().skip(1) {
         let data = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         target(&data);

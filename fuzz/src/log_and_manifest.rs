@@ -10,6 +10,7 @@ use filterblock_store::{Db, Error, Options};
 
 use crate::Input;
 use crate::bytes::Edit;
+use crate::model::{State, after};
 use crate::store_files::{
     Files, HASH_SEED, Log, STORE_ID, Write, append_record, batch, current, first_edit, put_added_table, put_numbers,
     repair_log, storage_of, table_of,
@@ -35,8 +36,6 @@ const NAMES: [&str; 12] = [
     "notes",
 ];
 
-type State = BTreeMap<Vec<u8>, Vec<u8>>;
-
 /// Opens a directory with each recovery mode. The result must be an error or a working store: see
 /// [`check_any`] and [`check_damaged`].
 pub fn log_and_manifest(data: &[u8]) {
@@ -49,11 +48,7 @@ pub fn log_and_manifest(data: &[u8]) {
     let sound = Sound::take(&mut input);
     let mut files = sound.files.clone();
     let mut marks = Marks::default();
-    for _ in 0..MAX_EDITS {
-        if !input.is_empty() {
-            edit(&mut files, &mut input, &mut marks);
-        }
-    }
+    input.steps(MAX_EDITS, |input| edit(&mut files, input, &mut marks));
     if !marks.is_forged {
         check_damaged(&files, &sound, marks.is_damaged);
     }
@@ -102,16 +97,11 @@ impl Sound {
         let batches: Vec<Vec<Write>> = (0..input.byte() % 20).map(|i| take_batch(input, i)).collect();
         let mut sound =
             Self { files: Files::new(), states: vec![State::new()], in_tables: 0, history: BTreeMap::new() };
-        for write in &batches {
-            let mut state = sound.states[sound.states.len() - 1].clone();
-            for (key, value) in write {
-                match value {
-                    Some(value) => drop(state.insert(key.clone(), value.clone())),
-                    None => drop(state.remove(key)),
-                }
+        for batch in &batches {
+            sound.states.push(after(&sound.states[sound.states.len() - 1], batch));
+            for (key, value) in batch {
                 sound.history.entry(key.clone()).or_default().extend(value.clone());
             }
-            sound.states.push(state);
         }
         let tables = usize::from(input.byte() % 4).min(batches.len());
         let per_table = batches.len().checked_div(tables).map_or(0, |most| input.below(most) + 1);
@@ -261,15 +251,13 @@ fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
             sound.history.keys().filter_map(|key| Some((key.as_slice(), db.get(key).ok()?))).collect();
         let is_state = |state: &State| found.iter().all(|(key, value)| state.get(*key) == value.as_ref());
         if recovery == LogRecovery::Strict {
-            let mut states =
-                sound.states.iter().skip(if is_damaged { sound.in_tables } else { sound.states.len() - 1 });
+            let first = if is_damaged { sound.in_tables } else { sound.states.len() - 1 };
+            let mut states = sound.states.iter().skip(first);
             assert!(states.any(is_state), "the store never had this state: {found:?}");
         }
         for (key, value) in &found {
-            assert!(
-                value.as_ref().is_none_or(|value| sound.history[*key].contains(value)),
-                "{key:?} was never {value:?}"
-            );
+            let is_known = value.as_ref().is_none_or(|value| sound.history[*key].contains(value));
+            assert!(is_known, "{key:?} was never {value:?}");
         }
         assert!(is_damaged || found.len() == sound.history.len() && db.stats().reports.is_empty());
         let scan: Result<State, _> = db.scan(..).collect();

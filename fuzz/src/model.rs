@@ -3,11 +3,22 @@
 
 use std::collections::BTreeMap;
 
+use crate::store_files::Write;
+
 /// Keys and values.
 pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A key and its value, or a tombstone (`None`).
-pub type Write = (Vec<u8>, Option<Vec<u8>>);
+/// Returns the state after `writes`.
+pub fn after(state: &State, writes: &[Write]) -> State {
+    let mut state = state.clone();
+    for (key, value) in writes {
+        match value {
+            Some(value) => drop(state.insert(key.clone(), value.clone())),
+            None => drop(state.remove(key)),
+        }
+    }
+    state
+}
 
 /// The state at the last open, and the state after each write since then. A crash or a failure may
 /// leave any state from `durable` on.
@@ -32,24 +43,13 @@ impl Model {
     /// possible.
     pub fn written(&mut self, writes: &[Write]) {
         self.states.truncate(self.visible + 1);
-        self.push(writes);
+        self.failed(writes);
         self.visible += 1;
     }
 
     /// Records a failed write. The next open may find it, but readers do not see it before.
     pub fn failed(&mut self, writes: &[Write]) {
-        self.push(writes);
-    }
-
-    fn push(&mut self, writes: &[Write]) {
-        let mut state = self.states[self.states.len() - 1].clone();
-        for (key, value) in writes {
-            match value {
-                Some(value) => drop(state.insert(key.clone(), value.clone())),
-                None => drop(state.remove(key)),
-            }
-        }
-        self.states.push(state);
+        self.states.push(after(&self.states[self.states.len() - 1], writes));
     }
 
     /// Marks the state that readers see as durable.

@@ -2,9 +2,7 @@
 //! a hostile or defective writer. Without repaired checksums, they are damaged blocks.
 
 use filterblock::layout::{FIELDS, MAGIC, TRAILER_LEN_BYTES};
-use filterblock::{
-    FilterBlock, FilterKind, FilterOptions, ParsedBlock, Verify, WholeKeys, partitions::PartitionedBuilder,
-};
+use filterblock::{FilterBlock, FilterKind, FilterOptions, ParsedBlock, Verify, WholeKeys};
 
 use crate::Input;
 
@@ -23,17 +21,11 @@ pub fn patch_block(data: &[u8]) {
     let mut input = Input(data);
     let (mut block, num_keys) = sound_block(&mut input);
     let mut repaired = false;
-    for _ in 0..MAX_EDITS {
-        if !input.is_empty() {
-            repaired |= edit(&mut block, &mut input);
-        }
-    }
+    input.steps(MAX_EDITS, |input| repaired |= edit(&mut block, input));
     crate::query_block(&block);
     if let (false, Ok(filter)) = (repaired, FilterBlock::open_any(block.as_slice(), Verify::OnFirstTouch)) {
-        assert!(
-            (0..num_keys).all(|i| filter.may_contain(filter.hasher().key(&key(i)))),
-            "a damaged block denies a key"
-        );
+        let is_held = |i| filter.may_contain(filter.hasher().key(&key(i)));
+        assert!((0..num_keys).all(is_held), "a damaged block denies a key");
     }
     if let Ok(partition) =
         ParsedBlock::open_partition(block.as_slice(), 0, Verify::OnFirstTouch).and_then(|block| block.bind_any(None))
@@ -51,10 +43,7 @@ pub(crate) fn sound_block(input: &mut Input<'_>) -> (Vec<u8>, usize) {
     let block = match form % 4 {
         0 => {
             let partition_keys = usize::from(input.byte()).max(num_keys / 16);
-            let mut builder =
-                PartitionedBuilder::new(&FilterOptions::new(spec).table_id(TABLE), SEED, partition_keys).unwrap();
-            (0..num_keys).for_each(|i| builder.add(builder.hasher().key(&key(i))).unwrap());
-            builder.finish().unwrap().bytes
+            blocks::partitioned(&spec.to_string(), num_keys, partition_keys)
         }
         1 => {
             let whole_keys = if input.byte().is_multiple_of(2) { WholeKeys::Too } else { WholeKeys::Not };

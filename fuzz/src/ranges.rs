@@ -38,11 +38,7 @@ pub fn ranges(data: &[u8]) {
     });
     drop((sound, lazy));
     let mut is_repaired = false;
-    for _ in 0..MAX_EDITS {
-        if !input.is_empty() {
-            is_repaired |= edit(&mut block, &mut input);
-        }
-    }
+    input.steps(MAX_EDITS, |input| is_repaired |= edit(&mut block, input));
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
         let Ok(edited) = FilterBlock::open_any(block.as_slice(), verify) else { continue };
         for_each_range(&bounds, |lower, upper| {

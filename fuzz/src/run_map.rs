@@ -16,13 +16,10 @@ pub fn run_map(data: &[u8]) {
     let mut map = RunMap::new(&hasher, input.number(1) * 4).unwrap();
     let mut runs: BTreeMap<u8, Vec<KeyHash>> = BTreeMap::new();
     let mut known = Runs::NONE;
-    for _ in 0..MAX_STEPS {
-        if input.is_empty() {
-            break;
-        }
+    input.steps(MAX_STEPS, |input| {
         match input.byte() % 4 {
             0 | 1 => {
-                let (run, hashes) = (input.byte(), hashes(&mut input, &hasher));
+                let (run, hashes) = (input.byte(), hashes(input, &hasher));
                 // The map may refuse the run. Then every answer has it.
                 if let Entry::Vacant(vacant) = runs.entry(run) {
                     map.add_run(run, &hashes);
@@ -37,7 +34,7 @@ pub fn run_map(data: &[u8]) {
                 map = map.keeping(&known).unwrap();
             }
             _ => {
-                let hashes = hashes(&mut input, &hasher);
+                let hashes = hashes(input, &hasher);
                 let mut answers = vec![known; hashes.len()];
                 map.ask_batch(&hashes, &known, &mut answers);
                 for (hash, answer) in hashes.iter().zip(&answers) {
@@ -50,7 +47,7 @@ pub fn run_map(data: &[u8]) {
             let is_found = |hash: &KeyHash| map.ask(*hash, &known).contains(*run);
             assert!(hashes.iter().all(is_found), "a key of run {run} is denied");
         }
-    }
+    });
 }
 
 /// Returns hashes of few keys, which repeat in other runs, or numbers that share lines and prints.

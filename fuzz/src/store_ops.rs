@@ -11,7 +11,8 @@ use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty};
 use filterblock_store::{Db, Error, Options, Result};
 
 use crate::Input;
-use crate::model::{Model, State, Write};
+use crate::model::{Model, State};
+use crate::store_files::Write;
 
 const DIR: &str = "/store";
 const MAX_OPS: usize = 160;
@@ -23,12 +24,7 @@ const MAX_CHECKPOINTS: usize = 4;
 pub fn store_ops(data: &[u8]) {
     let mut input = Input(data);
     let mut run = Run::new(&mut input);
-    for _ in 0..MAX_OPS {
-        if input.is_empty() {
-            break;
-        }
-        run.step(&mut input);
-    }
+    input.steps(MAX_OPS, |input| run.step(input));
     run.end();
 }
 
@@ -367,11 +363,8 @@ impl Run {
             let options = Options { create_if_missing: false, ..self.options() };
             match Db::open(Path::new(dir), options) {
                 Ok(db) => {
-                    assert_eq!(
-                        &db.scan(..).collect::<Result<State>>().unwrap(),
-                        state,
-                        "a checkpoint differs from the state of the store when it was made"
-                    );
+                    let found = db.scan(..).collect::<Result<State>>().unwrap();
+                    assert_eq!(found, *state, "a checkpoint differs from the state of the store when it was made");
                     assert!(db.verify().unwrap().is_sound());
                 }
                 Err(error) => assert!(!is_made, "a checkpoint is lost: {error}"),

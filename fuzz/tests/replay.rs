@@ -3,11 +3,7 @@
 //! `FILTERBLOCK_FUZZ_ROUNDS` multiplies the number of mutations. The tests also assert that no single
 //! allocation exceeds a limit, which grows with the input's length.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
-#![allow(unsafe_code, reason = "a global allocator needs unsafe code")]
 
-use filterblock_testkit::Random;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::path::Path;
 use std::process::Command;
 
@@ -15,33 +11,11 @@ use filterblock_fuzz::{
     c_abi, foreign_filter, foreign_table, index_file, kernels, log_and_manifest, open_block, parquet_add,
     parquet_footer, patch_block, ranges, roundtrip, run_map, store_ops, table,
 };
-
-thread_local! {
-    // The largest allocation of each thread. A single value for all threads would contain the
-    // allocations of other tests.
-    static LARGEST: Cell<usize> = const { Cell::new(0) };
-}
-
-struct Watching;
-
-// SAFETY: every call is forwarded to the system's allocator unchanged. The cell allocates nothing
-// and has no destructor.
-unsafe impl GlobalAlloc for Watching {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LARGEST.with(|largest| largest.set(largest.get().max(layout.size())));
-        // SAFETY: the caller upholds the contract of `alloc`, and the call is forwarded unchanged.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller upholds the contract of `dealloc`, and the call is forwarded
-        // unchanged.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use filterblock_testkit::Random;
+use filterblock_testkit::allocation::of_thread::{ALLOCATIONS, PerThread};
 
 #[global_allocator]
-static ALLOCATOR: Watching = Watching;
+static ALLOCATOR: PerThread = PerThread;
 
 /// The limit of a single allocation for an input of no bytes. Each byte of an input raises the
 /// limit by [`MAX_EXPANSION`] bytes.
@@ -87,9 +61,9 @@ fn replay(target: &str, function: fn(&[u8]), mutations: usize) {
 fn replay_within(always_bytes: usize, target: &str, function: fn(&[u8]), mutations: usize) {
     let seeds = corpus(target);
     let call = |data: &[u8]| {
-        LARGEST.set(0);
+        ALLOCATIONS.set((0, 0, 0));
         function(data);
-        let (largest, limit) = (LARGEST.get(), always_bytes + MAX_EXPANSION * data.len());
+        let ((_, _, largest), limit) = (ALLOCATIONS.get(), always_bytes + MAX_EXPANSION * data.len());
         assert!(largest <= limit, "{largest} bytes allocated at once for an input of {} bytes", data.len());
     };
     seeds.iter().for_each(|seed| call(seed));

@@ -3,8 +3,7 @@
 //! ignored check stored seeds.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
-use filterblock_testkit::Random;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use filterblock::{Error, FilterBlock, FilterOptions, HashSeed, Verify};
@@ -16,9 +15,14 @@ use parquet::schema::parser::parse_message_type;
 
 use filterblock_fuzz::c_abi_opened;
 use filterblock_fuzz::store_files::{Log, STORE_ID, batch, current, first_edit, put_numbers};
+use filterblock_testkit::Random;
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
 
 fn write(target: &str, name: &str, parts: &[&[u8]]) {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    let dir = here("corpus").join(target);
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::write(dir.join(name), parts.concat()).unwrap();
 }
@@ -27,15 +31,13 @@ const GOLDEN_TABLES: [&str; 2] = ["v1-sorted.sst", "v1-sorted-lz4.sst"];
 
 /// Returns the seed for a golden file of the store. The target opens the file as it is.
 fn golden_table(name: &str) -> Vec<u8> {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/store/tests/golden");
-    [vec![0], std::fs::read(golden.join(name)).unwrap()].concat()
+    [vec![0], std::fs::read(here("../crates/store/tests/golden").join(name)).unwrap()].concat()
 }
 
 #[test]
 fn seeds_of_golden_tables_are_the_golden_files() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/table");
     for name in GOLDEN_TABLES {
-        let seed = std::fs::read(corpus.join(format!("any-{name}"))).unwrap();
+        let seed = std::fs::read(here("corpus/table").join(format!("any-{name}"))).unwrap();
         assert!(seed == golden_table(name), "{name}: write the seeds again");
     }
 }
@@ -47,8 +49,7 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
 
 #[test]
 fn seeds_of_open_block_are_of_the_present_layout() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/open_block");
-    for entry in std::fs::read_dir(corpus).unwrap() {
+    for entry in std::fs::read_dir(here("corpus/open_block")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|end| end == "fb") {
             let opened = FilterBlock::open_any(std::fs::read(&path).unwrap(), Verify::AtOpen);
@@ -73,8 +74,8 @@ fn seeds_of_open_block() {
         "siphash-bloom-1000.fb",
         "siphash-partitioned-blocked-bloom.fb",
     ] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden").join(format!("v1-{name}"));
-        write("open_block", name, &[&std::fs::read(path).unwrap()]);
+        let golden = std::fs::read(here("../tests/golden").join(format!("v1-{name}"))).unwrap();
+        write("open_block", name, &[&golden]);
     }
     for (name, spec, num_keys) in [
         ("binary-fuse-8-60", "binary-fuse:8", 60u32),
@@ -126,9 +127,8 @@ fn seeds_of_c_abi() {
 
 #[test]
 fn seeds_of_c_abi_open_filters() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/c_abi");
     for name in ["bloom", "ribbon-prefixes", "damage", "partitions", "lost-key", "without-table-id", "ranges"] {
-        let opened = c_abi_opened(&std::fs::read(corpus.join(name)).unwrap());
+        let opened = c_abi_opened(&std::fs::read(here("corpus/c_abi").join(name)).unwrap());
         assert!(opened > 0, "{name}: the calls are out of step with the target; correct the seed and write it again");
     }
 }
@@ -267,9 +267,8 @@ fn seeds_of_foreign_filter() {
         "rocksdb-7.8.3/raw-ribbon-n1200-b2.filter",
         "parquet/raw-n100-fpp0.01.sbbf",
     ] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/foreign").join(golden);
-        let name = golden.replace('/', "-");
-        write("foreign_filter", &format!("any-{name}"), &[&[0], &std::fs::read(path).unwrap()]);
+        let bytes = std::fs::read(here("../tests/golden/foreign").join(golden)).unwrap();
+        write("foreign_filter", &format!("any-{}", golden.replace('/', "-")), &[&[0], &bytes]);
     }
     write("foreign_filter", "any-empty", &[&[0]]);
     write("foreign_filter", "any-six-zeros", &[&[0; 7]]);
@@ -300,7 +299,7 @@ fn parquet_of(filter: &[u8]) -> Vec<u8> {
 #[test]
 #[ignore = "writes seed files to fuzz/corpus"]
 fn seeds_of_foreign_table() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/foreign");
+    let golden = here("../tests/golden/foreign");
     for name in [
         "leveldb/tbl-n1.ldb",
         "leveldb/tbl-n100.ldb",
@@ -342,8 +341,8 @@ fn seeds_of_foreign_table() {
 #[test]
 #[ignore = "writes seed files to fuzz/corpus"]
 fn seeds_of_index_file() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/parquet/tests/golden/v1-four-files.index");
-    write("index_file", "any-four-files", &[&[0], &std::fs::read(golden).unwrap()]);
+    let golden = std::fs::read(here("../crates/parquet/tests/golden/v1-four-files.index")).unwrap();
+    write("index_file", "any-four-files", &[&[0], &golden]);
     write("index_file", "any-empty", &[&[0]]);
     // The bytes are the FPR, the number of files, and the name, first key and number of keys of
     // each file. The number of updates follows.

@@ -10,6 +10,8 @@ thread_local! {
     pub static LIVE: Cell<isize> = const { Cell::new(0) };
     /// The maximum of [`LIVE`] since a test last set `PEAK`.
     pub static PEAK: Cell<isize> = const { Cell::new(0) };
+    /// The number of allocations, their bytes together, and the bytes of the largest.
+    pub static ALLOCATIONS: Cell<(usize, usize, usize)> = const { Cell::new((0, 0, 0)) };
 }
 
 /// Counts memory, and allocates by the system's allocator.
@@ -28,6 +30,10 @@ fn count(change: isize) {
 unsafe impl GlobalAlloc for PerThread {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size().cast_signed());
+        let _ = ALLOCATIONS.try_with(|found| {
+            let (calls, bytes, largest) = found.get();
+            found.set((calls + 1, bytes + layout.size(), largest.max(layout.size())));
+        });
         // SAFETY: the caller upholds the contract, which is that of the system's allocator.
         unsafe { System.alloc(layout) }
     }
