@@ -94,9 +94,21 @@ def of_export(filter):
 
 
 # Name, package, and functions that make a filter, add, ask, remove, return the size, and make insertions durable.
-BLOOM = ("pybloomfiltermmap3", lambda f: f.add, lambda f: f.__contains__, None)
+def probables_kind(name, make, size, remove=None):
+    return (name, "pyprobables", make, lambda f: f.add, lambda f: f.check, remove, size, None)
+
+
 KINDS = [
-    ("BloomFilter", *BLOOM[:1], lambda n: pybloomfilter.BloomFilter(n, RATE), *BLOOM[1:], lambda f: f.num_bits // 8, None),
+    (
+        "BloomFilter",
+        "pybloomfiltermmap3",
+        lambda n: pybloomfilter.BloomFilter(n, RATE),
+        lambda f: f.add,
+        lambda f: f.__contains__,
+        None,
+        lambda f: f.num_bits // 8,
+        None,
+    ),
     (
         "BloomFilter in a file",
         "pybloomfiltermmap3",
@@ -107,65 +119,21 @@ KINDS = [
         lambda h: h.path.stat().st_size,
         lambda h: h.filter.sync(),
     ),
-    (
-        "BloomFilter",
-        "pyprobables",
-        lambda n: probables.BloomFilter(n, RATE),
-        lambda f: f.add,
-        lambda f: f.check,
-        None,
-        of_array,
-        None,
-    ),
-    (
-        "CountingBloomFilter",
-        "pyprobables",
-        lambda n: probables.CountingBloomFilter(n, RATE),
-        lambda f: f.add,
-        lambda f: f.check,
-        lambda f: f.remove,
-        of_array,
-        None,
-    ),
-    (
-        "ExpandingBloomFilter, from 1,000",
-        "pyprobables",
-        lambda n: probables.ExpandingBloomFilter(FIRST, RATE),
-        lambda f: f.add,
-        lambda f: f.check,
-        None,
-        of_export,
-        None,
-    ),
-    (
+    probables_kind("BloomFilter", lambda n: probables.BloomFilter(n, RATE), of_array),
+    probables_kind("CountingBloomFilter", lambda n: probables.CountingBloomFilter(n, RATE), of_array, lambda f: f.remove),
+    probables_kind("ExpandingBloomFilter, from 1,000", lambda n: probables.ExpandingBloomFilter(FIRST, RATE), of_export),
+    probables_kind(
         "CuckooFilter of 1 %",
-        "pyprobables",
         lambda n: probables.CuckooFilter.init_error_rate(RATE, capacity=n // 4),
-        lambda f: f.add,
-        lambda f: f.check,
-        lambda f: f.remove,
         of_export,
-        None,
-    ),
-    (
-        "CuckooFilter",
-        "pyprobables",
-        lambda n: probables.CuckooFilter(capacity=n // 3),
-        lambda f: f.add,
-        lambda f: f.check,
         lambda f: f.remove,
-        of_export,
-        None,
     ),
-    (
+    probables_kind("CuckooFilter", lambda n: probables.CuckooFilter(capacity=n // 3), of_export, lambda f: f.remove),
+    probables_kind(
         "QuotientFilter",
-        "pyprobables",
         lambda n: probables.QuotientFilter(quotient=math.ceil(math.log2(n / 0.8))),
-        lambda f: f.add,
-        lambda f: f.check,
-        lambda f: f.remove,
         of_quotients,
-        None,
+        lambda f: f.remove,
     ),
 ]
 

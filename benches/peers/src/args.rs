@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use filterblock_testkit::measure::csv_file::Recorder;
 use filterblock_testkit::measure::keys::Mix;
-use filterblock_testkit::measure::size;
+use filterblock_testkit::measure::{clock, machine, size};
+use serde::de::DeserializeOwned;
 
 use crate::contender::Mode;
 
@@ -34,7 +36,8 @@ pub enum Command {
     /// Measures filters that are built once. `--out` writes a CSV.
     #[command(after_help = EXAMPLES)]
     Measure(Measure),
-    /// Measures filters that take keys one by one. `--out` writes a CSV.
+    /// Measures filters that take keys one by one. `--out` writes a CSV, to which
+    /// python/variants.py can append its rows.
     #[command(after_help = EXAMPLES)]
     Variants(Variants),
     /// Measures range filters. `--out` writes a CSV.
@@ -43,6 +46,29 @@ pub enum Command {
     /// Makes the tables and pictures of docs/BENCHMARKS.md, or the table of docs/VARIANTS.md, from
     /// a CSV.
     Report(Report),
+}
+
+/// Options of all measurements.
+#[derive(Debug, Args)]
+pub struct Record {
+    /// The core to run on. By default, the last one that the process may use.
+    #[arg(long)]
+    pub cpu: Option<usize>,
+    /// The CSV to write. Without `--out`, the results are only printed.
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+}
+
+impl Record {
+    /// Pins the thread, and opens the record for rows of the type `R`. The record describes the
+    /// machine, and with `tells_load` its load.
+    pub fn open<R: DeserializeOwned>(&self, append: bool, tells_load: bool) -> Result<Recorder, String> {
+        let mut machine = machine::describe(clock::pin(self.cpu)?);
+        if tells_load {
+            machine += &format!("; load average {} at the start", machine::load());
+        }
+        Recorder::open::<R>(self.out.as_deref(), append, &machine)
+    }
 }
 
 /// Options of `measure`.
@@ -86,12 +112,8 @@ pub struct Measure {
     /// and asked in unaligned memory. 0 measures neither.
     #[arg(long, default_value = "1M", value_parser = size_or_none)]
     pub extras_at: usize,
-    /// The core to run on. By default, the last one that the process may use.
-    #[arg(long)]
-    pub cpu: Option<usize>,
-    /// The CSV to write. Without `--out`, the results are only printed.
-    #[arg(long)]
-    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub record: Record,
     /// Appends rows to a CSV that already has rows. Its first line, about the machine, stays.
     #[arg(long, requires = "out")]
     pub append: bool,
@@ -152,13 +174,8 @@ pub struct Variants {
     /// queries and, if the kind can remove keys, removals.
     #[arg(long, default_value = "7", value_parser = size)]
     pub passes: usize,
-    /// The core to run on. By default, the last one that the process may use.
-    #[arg(long)]
-    pub cpu: Option<usize>,
-    /// The CSV to write. python/variants.py can append its rows. Without `--out`, the results are
-    /// only printed.
-    #[arg(long)]
-    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub record: Record,
 }
 
 /// Options of `ranges`.
@@ -174,12 +191,8 @@ pub struct Ranges {
     /// and ranges that hold a key.
     #[arg(long, default_value = "200k", value_parser = size)]
     pub queries: usize,
-    /// The core to run on. By default, the last one that the process may use.
-    #[arg(long)]
-    pub cpu: Option<usize>,
-    /// The CSV to write. Without `--out`, the results are only printed.
-    #[arg(long)]
-    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub record: Record,
 }
 
 /// Options of `report`.

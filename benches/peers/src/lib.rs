@@ -18,6 +18,18 @@ pub mod rocksdb;
 pub mod run;
 pub mod variants;
 
+use args::Command;
+
+/// Runs a command of the command line.
+pub fn run(command: Command) -> Result<(), String> {
+    match command {
+        Command::Measure(args) => run::measure(args.resolved()),
+        Command::Variants(args) => variants::measure(&args),
+        Command::Ranges(args) => ranges::measure(&args),
+        Command::Report(args) => report::write(&args),
+    }
+}
+
 /// Returns the version of a package in the lock file of this benchmark.
 fn version_of(package: &str) -> &'static str {
     filterblock_testkit::measure::machine::version_in(include_str!("../Cargo.lock"), package)

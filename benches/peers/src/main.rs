@@ -3,15 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use filterblock_peers::args::{Cli, Command};
-use filterblock_peers::{ranges, report, run, variants};
+use filterblock_peers::args::Cli;
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    filterblock_testkit::measure::run(|| match command {
-        Command::Measure(args) => run::measure(args.resolved()),
-        Command::Variants(args) => variants::measure(&args),
-        Command::Ranges(args) => ranges::measure(&args),
-        Command::Report(args) => report::write(&args),
-    })
+    filterblock_testkit::measure::run(|| filterblock_peers::run(command))
 }

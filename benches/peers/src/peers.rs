@@ -112,47 +112,57 @@ fn heap(bytes: usize) -> (f64, f64) {
     (bits, bits)
 }
 
-impl Probe for BloomFilter {
-    #[inline(always)]
-    fn hash(&self, hash: u64) -> bool {
-        self.contains_hash(hash)
-    }
+/// Implements [`Probe`] for a filter that takes hashes. The arguments are the type, how to ask a
+/// filter for a hash, and its size in bytes.
+macro_rules! by_hash {
+    ($filter:ty, |$asked:ident, $hash:ident| $ask:expr, |$sized:ident| $bytes:expr) => {
+        impl Probe for $filter {
+            #[inline(always)]
+            fn hash(&self, $hash: u64) -> bool {
+                let $asked = self;
+                $ask
+            }
 
-    fn bits(&self) -> (f64, f64) {
-        heap(self.num_bits() / 8)
-    }
+            fn bits(&self) -> (f64, f64) {
+                let $sized = self;
+                heap($bytes)
+            }
+        }
+    };
 }
+
+/// Implements [`Probe`] for a filter that takes only keys, as [`by_hash`] does for hashes.
+macro_rules! by_key {
+    ($filter:ty, |$asked:ident, $key:ident| $ask:expr, |$sized:ident| $bytes:expr) => {
+        impl Probe for $filter {
+            const TAKES_HASHES: bool = false;
+
+            fn hash(&self, _: u64) -> bool {
+                true
+            }
+
+            #[inline(always)]
+            fn key(&self, $key: &Key) -> bool {
+                let $asked = self;
+                $ask
+            }
+
+            fn bits(&self) -> (f64, f64) {
+                let $sized = self;
+                heap($bytes)
+            }
+        }
+    };
+}
+
+by_hash!(BloomFilter, |filter, hash| filter.contains_hash(hash), |filter| filter.num_bits() / 8);
 
 /// A fastbloom with its default hash, SipHash.
 struct OwnHash(BloomFilter);
 
-impl Probe for OwnHash {
-    const TAKES_HASHES: bool = false;
+by_key!(OwnHash, |filter, key| filter.0.contains(key), |filter| filter.0.num_bits() / 8);
 
-    fn hash(&self, _: u64) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn key(&self, key: &Key) -> bool {
-        self.0.contains(key)
-    }
-
-    fn bits(&self) -> (f64, f64) {
-        self.0.bits()
-    }
-}
-
-impl Probe for sbbf_rs_safe::Filter {
-    #[inline(always)]
-    fn hash(&self, hash: u64) -> bool {
-        self.contains_hash(hash)
-    }
-
-    fn bits(&self) -> (f64, f64) {
-        heap(self.as_bytes().len())
-    }
-}
+by_hash!(sbbf_rs_safe::Filter, |filter, hash| filter.contains_hash(hash), |filter| filter.as_bytes().len());
 
 fn split_block_of(input: Input<'_>, bits_per_key: usize) -> sbbf_rs_safe::Filter {
     let mut filter = sbbf_rs_safe::Filter::new(bits_per_key, input.hashes.len());
@@ -169,16 +179,7 @@ struct LsmTree {
     len_bytes: usize,
 }
 
-impl Probe for LsmTree {
-    #[inline(always)]
-    fn hash(&self, hash: u64) -> bool {
-        self.reader.contains_hash(hash)
-    }
-
-    fn bits(&self) -> (f64, f64) {
-        heap(self.len_bytes)
-    }
-}
+by_hash!(LsmTree, |filter, hash| filter.reader.contains_hash(hash), |filter| filter.len_bytes);
 
 fn lsm_tree_of(input: Input<'_>) -> Result<LsmTree, String> {
     let mut builder = LsmBuilder::with_bpk(input.hashes.len(), 10.0);
@@ -191,67 +192,14 @@ fn lsm_tree_of(input: Input<'_>) -> Result<LsmTree, String> {
     Ok(LsmTree { reader, len_bytes })
 }
 
-impl Probe for BinaryFuse8 {
-    #[inline(always)]
-    fn hash(&self, hash: u64) -> bool {
-        self.contains(&hash)
-    }
+by_hash!(BinaryFuse8, |filter, hash| filter.contains(&hash), |filter| filter.fingerprints.len());
+by_hash!(BinaryFuse16, |filter, hash| filter.contains(&hash), |filter| filter.fingerprints.len() * 2);
+by_hash!(Xor8, |filter, hash| filter.contains(&hash), |filter| filter.fingerprints.len());
 
-    fn bits(&self) -> (f64, f64) {
-        heap(self.fingerprints.len())
-    }
-}
+// The filter hashes each key twice with SipHash. Its interface takes no hashes.
+by_key!(Bloom<Key>, |filter, key| filter.check(key), |filter| filter.as_slice().len());
 
-impl Probe for BinaryFuse16 {
-    #[inline(always)]
-    fn hash(&self, hash: u64) -> bool {
-        self.contains(&hash)
-    }
-
-    fn bits(&self) -> (f64, f64) {
-        heap(self.fingerprints.len() * 2)
-    }
-}
-
-impl Probe for Xor8 {
-    #[inline(always)]
-    fn hash(&self, hash: u64) -> bool {
-        self.contains(&hash)
-    }
-
-    fn bits(&self) -> (f64, f64) {
-        heap(self.fingerprints.len())
-    }
-}
-
-/// The filter hashes each key twice with SipHash. Its interface takes no hashes.
-impl Probe for Bloom<Key> {
-    const TAKES_HASHES: bool = false;
-
-    fn hash(&self, _: u64) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn key(&self, key: &Key) -> bool {
-        self.check(key)
-    }
-
-    fn bits(&self) -> (f64, f64) {
-        heap(self.as_slice().len())
-    }
-}
-
-impl Probe for qfilter::Filter {
-    #[inline(always)]
-    fn hash(&self, hash: u64) -> bool {
-        self.contains_fingerprint(hash)
-    }
-
-    fn bits(&self) -> (f64, f64) {
-        heap(self.memory_usage())
-    }
-}
+by_hash!(qfilter::Filter, |filter, hash| filter.contains_fingerprint(hash), |filter| filter.memory_usage());
 
 fn quotient_of(input: Input<'_>, rate: f64) -> Result<qfilter::Filter, String> {
     let mut filter = qfilter::Filter::new(input.hashes.len() as u64, rate).map_err(|error| error.to_string())?;
@@ -283,16 +231,7 @@ impl Hasher for Ready {
     }
 }
 
-impl Probe for CuckooFilter<Ready> {
-    #[inline(always)]
-    fn hash(&self, hash: u64) -> bool {
-        self.contains(&hash)
-    }
-
-    fn bits(&self) -> (f64, f64) {
-        heap(self.memory_usage())
-    }
-}
+by_hash!(CuckooFilter<Ready>, |filter, hash| filter.contains(&hash), |filter| filter.memory_usage());
 
 /// Builds a filter with capacity for the keys, or with twice this capacity if the keys do not fit.
 fn cuckoo_of(input: Input<'_>) -> Result<CuckooFilter<Ready>, String> {
@@ -304,55 +243,38 @@ fn cuckoo_of(input: Input<'_>) -> Result<CuckooFilter<Ready>, String> {
     [n, n * 2].iter().find_map(fits).ok_or_else(|| "the keys do not fit, even with twice the capacity".to_owned())
 }
 
-impl<const R: usize> Probe for Ribbon<R> {
-    const BATCHED: bool = true;
+/// Implements [`Probe`] for a ribbon of pleat.
+macro_rules! pleat {
+    ($ribbon:ident) => {
+        impl<const R: usize> Probe for $ribbon<R> {
+            const BATCHED: bool = true;
 
-    #[inline(always)]
-    fn hash(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
+            #[inline(always)]
+            fn hash(&self, hash: u64) -> bool {
+                self.contains(hash)
+            }
 
-    #[inline(always)]
-    fn batch(&self, hashes: &[u64; BATCH], answers: &mut [bool; BATCH]) {
-        self.contains_batch(hashes, answers);
-    }
+            #[inline(always)]
+            fn batch(&self, hashes: &[u64; BATCH], answers: &mut [bool; BATCH]) {
+                self.contains_batch(hashes, answers);
+            }
 
-    fn bits(&self) -> (f64, f64) {
-        heap(self.size_bytes())
-    }
+            fn bits(&self) -> (f64, f64) {
+                heap(self.size_bytes())
+            }
+        }
+    };
 }
 
-impl<const R: usize> Probe for StdRibbon<R> {
-    const BATCHED: bool = true;
-
-    #[inline(always)]
-    fn hash(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-
-    #[inline(always)]
-    fn batch(&self, hashes: &[u64; BATCH], answers: &mut [bool; BATCH]) {
-        self.contains_batch(hashes, answers);
-    }
-
-    fn bits(&self) -> (f64, f64) {
-        heap(self.size_bytes())
-    }
-}
+pleat!(Ribbon);
+pleat!(StdRibbon);
 
 type Identity = BuildHasherDefault<Ready>;
 
-impl Probe for RibbonFilter<Identity> {
-    #[inline(always)]
-    fn hash(&self, hash: u64) -> bool {
-        self.contains(&hash)
-    }
-
-    /// Counts whole words of 64 bits for each row, even for seven columns.
-    fn bits(&self) -> (f64, f64) {
-        heap(self.params().m * self.params().fingerprint_words() * 8)
-    }
-}
+// The size has whole words of 64 bits for each row, even for seven columns.
+by_hash!(RibbonFilter<Identity>, |filter, hash| filter.contains(&hash), |filter| {
+    filter.params().m * filter.params().fingerprint_words() * 8
+});
 
 fn ribbon_of(input: Input<'_>) -> Result<RibbonFilter<Identity>, String> {
     let params = Params::from_expected_items(input.hashes.len(), 0.05, 128, 7, Mode::Standard);
@@ -361,39 +283,17 @@ fn ribbon_of(input: Input<'_>) -> Result<RibbonFilter<Identity>, String> {
     builder.build(input.hashes).map_err(|error| error.to_string())
 }
 
-/// The filter hashes every integer with XXH3-128, even an integer that is a hash.
-impl Probe for VFilter<u64, Box<[u8]>> {
-    #[inline(always)]
-    fn hash(&self, hash: u64) -> bool {
-        self.contains(hash)
-    }
-
-    fn bits(&self) -> (f64, f64) {
-        heap(self.mem_size(SizeFlags::default()) - size_of::<Self>())
-    }
-}
+// The filter hashes every integer with XXH3-128, even an integer that is a hash.
+by_hash!(VFilter<u64, Box<[u8]>>, |filter, hash| filter.contains(hash), |filter| {
+    filter.mem_size(SizeFlags::default()) - size_of::<Self>()
+});
 
 #[cfg(feature = "parquet")]
 use parquet::bloom_filter::Sbbf;
 
-/// The filter hashes each key with XXH64. Its interface takes no hashes.
+// The filter hashes each key with XXH64. Its interface takes no hashes.
 #[cfg(feature = "parquet")]
-impl Probe for Sbbf {
-    const TAKES_HASHES: bool = false;
-
-    fn hash(&self, _: u64) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn key(&self, key: &Key) -> bool {
-        self.check(&key[..])
-    }
-
-    fn bits(&self) -> (f64, f64) {
-        heap(self.num_blocks() * 32)
-    }
-}
+by_key!(Sbbf, |filter, key| filter.check(&key[..]), |filter| filter.num_blocks() * 32);
 
 #[cfg(feature = "parquet")]
 fn parquet_of(input: Input<'_>) -> Result<Sbbf, String> {

@@ -1,13 +1,11 @@
 //! Runs the measurement of filters that are built once. For each size, it builds all filters and
 //! measures their FPRs. It then measures queries of all filters in turn in each setting.
 
-use std::io::IsTerminal;
 use std::time::Instant;
 
-use filterblock_testkit::measure::clock;
 use filterblock_testkit::measure::csv_file::Recorder;
 use filterblock_testkit::measure::keys::{Key, Mix, Ranges, hash_of, key};
-use filterblock_testkit::measure::machine;
+use filterblock_testkit::measure::{progress, rounded};
 
 use crate::args::{Form, Measure};
 use crate::contender::{Asked, Contender, Input, Mode};
@@ -31,8 +29,7 @@ pub const SAME_RATE: &str = "fastbloom at the rate of ";
 /// Measures all filters and settings of the options, prints the results, and writes them to the
 /// CSV. It is an error if a filter denies one of its keys.
 pub fn measure(args: Measure) -> Result<(), String> {
-    let machine = machine::describe(clock::pin(args.cpu)?);
-    let mut recorder = Recorder::open::<Row>(args.out.as_deref(), args.append, &machine)?;
+    let mut recorder = args.record.open::<Row>(args.append, false)?;
     ours::tell_unknown();
     let sizes = if args.only_many { &[][..] } else { &args.sizes };
     for &n in sizes {
@@ -211,7 +208,7 @@ impl<'a> Session<'a> {
         let filter = |value: f64| (contender.krate != "none").then_some(value);
         // At an FPR of 0, the lower bound is infinite.
         let least = facts.rate.least_bits();
-        let over = |bits: f64| least.is_finite().then(|| rounded(bits / least - 1.0)).and_then(filter);
+        let over = |bits: f64| least.is_finite().then(|| rounded(4, bits / least - 1.0)).and_then(filter);
         times.sort_by(f64::total_cmp);
         Row {
             filter: contender.name.clone(),
@@ -222,19 +219,19 @@ impl<'a> Session<'a> {
             key_form: form.name().into(),
             mix: mix.name().into(),
             mode: mode.name().into(),
-            ns_min: rounded(times[0]),
-            ns_median: rounded(times[times.len() / 2]),
+            ns_min: rounded(4, times[0]),
+            ns_median: rounded(4, times[times.len() / 2]),
             passes: times.len(),
             queries,
-            bits_per_key: filter(rounded(facts.bits_per_key)),
-            bits_per_key_bare: filter(rounded(facts.bits_per_key_bare)),
+            bits_per_key: filter(rounded(4, facts.bits_per_key)),
+            bits_per_key_bare: filter(rounded(4, facts.bits_per_key_bare)),
             rate: filter(facts.rate.share),
             rate_low: filter(facts.rate.low),
             rate_high: filter(facts.rate.high),
             overhead: over(facts.bits_per_key),
             overhead_bare: over(facts.bits_per_key_bare),
-            build_ns: filter(rounded(facts.build_ns)),
-            build_ns_median: filter(rounded(facts.build_ns_median)),
+            build_ns: filter(rounded(4, facts.build_ns)),
+            build_ns_median: filter(rounded(4, facts.build_ns_median)),
             build_form: if contender.takes_hashes { "hash".into() } else { "key".into() },
         }
     }
@@ -263,18 +260,6 @@ impl<'a> Session<'a> {
             );
         }
     }
-}
-
-/// Shows the progress in one line of a terminal.
-fn progress(text: &str) {
-    if std::io::stderr().is_terminal() {
-        eprint!("\r{text:60}\r");
-    }
-}
-
-/// Rounds to four decimals.
-fn rounded(value: f64) -> f64 {
-    (value * 10_000.0).round() / 10_000.0
 }
 
 /// Builds a filter of each contender for each range of keys, and measures the builds. Returns the

@@ -6,34 +6,20 @@ use std::fs;
 use std::path::Path;
 
 use clap::Parser;
-use filterblock_peers::args::{Cli, Command};
+use filterblock_peers::args::Cli;
 use filterblock_peers::record::Row;
-use filterblock_peers::{ranges, report, run, variants};
+use filterblock_peers::{ranges, variants};
 use filterblock_testkit::measure::csv_file;
 
-/// The arguments of a small measurement.
-const ARGS: [&str; 15] = [
-    "peers",
-    "measure",
-    "--sizes",
-    "700,2k",
-    "--passes",
-    "2",
-    "--queries",
-    "500",
-    "--rate-queries",
-    "40k",
-    "--many-mb",
-    "1",
-    "--extras-at",
-    "2k",
-    "--out",
-];
+/// Runs the command line `peers` with these arguments.
+fn peers(args: &[&str]) -> Result<(), String> {
+    filterblock_peers::run(Cli::parse_from(["peers"].iter().chain(args)).command)
+}
 
 fn measured(path: &Path, more: &[&str]) -> Result<Vec<Row>, String> {
-    let args = ARGS.iter().copied().chain([path.to_str().unwrap()]).chain(more.iter().copied());
-    let Command::Measure(args) = Cli::parse_from(args).command else { unreachable!("the command is measure") };
-    run::measure(args.resolved())?;
+    let sizes = ["--sizes", "700,2k", "--passes", "2", "--queries", "500", "--rate-queries", "40k"];
+    let rest = ["--many-mb", "1", "--extras-at", "2k", "--out", path.to_str().unwrap()];
+    peers(&[&["measure"], &sizes[..], &rest, more].concat())?;
     Ok(csv_file::read(path)?.1)
 }
 
@@ -80,7 +66,6 @@ fn a_measurement_has_a_row_for_each_filter_and_denies_no_key() {
     let text = reported(&path, "BENCHMARKS.md");
     assert!(!text.contains(extra), "only the table of extras may show unaligned filters");
     assert!(text.contains("| **`blocked-bloom:10`** | 2,000 |"), "{text}");
-    assert!(text.contains("| **`blocked-bloom:10`** |"), "{text}");
     for plot in ["filters-space.svg", "filters-rate.svg", "filters-build.svg"] {
         let svg = fs::read_to_string(dir.path().join(plot)).unwrap();
         assert!(svg.contains("blocked-bloom:10") && svg.trim_end().ends_with("</svg>"), "{plot}");
@@ -92,9 +77,7 @@ fn a_measurement_has_a_row_for_each_filter_and_denies_no_key() {
 fn reported(csv: &Path, page: &str) -> String {
     let (docs, dir) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs"), csv.parent().unwrap());
     fs::copy(docs.join(page), dir.join(page)).unwrap();
-    let args = ["peers", "report", csv.to_str().unwrap(), "--docs", dir.to_str().unwrap()];
-    let Command::Report(args) = Cli::parse_from(args).command else { unreachable!("the command is report") };
-    report::write(&args).unwrap();
+    peers(&["report", csv.to_str().unwrap(), "--docs", dir.to_str().unwrap()]).unwrap();
     fs::read_to_string(dir.join(page)).unwrap()
 }
 
@@ -102,10 +85,8 @@ fn reported(csv: &Path, page: &str) -> String {
 fn variants_are_filled_queried_and_half_emptied() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("variants.csv");
-    let args = ["peers", "variants", "--keys", "2k", "--passes", "2", "--out", path.to_str().unwrap()];
-    let Command::Variants(args) = Cli::parse_from(args).command else { unreachable!("the command is variants") };
     // The measurement fails if a filter other than `Stable` denies a key, before removals or after.
-    variants::measure(&args).unwrap();
+    peers(&["variants", "--keys", "2k", "--passes", "2", "--out", path.to_str().unwrap()]).unwrap();
     let rows: Vec<variants::Row> = csv_file::read(&path).unwrap().1;
     assert_eq!(rows.iter().filter(|row| row.package == "filterblock").count(), 10);
     assert_eq!(rows.len(), 14);
@@ -127,11 +108,8 @@ fn variants_are_filled_queried_and_half_emptied() {
 fn range_filters_are_asked_and_keep_their_bounds() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ranges.csv");
-    let args =
-        ["peers", "ranges", "--sizes", "2k", "--passes", "2", "--queries", "5k", "--out", path.to_str().unwrap()];
-    let Command::Ranges(args) = Cli::parse_from(args).command else { unreachable!("the command is ranges") };
     // The measurement fails if a filter other than DIVA and SuRF denies a range that holds a key.
-    ranges::measure(&args).unwrap();
+    peers(&["ranges", "--sizes", "2k", "--passes", "2", "--queries", "5k", "--out", path.to_str().unwrap()]).unwrap();
     let rows: Vec<ranges::Row> = csv_file::read(&path).unwrap().1;
     assert_eq!(rows.len(), 8, "four filters for two lengths");
     for row in &rows {
@@ -191,10 +169,8 @@ fn a_record_without_rows_changes_no_page() {
     for page in ["BENCHMARKS.md", "VARIANTS.md"] {
         fs::write(dir.path().join(page), "<!-- generated: machine -->\nold\n<!-- end -->\n").unwrap();
     }
-    let docs = dir.path().to_str().unwrap();
-    let args = ["peers", "report", csv.to_str().unwrap(), "--docs", docs];
-    let Command::Report(args) = Cli::parse_from(args).command else { unreachable!("the command is report") };
-    assert!(report::write(&args).unwrap_err().contains("no measurements"));
+    let error = peers(&["report", csv.to_str().unwrap(), "--docs", dir.path().to_str().unwrap()]).unwrap_err();
+    assert!(error.contains("no measurements"));
     for page in ["BENCHMARKS.md", "VARIANTS.md"] {
         assert!(fs::read_to_string(dir.path().join(page)).unwrap().contains("old"), "{page}");
     }

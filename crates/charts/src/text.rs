@@ -2,6 +2,17 @@
 
 use std::fmt::Write as _;
 
+/// Returns the distinct items, each at the place of its first occurrence.
+pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for item in items {
+        if !found.contains(&item) {
+            found.push(item);
+        }
+    }
+    found
+}
+
 /// Formats an integer with thousands separators: `1,234,567`. The integer must fit into 64 bits.
 pub fn thousands(value: impl TryInto<u64>) -> String {
     let digits = value.try_into().unwrap_or(u64::MAX).to_string();

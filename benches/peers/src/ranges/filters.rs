@@ -33,46 +33,34 @@ pub(super) struct Contender {
     /// Whether the measurement fails if the filter denies a range that holds a key. If false, the
     /// row only reports the share of denied ranges.
     pub(super) denies_nothing: bool,
-    pass: fn(&Work, usize) -> Result<Pass, String>,
+    pass: OnePass,
 }
 
 pub(super) const CONTENDERS: [Contender; 4] = [
+    Contender::of("grafite", "filterblock", pass::<Ours>),
+    Contender::of("RangeFilter", "grafite", pass::<Grafite>),
     Contender {
-        name: "grafite",
-        package: "filterblock",
-        max_keys: usize::MAX,
-        asked_part: 1,
-        denies_nothing: true,
-        pass: pass::<Ours>,
-    },
-    Contender {
-        name: "RangeFilter",
-        package: "grafite",
-        max_keys: usize::MAX,
-        asked_part: 1,
-        denies_nothing: true,
-        pass: pass::<Grafite>,
-    },
-    Contender {
-        name: "Diva",
-        package: "range-filters",
         max_keys: 1_000_000,
         asked_part: 8,
         denies_nothing: false,
-        pass: pass::<Diva>,
+        ..Contender::of("Diva", "range-filters", pass::<Diva>)
     },
     // The crate copies the whole filter for each query.
     Contender {
-        name: "Surf",
-        package: "rsurf",
         max_keys: 10_000,
         asked_part: 64,
         denies_nothing: false,
-        pass: pass::<Surf>,
+        ..Contender::of("Surf", "rsurf", pass::<Surf>)
     },
 ];
 
+type OnePass = fn(&Work, usize) -> Result<Pass, String>;
+
 impl Contender {
+    const fn of(name: &'static str, package: &'static str, pass: OnePass) -> Self {
+        Self { name, package, max_keys: usize::MAX, asked_part: 1, denies_nothing: true, pass }
+    }
+
     /// Returns whether the filter is measured with this number of keys.
     pub(super) fn takes(&self, keys: usize) -> bool {
         keys <= self.max_keys

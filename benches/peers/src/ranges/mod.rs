@@ -8,10 +8,8 @@ mod filters;
 
 use std::hint::black_box;
 
-use filterblock_testkit::measure::clock::{self, process_time, thread_time};
-use filterblock_testkit::measure::csv_file::Recorder;
+use filterblock_testkit::measure::clock::{process_time, thread_time};
 use filterblock_testkit::measure::keys::{Random, mix};
-use filterblock_testkit::measure::machine;
 use serde::{Deserialize, Serialize};
 
 use self::filters::{CONTENDERS, Contender, RangeFilter};
@@ -179,9 +177,7 @@ fn ask<F: RangeFilter>(filter: &mut F, ranges: &[(u64, u64)]) -> Answers {
 /// Measures all filters in turn in each pass, prints the results, and writes them to the CSV.
 /// Leaves out slow filters if there are many keys.
 pub fn measure(args: &Ranges) -> Result<(), String> {
-    let machine = machine::describe(clock::pin(args.cpu)?);
-    let machine = format!("{machine}; load average {} at the start", machine::load());
-    let mut recorder = Recorder::open::<Row>(args.out.as_deref(), false, &machine)?;
+    let mut recorder = args.record.open::<Row>(false, true)?;
     println!(
         "{:38} {:>8} {:>8} {:>10} {:>8} {:>9} {:>9} {:>9} {:>9}",
         "", "build", "uniform", "correlated", "present", "bits/key", "rate %", "corr. %", "denied %"

@@ -1,7 +1,7 @@
 //! Makes the Markdown tables of filters that are built once.
 
 use charts::markdown::{none, table as markdown, unknown, wrapped};
-use charts::text::{short, short_percent, thousands};
+use charts::text::{distinct, short, short_percent, thousands};
 
 use crate::ours;
 use crate::record::Row;
@@ -28,6 +28,10 @@ pub const LEFT_OUT: [&str; 13] = [
     "parquet Sbbf:fpr=0.01",
 ];
 
+/// The names of the tables, with the numbers of keys that follow them.
+const TABLES: [&str; 8] =
+    ["machine", "queries N", "queries N key", "same-rate", "many", "sizes N...", "build N...", "extras"];
+
 /// Returns the table that `what` names. `what` is the text of a marker or of `--table`: a name, and
 /// for some tables numbers of keys.
 pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> {
@@ -44,16 +48,7 @@ pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> 
         "sizes" => Ok(by_size(rows, &sizes, &[("bits per key", bits_cell), ("absent", |row| Some(short(row.ns_min)))])),
         "build" => Ok(by_size(rows, &sizes, &[("build", build_cell)])),
         "extras" => Ok(extras(rows)),
-        _ => unknown(&[
-            "machine",
-            "queries N",
-            "queries N key",
-            "same-rate",
-            "many",
-            "sizes N...",
-            "build N...",
-            "extras",
-        ]),
+        _ => unknown(&TABLES),
     }
 }
 
@@ -67,13 +62,8 @@ fn machine_line(machine: &str, rows: &[Row]) -> String {
 /// Returns the names of the filters in the order of the record. Leaves out the fastbloom filters
 /// that were sized to the FPR of another filter, and the extras (see [`ours::is_extra`]).
 fn filters(rows: &[Row]) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for row in rows {
-        if !row.filter.starts_with(SAME_RATE) && !ours::is_extra(&row.filter) && !names.contains(&row.filter.as_str()) {
-            names.push(&row.filter);
-        }
-    }
-    names
+    let is_listed = |name: &&str| !name.starts_with(SAME_RATE) && !ours::is_extra(name);
+    distinct(rows.iter().map(|row| row.filter.as_str()).filter(is_listed))
 }
 
 /// Selects rows of the record.
@@ -236,19 +226,9 @@ fn extras(rows: &[Row]) -> String {
         ])
     };
     let lines: Vec<_> = ours::EXTRA_SPECS.iter().filter_map(line).collect();
-    markdown(
-        &[
-            "Filter",
-            "keys",
-            "build",
-            "build, self-check",
-            "absent",
-            "absent, unaligned",
-            "present",
-            "present, unaligned",
-        ],
-        &lines,
-    )
+    let build = ["Filter", "keys", "build", "build, self-check"];
+    let times = ["absent", "absent, unaligned", "present", "present, unaligned"];
+    markdown(&[build, times].concat(), &lines)
 }
 
 /// A column: its heading, and the text of a row.

@@ -10,8 +10,7 @@ mod filters;
 
 use std::hint::black_box;
 
-use filterblock_testkit::measure::clock::{self, thread_time};
-use filterblock_testkit::measure::csv_file::Recorder;
+use filterblock_testkit::measure::clock::thread_time;
 use filterblock_testkit::measure::keys::{ABSENT, Key, key, mix};
 use filterblock_testkit::measure::machine;
 use serde::{Deserialize, Serialize};
@@ -216,9 +215,7 @@ impl Kind {
 /// Measures all kinds in turn in each pass, prints the results, and writes them to the CSV.
 /// A denied key is an error, unless the kind may deny keys by design.
 pub fn measure(args: &Variants) -> Result<(), String> {
-    let machine = machine::describe(clock::pin(args.cpu)?);
-    let machine = format!("{machine}; load average {} at the start", machine::load());
-    let mut recorder = Recorder::open::<Row>(args.out.as_deref(), false, &machine)?;
+    let mut recorder = args.record.open::<Row>(false, true)?;
     let (work, kinds) = (Work::new(args.keys), filters::all(args.keys)?);
     let mut found: Vec<Option<Pass>> = vec![None; kinds.len()];
     for number in 0..args.passes {

@@ -5,6 +5,7 @@ pub mod csv_file;
 pub mod keys;
 pub mod machine;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Runs the program of a benchmark with the instruction set that the environment variable
@@ -17,6 +18,19 @@ pub fn run(program: impl FnOnce() -> Result<(), String>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Shows the progress in one line of a terminal.
+pub fn progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r{text:78}\r");
+    }
+}
+
+/// Rounds to this number of decimals.
+pub fn rounded(decimals: i32, value: f64) -> f64 {
+    let unit = 10f64.powi(decimals);
+    (value * unit).round() / unit
 }
 
 /// Parses a number above 0. A `k` or `K` at its end stands for thousands, an `M` for millions.
