@@ -92,11 +92,10 @@ fn refusal_of_all(goal: Goal) -> String {
 fn most_keys(rate: f64, memory: u64) -> Value {
     let filters = KINDS.map(|kind: FilterKind| match BlockPlan::most_keys(kind, rate, memory).transpose() {
         Some(plan) => of_kind(kind, plan),
-        None => refused(
-            kind.name(),
-            false,
-            "even a block with a single key does not fit in this memory; give more memory".to_owned(),
-        ),
+        None => {
+            let why = "even a block with a single key does not fit in this memory; give more memory";
+            refused(kind.name(), false, why.to_owned())
+        }
     });
     json!({ "keys": null, "budget": { "false_positive_rate": rate, "memory_bytes": memory }, "filters": filters })
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::file::{Content, Opened, Parquet};
-use charts::text::{count, hex, thousands};
+use charts::text::{count, distinct, hex, thousands};
 use filterblock_report::FileReport;
 use filterblock_report::fields;
 
@@ -148,13 +148,8 @@ fn add_parquet(report: &mut FileReport, file: &Parquet) {
 
 /// Returns the distinct paths of columns with a filter.
 fn columns_of(file: &Parquet) -> Value {
-    let mut columns: Vec<&str> = Vec::new();
-    for chunk in file.metadata.column_chunks().iter().filter(|chunk| chunk.filter.is_some()) {
-        if !columns.contains(&&*chunk.path) {
-            columns.push(&chunk.path);
-        }
-    }
-    json!(columns)
+    let with_filter = file.metadata.column_chunks().iter().filter(|chunk| chunk.filter.is_some());
+    json!(distinct(with_filter.map(|chunk| &*chunk.path)))
 }
 
 /// Verifies the file, as `verify --json` does, or an index as `index verify` does. Of a Parquet

@@ -97,12 +97,7 @@ pub(crate) fn answer(keys: &[String], ask: &str, columns: u32) -> Result<Value, 
     if columns > 16 {
         return Err("expected 1 to 16 columns; draw fewer".to_owned());
     }
-    let mut distinct: Vec<&String> = Vec::new();
-    keys.iter().for_each(|key| {
-        if !distinct.contains(&key) {
-            distinct.push(key)
-        }
-    });
+    let distinct = charts::text::distinct(keys);
     let slots = u32::try_from(distinct.len()).map_err(|error| error.to_string())?.max(2) + SPARE;
     let found = (0..SEEDS).find_map(|seed| {
         let mut rows = vec![None; slots as usize];

@@ -127,23 +127,14 @@ fn best(keys: u64, bits: u64, fpr: Option<f64>) -> Found {
     let reaches = |&probes: &u32| fpr.is_some_and(|fpr| classical_fpr(keys, bits, probes) <= fpr);
     let ideal = ideal_probes(bits as f64 / keys as f64);
     let filled = format!("({bits} / {keys})·ln 2 = {ideal:.4}");
-    match ((1..=best).find(reaches), fpr) {
-        (Some(probes), Some(fpr)) => Found {
-            keys,
-            bits,
-            probes,
-            text: "the least k with (1 − (1 − 1/m)^(k·n))^k ≤ p; lowest FPR at k = (m/n)·ln 2",
-            filled: format!("{probes} probes reach {fpr}; {filled}, so {best} are best"),
-        },
-        (None, Some(fpr)) => Found {
-            keys,
-            bits,
-            probes: best,
-            text: "k = (m/n)·ln 2",
-            filled: format!("{filled}; no number of probes reaches {fpr}, and {best} come closest"),
-        },
-        _ => {
-            Found { keys, bits, probes: best, text: "k = (m/n)·ln 2", filled: format!("{filled}, so {best} are best") }
+    let mut text = "k = (m/n)·ln 2";
+    let (probes, filled) = match ((1..=best).find(reaches), fpr) {
+        (Some(probes), Some(fpr)) => {
+            text = "the least k with (1 − (1 − 1/m)^(k·n))^k ≤ p; lowest FPR at k = (m/n)·ln 2";
+            (probes, format!("{probes} probes reach {fpr}; {filled}, so {best} are best"))
         }
-    }
+        (None, Some(fpr)) => (best, format!("{filled}; no number of probes reaches {fpr}, and {best} come closest")),
+        _ => (best, format!("{filled}, so {best} are best")),
+    };
+    Found { keys, bits, probes, text, filled }
 }

@@ -11,7 +11,7 @@ use filterblock_foreign::{Error, ForeignFilterInfo, leveldb, rocksdb};
 use filterblock_parquet::{ParquetBloom, ParquetColumnChunk};
 
 /// The report about a file of another engine.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct FileReport {
     pub file: String,
     pub kind: &'static str,
@@ -87,18 +87,11 @@ fn as_object<S: Serializer>(properties: &[(&'static str, Value)], serializer: S)
 impl FileReport {
     /// Returns a report without filters.
     pub fn new(file: String, kind: &'static str, file_len_bytes: u64) -> Self {
-        Self {
-            file,
-            kind,
-            file_len_bytes,
-            properties: Vec::new(),
-            keys: None,
-            summary: None,
-            filters: Vec::new(),
-            notes: Vec::new(),
-            chunks_without: 0,
-            told_len_bytes: 0,
-        }
+        Self { file, kind, file_len_bytes, ..Self::default() }
+    }
+
+    fn note(&mut self, note: &str) {
+        self.notes.push(note.to_owned());
     }
 
     /// Adds one filter to the report and returns `true`. If the sum of `len_bytes` over all calls
@@ -135,9 +128,9 @@ impl FileReport {
             // A note below says that no form is possible.
             Err(Error::Invalid { .. }) if table.key_forms().next().is_none() => {}
             Err(Error::Invalid { .. }) => {
-                let note =
-                    "cannot count the keys: they are user keys or internal keys, and the table does not say which";
-                self.notes.push(note.to_owned());
+                self.note(
+                    "cannot count the keys: they are user keys or internal keys, and the table does not say which",
+                );
             }
             Err(error) => self.notes.push(format!("cannot count the keys: {error}")),
         }
@@ -159,12 +152,12 @@ impl FileReport {
             self.properties.push(("empty_filters", json!(empty)));
         }
         match (table.policy(), table.has_known_filters()) {
-            (None, _) => self.notes.push("the table has no filter".to_owned()),
-            (Some(_), false) => self.notes.push("unknown filter policy, so queries do not use the filters".to_owned()),
+            (None, _) => self.note("the table has no filter"),
+            (Some(_), false) => self.note("unknown filter policy, so queries do not use the filters"),
             (Some(_), true) if table.key_forms().next().is_none() => {
-                let note =
-                    "the filter denies a key of the first data block in every key form, so queries do not use it";
-                self.notes.push(note.to_owned());
+                self.note(
+                    "the filter denies a key of the first data block in every key form, so queries do not use it",
+                );
             }
             _ => {}
         }
@@ -206,14 +199,14 @@ impl FileReport {
             self.add(place.offset, told, || table.filter_info(filter), holds)
         });
         match table.filter_layout() {
-            RocksDbFilterLayout::None => self.notes.push("the table has no filter".to_owned()),
+            RocksDbFilterLayout::None => self.note("the table has no filter"),
             RocksDbFilterLayout::BlockBased | RocksDbFilterLayout::Unknown(_) => {
-                let note = "filterblock does not read filters of this layout or policy, so every key may be present";
-                self.notes.push(note.to_owned());
+                self.note("filterblock does not read filters of this layout or policy, so every key may be present");
             }
             _ if properties.knows_no_entry() => {
-                let note = "the filters hold neither whole keys nor prefixes of a known extractor, so every key may be present";
-                self.notes.push(note.to_owned());
+                self.note(
+                    "the filters hold neither whole keys nor prefixes of a known extractor, so every key may be present",
+                );
             }
             _ => {}
         }
