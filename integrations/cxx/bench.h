@@ -154,4 +154,27 @@ struct Row {
   }
 };
 
+// Loads every database in `runs` overlapping runs, measures it, compacts it and measures it again. In
+// each round, every database is measured once.
+template <typename Databases>
+void Run(const Databases& databases, const Arguments& arguments, int runs,
+         const std::vector<std::string>& absent) {
+  for (int run = 0; run < runs; ++run) {
+    for (const auto& database : databases) {
+      database->Load(arguments.keys, run);
+    }
+  }
+  for (const int left : {runs, 1}) {
+    for (int round = 0; round < arguments.rounds; ++round) {
+      for (const auto& database : databases) {
+        database->Measure(absent);
+      }
+    }
+    for (const auto& database : databases) {
+      database->Report(left == 1 ? "1 run" : std::to_string(left) + " runs", left, arguments.keys, absent);
+      database->Compact();
+    }
+  }
+}
+
 }  // namespace bench

@@ -60,6 +60,13 @@ inline std::string OnlyFile(const std::string& dir, const std::string& extension
   return found.front();
 }
 
+// The numbers of gets by result.
+struct Gets {
+  uint64_t found = 0;
+  uint64_t lost = 0;
+  uint64_t failed = 0;
+};
+
 inline std::string Key(uint64_t number) {
   char text[32];
   std::snprintf(text, sizeof text, "key-%08llu", static_cast<unsigned long long>(number));

@@ -64,7 +64,8 @@ class Database {
   }
 
   // Counts reads and false negatives, and prints the row of the rounds since the last call.
-  void Report(const std::string& layout, uint64_t keys, const std::vector<std::string>& absent) {
+  void Report(const std::string& layout, int /*runs*/, uint64_t keys,
+              const std::vector<std::string>& absent) {
     bench::Row row;
     row.engine = "RocksDB";
     row.version = rocksdb::GetRocksVersionAsString();
@@ -146,21 +147,6 @@ int main(int argc, char** argv) {
   for (const auto& [name, policy] : PoliciesOf(arguments)) {
     databases.push_back(std::make_unique<Database>(dir, name, policy));
   }
-  for (int run = 0; run < kRuns; ++run) {
-    for (const auto& database : databases) {
-      database->Load(arguments.keys, run);
-    }
-  }
-  for (const std::string& layout : {std::to_string(kRuns) + " runs", std::string("1 run")}) {
-    for (int round = 0; round < arguments.rounds; ++round) {
-      for (const auto& database : databases) {
-        database->Measure(absent);
-      }
-    }
-    for (const auto& database : databases) {
-      database->Report(layout, arguments.keys, absent);
-      database->Compact();
-    }
-  }
+  bench::Run(databases, arguments, kRuns, absent);
   return 0;
 }

@@ -1,5 +1,6 @@
 //! Measures storage engines with their own filters and with filterblock in one run.
 
+pub mod contender;
 pub mod counting;
 pub mod redb;
 pub mod report;

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use charts::markdown;
 use clap::{Parser, Subcommand, ValueEnum};
 use filterblock_integrations_bench::{Row, redb, report, rusty_leveldb, slatedb, surrealkv};
 
@@ -57,7 +58,7 @@ struct Merge {
 struct Report {
     /// File of rows that `measure` or `merge` wrote
     rows: PathBuf,
-    /// Page with two marks. The short table replaces the lines between them
+    /// Page with the marker `engines: summary`. The short table replaces the lines below it
     #[arg(long)]
     page: Option<PathBuf>,
 }
@@ -149,17 +150,14 @@ fn write_report(args: &Report) -> Result<(), String> {
     let rows = read_rows(&args.rows)?;
     print!("{}", report::markdown(&rows));
     let Some(path) = &args.page else { return Ok(()) };
-    let page = report::replace_table(&read(path)?, &report::summary(&rows)).ok_or_else(|| {
-        format!("{}: the page lacks {:?} or {:?}; add both lines", path.display(), report::BEGIN, report::END)
-    })?;
-    fs::write(path, page).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+    markdown::fill_file(path, "<!-- engines: ", |table| match table {
+        "summary" => Ok(report::summary(&rows).trim_end().to_owned()),
+        _ => markdown::unknown(&["summary"]),
+    })
 }
 
 fn read_rows(path: &Path) -> Result<Vec<Row>, String> {
-    let rows: Result<Vec<Row>, _> = read(path)?.lines().map(serde_json::from_str).collect();
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let rows: Result<Vec<Row>, _> = text.lines().map(serde_json::from_str).collect();
     rows.map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -1,17 +1,16 @@
 //! Measures redb without filters, and with filters beside it.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use filterblock_redb::FilteredDb;
 use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
 
 use crate::row::Row;
 use crate::stopwatch::{Times, median, times};
-use crate::workload::{absent_keys, present_keys};
+use crate::workload::{VALUE, absent_keys, present_keys};
 
 const DATA: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("data");
-const VALUE: &[u8] = &[7; 100];
 
 /// Loads `keys` keys into two databases, with and without filters. Measures gets of absent keys,
 /// and counts the present keys that a get does not find. Passes a row for each database to `sink`.
@@ -30,7 +29,7 @@ pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
 
     let start = Instant::now();
     let filtered = load_filtered(&dir.path().join("filtered.redb"), &present);
-    let filtered_load = start.elapsed().as_secs_f64();
+    let filtered_load = start.elapsed();
     let reader = filtered.begin_read().expect("redb reads");
 
     let absent = absent_keys(100_000.min(keys));
@@ -43,32 +42,21 @@ pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     let lost = present.iter().filter(|key| reader.get(&key[..]).expect("redb reads").is_none()).count();
     let passed = absent.iter().filter(|key| filtered.may_contain(&key[..])).count() as f64 / absent.len() as f64;
     let filter_bytes = filtered.with_filter_set(|set| set.len_bytes());
-    let row = |filter: &str, bytes: u64, rate, times: Times, load: f64, lost: usize| Row {
-        engine: "redb".into(),
-        version: "4.6.0".into(),
-        layout: "one tree".into(),
-        filter: filter.into(),
-        keys: keys as u64,
-        filter_bytes: bytes,
-        bits_per_key: bytes as f64 * 8.0 / keys as f64,
-        false_positive_rate: rate,
-        miss_mean_ns: times.mean_ns,
-        miss_p99_ns: times.p99_ns,
-        reads_per_miss: None,
-        build_ns_per_key: load * 1e9 / keys as f64,
-        compact_ms: None,
-        false_negatives: lost as u64,
+    let row = |filter, bytes, rounds: &[Times], load, lost: usize| {
+        let row = Row::new(("redb", "4.6.0"), 0, filter, keys, bytes, median(rounds), load);
+        Row { false_negatives: lost as u64, ..row }
     };
-    sink(row("none", 0, None, median(&measured[0]), plain_load, lost_plain));
-    sink(row("bumped-ribbon:8", filter_bytes, Some(passed), median(&measured[1]), filtered_load, lost));
+    sink(row("none", 0, &measured[0], plain_load, lost_plain));
+    let filtered = row("bumped-ribbon:8", filter_bytes, &measured[1], filtered_load, lost);
+    sink(Row { false_positive_rate: Some(passed), ..filtered });
 }
 
 fn get(table: &ReadOnlyTable<&'static [u8], &'static [u8]>, key: &[u8]) -> Option<Vec<u8>> {
     table.get(key).expect("redb reads").map(|value| value.value().to_vec())
 }
 
-/// Loads the keys into redb without filters. Returns the time in seconds.
-fn load_plain(path: &Path, keys: &[Vec<u8>]) -> f64 {
+/// Loads the keys into redb without filters. Returns the time.
+fn load_plain(path: &Path, keys: &[Vec<u8>]) -> Duration {
     let start = Instant::now();
     let db = Database::create(path).expect("redb opens");
     for batch in keys.chunks(100_000) {
@@ -78,7 +66,7 @@ fn load_plain(path: &Path, keys: &[Vec<u8>]) -> f64 {
         }
         write.commit().expect("redb writes");
     }
-    start.elapsed().as_secs_f64()
+    start.elapsed()
 }
 
 fn load_filtered(path: &Path, keys: &[Vec<u8>]) -> FilteredDb {

@@ -9,11 +9,6 @@ use crate::row::Row;
 /// The engines in the order of the tables.
 const ENGINES: [&str; 6] = ["RocksDB", "LevelDB", "rusty-leveldb", "SurrealKV", "SlateDB", "redb"];
 
-/// The line before the table in the page.
-pub const BEGIN: &str = "<!-- Written by `integrations/bench/run`: begin -->";
-/// The line after the table in the page.
-pub const END: &str = "<!-- Written by `integrations/bench/run`: end -->";
-
 /// The header row and the delimiter row of each table of all rows.
 const HEAD: &str =
     "| Runs | Keys | Filter | Bits per key | FPR | Reads per miss | Miss, mean | p99 | Load, per key | Compaction |
@@ -89,15 +84,6 @@ pub fn merge(old: Vec<Row>, new: Vec<Row>) -> Vec<Row> {
     // The sort is stable, so rows of one measurement keep their order.
     rows.sort_by_key(|row| (ENGINES.iter().position(|engine| *engine == row.engine), row.keys));
     rows
-}
-
-/// Returns `page` with `table` in place of the lines between [`BEGIN`] and [`END`]. Returns `None`
-/// unless the page has these two lines in this order.
-#[must_use]
-pub fn replace_table(page: &str, table: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n\n{table}\n{END}{after}"))
 }
 
 fn is_ours(row: &Row) -> bool {
@@ -192,13 +178,6 @@ mod tests {
         let new = vec![named("SlateDB", 10, "d"), named("SlateDB", 10, "a"), named("RocksDB", 10, "e")];
         let merged: Vec<String> = merge(old, new).into_iter().map(|row| row.filter).collect();
         assert_eq!(merged, ["e", "d", "a", "b", "a"]);
-    }
-
-    #[test]
-    fn table_replaces_the_lines_between_the_marks() {
-        let page = format!("before\n{BEGIN}\n\nold\n{END}\nafter\n");
-        assert_eq!(replace_table(&page, "new\n"), Some(format!("before\n{BEGIN}\n\nnew\n\n{END}\nafter\n")));
-        assert_eq!(replace_table("no marks", "new"), None);
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Defines the row of one measured configuration: an engine, a layout and a filter.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+
+use crate::stopwatch::Times;
 
 /// The measurements of one configuration. The programs in C and C++ print rows as JSON objects with
 /// these fields, one object per line.
@@ -42,4 +46,41 @@ pub struct Row {
     /// The number of present keys that a get did not find. It must be 0. Every present key is
     /// looked up, except with the SurrealKV filter that denies every key.
     pub false_negatives: u64,
+}
+
+impl Row {
+    /// Returns a row with the values that each engine measures, and `None` or 0 for the others.
+    /// `engine` is its name and version. 0 runs mean one tree.
+    #[must_use]
+    pub fn new(
+        (engine, version): (&str, &str),
+        runs: usize,
+        filter: &str,
+        keys: usize,
+        filter_bytes: u64,
+        times: Times,
+        load: Duration,
+    ) -> Self {
+        let layout = match runs {
+            0 => "one tree".to_owned(),
+            1 => "1 run".to_owned(),
+            _ => format!("{runs} runs"),
+        };
+        Self {
+            engine: engine.into(),
+            version: version.into(),
+            layout,
+            filter: filter.into(),
+            keys: keys as u64,
+            filter_bytes,
+            bits_per_key: filter_bytes as f64 * 8.0 / keys as f64,
+            false_positive_rate: None,
+            miss_mean_ns: times.mean_ns,
+            miss_p99_ns: times.p99_ns,
+            reads_per_miss: None,
+            build_ns_per_key: load.as_secs_f64() * 1e9 / keys as f64,
+            compact_ms: None,
+            false_negatives: 0,
+        }
+    }
 }

@@ -1,35 +1,26 @@
 //! Measures SlateDB on local files, with its own Bloom filter and with filterblock.
 
-use std::collections::HashMap;
-use std::fmt;
-use std::path::Path as FilePath;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use filterblock_slatedb::Filters;
-use futures::stream::BoxStream;
+use filterblock_slatedb_testkit::{Counted, Entries};
 use slatedb::admin::Admin;
 use slatedb::config::{
     CompactionWorkerOptions, CompactorOptions, FlushOptions, FlushType, Settings, SizeTieredCompactionSchedulerOptions,
 };
-use slatedb::db_cache::{CachedEntry, CachedKey, DbCache, SplitCache};
+use slatedb::db_cache::DbCache;
+use slatedb::object_store::ObjectStore;
 use slatedb::object_store::local::LocalFileSystem;
-use slatedb::object_store::path::Path;
-use slatedb::object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions,
-    PutOptions, PutPayload, PutResult, Result,
-};
 use slatedb::{BloomFilterPolicy, CompactorBuilder, Db, DbReader, FilterPolicy, VersionedManifest};
 use tokio::runtime::Runtime;
 
 use crate::row::Row;
 use crate::stopwatch::{Times, median, times};
-use crate::workload::{absent_keys, present_keys};
+use crate::workload::{VALUE, absent_keys, present_keys};
 
 const ROOT: &str = "db";
-const VALUE: &[u8] = &[7; 100];
 /// The number of SSTs in level 0 before the compaction.
 const RUNS: usize = 5;
 /// The measured specifications. The first takes about as many bytes as SlateDB's own filter. The
@@ -61,7 +52,7 @@ pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     let databases: Vec<Loaded> = filters()
         .into_iter()
         .map(|(filter, policies)| {
-            let store = Arc::new(Counted::new(&dir.path().join(&filter)));
+            let store = counted(&dir.path().join(&filter));
             let start = Instant::now();
             runtime.block_on(load(&store, &policies, &present));
             Loaded { filter, policies, store, load: start.elapsed() }
@@ -70,6 +61,13 @@ pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     measure(&runtime, &databases, RUNS, (&present, &absent), &vec![None; databases.len()], rounds, sink);
     let compacted: Vec<_> = databases.iter().map(|db| Some(runtime.block_on(compact(db)))).collect();
     measure(&runtime, &databases, 1, (&present, &absent), &compacted, rounds, sink);
+}
+
+/// Returns a store of local files that counts the GETs of SSTs, except those of the WAL.
+fn counted(dir: &Path) -> Arc<Counted> {
+    std::fs::create_dir_all(dir).expect("a folder");
+    let store = LocalFileSystem::new_with_prefix(dir).expect("a local file system");
+    Counted::new(Arc::new(store), |path, _| path.as_ref().contains("/compacted/").then_some(0))
 }
 
 fn filters() -> Vec<(String, Vec<Arc<dyn FilterPolicy>>)> {
@@ -134,10 +132,10 @@ async fn manifest(db: &Loaded) -> VersionedManifest {
 }
 
 fn open(runtime: &Runtime, db: &Loaded, blocks: bool) -> DbReader {
-    let entries = || Some(Arc::new(Entries::default()) as Arc<dyn DbCache>);
-    let cache = SplitCache::new().with_meta_cache(entries()).with_block_cache(entries().filter(|_| blocks));
+    let entries = Entries::default();
+    let cache: Arc<dyn DbCache> = if blocks { Arc::new(entries) } else { entries.of_metadata() };
     let builder = DbReader::builder(ROOT, Arc::clone(&db.store) as Arc<dyn ObjectStore>);
-    let builder = builder.with_db_cache(Arc::new(cache.build()), 0).with_filter_policies(db.policies.clone());
+    let builder = builder.with_db_cache(cache, 0).with_filter_policies(db.policies.clone());
     runtime.block_on(builder.build()).expect("SlateDB opens")
 }
 
@@ -156,7 +154,7 @@ fn measure(
     for (db, reader) in databases.iter().zip(&readers) {
         // These gets load filters and indexes into the cache.
         absent.iter().take(1_000).for_each(|key| assert!(!find(reader, key)));
-        db.store.gets.store(0, Ordering::Relaxed);
+        db.store.take();
     }
     for _ in 0..rounds {
         for (reader, rounds) in readers.iter().zip(&mut measured) {
@@ -166,28 +164,17 @@ fn measure(
     for (((db, reader), rounds), compacted) in databases.iter().zip(readers).zip(&measured).zip(compacted) {
         // A round looks up each key twice: see `times`.
         let misses = (absent.len() * 2 * rounds.len()) as f64;
-        let reads = db.store.gets.load(Ordering::Relaxed) as f64 / misses;
+        let reads = db.store.take()[0] as f64 / misses;
         runtime.block_on(reader.close()).expect("SlateDB closes");
-        let lost = lost(runtime, db, present);
-        let filter_bytes: u64 =
-            runtime.block_on(manifest(db)).all_sst_views().map(|view| view.sst.info.filter_len).sum();
-        let times = median(rounds);
+        let filter_bytes = runtime.block_on(manifest(db)).all_sst_views().map(|view| view.sst.info.filter_len).sum();
+        let engine = ("SlateDB", "0.18.0");
         sink(Row {
-            engine: "SlateDB".into(),
-            version: "0.18.0".into(),
-            layout: if runs == 1 { "1 run".into() } else { format!("{runs} runs") },
-            filter: db.filter.clone(),
-            keys: present.len() as u64,
-            filter_bytes,
-            bits_per_key: filter_bytes as f64 * 8.0 / present.len() as f64,
             // A miss asks one filter of each run, and reads a block after each false positive.
             false_positive_rate: Some(reads / runs as f64),
-            miss_mean_ns: times.mean_ns,
-            miss_p99_ns: times.p99_ns,
             reads_per_miss: Some(reads),
-            build_ns_per_key: db.load.as_secs_f64() * 1e9 / present.len() as f64,
             compact_ms: compacted.map(|time| time.as_secs_f64() * 1e3),
-            false_negatives: lost,
+            false_negatives: lost(runtime, db, present),
+            ..Row::new(engine, runs, &db.filter, present.len(), filter_bytes, median(rounds), db.load)
         });
     }
 }
@@ -203,100 +190,4 @@ fn lost(runtime: &Runtime, db: &Loaded, keys: &[Vec<u8>]) -> u64 {
         reader.close().await.expect("SlateDB closes");
         lost
     })
-}
-
-/// A cache that never evicts an entry.
-#[derive(Default)]
-struct Entries(Mutex<HashMap<CachedKey, CachedEntry>>);
-
-impl Entries {
-    fn get(&self, key: &CachedKey) -> Option<CachedEntry> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
-    }
-}
-
-#[async_trait]
-impl DbCache for Entries {
-    async fn get_block(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
-        Ok(self.get(key))
-    }
-
-    async fn get_index(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
-        Ok(self.get(key))
-    }
-
-    async fn get_filter(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
-        Ok(self.get(key))
-    }
-
-    async fn get_stats(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
-        Ok(self.get(key))
-    }
-
-    async fn insert(&self, key: CachedKey, value: CachedEntry) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value);
-    }
-
-    async fn remove(&self, key: &CachedKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-    }
-
-    fn entry_count(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len() as u64
-    }
-}
-
-/// A store of local files that counts the GETs of SSTs, except those of the WAL.
-#[derive(Debug)]
-struct Counted {
-    store: LocalFileSystem,
-    gets: AtomicU64,
-}
-
-impl Counted {
-    fn new(dir: &FilePath) -> Self {
-        std::fs::create_dir_all(dir).expect("a folder");
-        let store = LocalFileSystem::new_with_prefix(dir).expect("a local file system");
-        Self { store, gets: AtomicU64::new(0) }
-    }
-}
-
-impl fmt::Display for Counted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "counted {}", self.store)
-    }
-}
-
-#[async_trait]
-impl ObjectStore for Counted {
-    async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        self.store.put_opts(path, payload, options).await
-    }
-
-    async fn put_multipart_opts(&self, path: &Path, options: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
-        self.store.put_multipart_opts(path, options).await
-    }
-
-    async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
-        if path.as_ref().contains("/compacted/") {
-            self.gets.fetch_add(1, Ordering::Relaxed);
-        }
-        self.store.get_opts(path, options).await
-    }
-
-    fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.store.delete_stream(paths)
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.store.list(prefix)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.store.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.store.copy_opts(from, to, options).await
-    }
 }

@@ -1,5 +1,8 @@
 //! Makes the keys that are measured: 16 bytes each, spread evenly over the key range.
 
+/// The value of each present key.
+pub const VALUE: &[u8] = &[7; 100];
+
 /// Returns the present keys in a pseudo-random order. Consecutive keys of the list spread over the
 /// whole key range, so large parts of the list become runs that overlap.
 #[must_use]

@@ -112,6 +112,7 @@ class Database {
   // Counts reads and false negatives, and prints the row of the rounds since the last call.
   void Report(const std::string& layout, int runs, uint64_t keys,
               const std::vector<std::string>& absent) {
+    CHECK_WITH(runs == 1 || FilesAtLevel(0) == std::to_string(runs), FilesAtLevel(0));
     bench::Row row;
     row.engine = "LevelDB";
     row.version = std::to_string(leveldb::kMajorVersion) + "." + std::to_string(leveldb::kMinorVersion);
@@ -223,24 +224,6 @@ int main(int argc, char** argv) {
   for (const char* spec : {"bloom:9", "bloom:10", "bloom:14", "bloom:16"}) {
     add(spec, Ours(spec));
   }
-  for (int run = 0; run < kRuns; ++run) {
-    for (const auto& database : databases) {
-      database->Load(arguments.keys, run);
-    }
-  }
-  for (const int runs : {kRuns, 1}) {
-    for (const auto& database : databases) {
-      CHECK_WITH(runs == 1 || database->FilesAtLevel(0) == std::to_string(kRuns), database->FilesAtLevel(0));
-    }
-    for (int round = 0; round < arguments.rounds; ++round) {
-      for (const auto& database : databases) {
-        database->Measure(absent);
-      }
-    }
-    for (const auto& database : databases) {
-      database->Report(runs == 1 ? "1 run" : std::to_string(runs) + " runs", runs, arguments.keys, absent);
-      database->Compact();
-    }
-  }
+  bench::Run(databases, arguments, kRuns, absent);
   return 0;
 }

@@ -30,7 +30,6 @@
 //! of another block goes unnoticed and can deny present keys. The engines find a filter by a list
 //! of offsets after the filters. They verify no checksum of this list either: see the README.
 
-mod counters;
 #[cfg(feature = "rusty-leveldb")]
 mod rusty_leveldb;
 #[cfg(feature = "sstable")]
@@ -38,7 +37,7 @@ mod sstable;
 
 use filterblock::{Answer, FilterOptions, FilterSpec, KeyHash, KeyHasher, Result, compact};
 
-pub use counters::{Counters, Counts};
+pub use filterblock_adapter::{Counters, Counts};
 
 /// The name of the policy in SST files. It contains the version of the compact form.
 ///
@@ -76,7 +75,7 @@ impl Policy {
             builder.finish_compact()
         };
         build_one(spec)?;
-        let always_maybe = build_one("always-maybe".parse()?)?;
+        let always_maybe = build_one(FilterSpec::ALWAYS_MAYBE)?;
         Ok(Self { spec, hasher, always_maybe, counters: Counters::default() })
     }
 
@@ -103,18 +102,7 @@ impl Policy {
             }
             builder.finish_compact().ok()
         };
-        match build() {
-            Some(filter) => {
-                self.counters.add_built(offsets.len(), filter.len());
-                filter
-            }
-            // The traits cannot return an error. The always-maybe filter costs reads, but never
-            // denies a key.
-            None => {
-                self.counters.add_failed_build();
-                self.always_maybe.clone()
-            }
-        }
+        self.counters.built(offsets.len(), build(), &self.always_maybe)
     }
 
     fn may_contain(&self, key: &[u8], filter: &[u8]) -> bool {

@@ -18,6 +18,14 @@ fn insert(db: &FilteredDb, numbers: impl IntoIterator<Item = u32>) {
     writer.commit().unwrap();
 }
 
+/// Removes a key. Returns whether the key was present.
+fn remove(db: &FilteredDb, number: u32) -> bool {
+    let mut writer = db.begin_write().unwrap();
+    let was_present = writer.remove(&key(number)).unwrap();
+    writer.commit().unwrap();
+    was_present
+}
+
 /// Returns the number of keys whose value a read does not find.
 fn missing(db: &FilteredDb, numbers: impl IntoIterator<Item = u32>) -> usize {
     let reader = db.begin_read().unwrap();
@@ -27,6 +35,13 @@ fn missing(db: &FilteredDb, numbers: impl IntoIterator<Item = u32>) -> usize {
 
 fn filter_path(path: &Path) -> PathBuf {
     path.with_extension("redb.filter")
+}
+
+/// Opens a database whose saved filter must be refused for this reason. Asserts that no key is lost.
+fn assert_refused(path: &Path, why: &str, numbers: impl IntoIterator<Item = u32>) {
+    let db = FilteredDb::open_saved(path).unwrap();
+    assert!(matches!(db.opened(), Opened::Refused(reason) if reason.contains(why)), "{:?}", db.opened());
+    assert_eq!(missing(&db, numbers), 0);
 }
 
 /// Makes a database with 1,000 keys and a saved filter. Returns the path of the database.
@@ -53,9 +68,7 @@ fn saved_filter_is_used_after_commits_without_new_keys() {
     let dir = tempfile::tempdir().unwrap();
     let path = saved(dir.path());
     let mut db = FilteredDb::open_saved(&path).unwrap();
-    let mut writer = db.begin_write().unwrap();
-    assert!(writer.remove(&key(7)).unwrap());
-    writer.commit().unwrap();
+    assert!(remove(&db, 7));
     db.save().unwrap();
     drop(db);
     let db = FilteredDb::open_saved(&path).unwrap();
@@ -69,9 +82,7 @@ fn saved_filter_of_an_older_generation_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let path = saved(dir.path());
     insert(&FilteredDb::open_saved(&path).unwrap(), 1_000..1_010);
-    let db = FilteredDb::open_saved(&path).unwrap();
-    assert!(matches!(db.opened(), Opened::Refused(reason) if reason.contains("table id")), "{:?}", db.opened());
-    assert_eq!(missing(&db, 0..1_010), 0);
+    assert_refused(&path, "table id", 0..1_010);
 }
 
 #[test]
@@ -88,9 +99,7 @@ fn saved_filter_of_another_history_is_not_used() {
     std::fs::write(&path, backup).unwrap();
     insert(&FilteredDb::open(&path).unwrap(), 2_000..2_010);
     std::fs::write(filter_path(&path), filter).unwrap();
-    let db = FilteredDb::open_saved(&path).unwrap();
-    assert!(matches!(db.opened(), Opened::Refused(_)), "{:?}", db.opened());
-    assert_eq!(missing(&db, (0..1_000).chain(2_000..2_010)), 0);
+    assert_refused(&path, "table id", (0..1_000).chain(2_000..2_010));
 }
 
 #[test]
@@ -103,9 +112,7 @@ fn saved_filter_is_not_used_after_an_insert_by_redb_alone() {
     write.open_table(table).unwrap().insert(&key(5_000)[..], &5_000u32.to_le_bytes()[..]).unwrap();
     write.commit().unwrap();
     drop(db);
-    let db = FilteredDb::open_saved(&path).unwrap();
-    assert!(matches!(db.opened(), Opened::Refused(_)), "{:?}", db.opened());
-    assert_eq!(missing(&db, (0..1_000).chain([5_000])), 0);
+    assert_refused(&path, "", (0..1_000).chain([5_000]));
 }
 
 #[test]
@@ -122,9 +129,7 @@ fn damaged_saved_filter_is_not_used() {
         [flipped(0), flipped(whole.len() / 2), flipped(whole.len() - 1), whole[..100].to_vec(), vec![0; 1_100]];
     for bytes in damaged {
         std::fs::write(filter_path(&path), bytes).unwrap();
-        let db = FilteredDb::open_saved(&path).unwrap();
-        assert!(matches!(db.opened(), Opened::Refused(_)), "{:?}", db.opened());
-        assert_eq!(missing(&db, 0..1_000), 0);
+        assert_refused(&path, "", 0..1_000);
     }
 }
 
@@ -134,9 +139,7 @@ fn older_snapshot_still_sees_a_removed_key() {
     let db = FilteredDb::open(dir.path().join("data.redb")).unwrap();
     insert(&db, 0..100);
     let older = db.begin_read().unwrap();
-    let mut writer = db.begin_write().unwrap();
-    assert!(writer.remove(&key(7)).unwrap());
-    writer.commit().unwrap();
+    assert!(remove(&db, 7));
     assert!(older.get(&key(7)).unwrap().is_some());
     assert!(db.begin_read().unwrap().get(&key(7)).unwrap().is_none());
 }
@@ -225,11 +228,7 @@ proptest! {
                     insert(&db, numbers.iter().copied());
                     model.extend(numbers.into_iter().map(|number| (number, ())));
                 }
-                Step::Remove(number) => {
-                    let mut writer = db.begin_write().unwrap();
-                    prop_assert_eq!(writer.remove(&key(number)).unwrap(), model.remove(&number).is_some());
-                    writer.commit().unwrap();
-                }
+                Step::Remove(number) => prop_assert_eq!(remove(&db, number), model.remove(&number).is_some()),
                 Step::Rebuild => db.rebuild().unwrap(),
                 Step::Save => db.save().unwrap(),
                 Step::Reopen => {

@@ -27,6 +27,9 @@ namespace {
 
 using support::Ours;
 
+template <typename T>
+using Handle = filterblock_rocksdb::internal::Handle<T>;
+
 using Builder = std::unique_ptr<rocksdb::FilterBitsBuilder>;
 using Reader = std::unique_ptr<rocksdb::FilterBitsReader>;
 
@@ -183,12 +186,10 @@ void ABuilderWithoutKeysGivesAnAlwaysMaybeFilter() {
 // keys. So such a filter belongs to another SST, and does not open.
 void AFilterOfNoKeysDoesNotOpen() {
   const Ours ours("blocked-bloom:10");
-  const filterblock_rocksdb::internal::Handle<filterblock_hasher> hasher(
-      filterblock_hasher_new_xxh3(0));
-  const filterblock_rocksdb::internal::Handle<filterblock_builder> builder(
+  const Handle<filterblock_hasher> hasher(filterblock_hasher_new_xxh3(0));
+  const Handle<filterblock_builder> builder(
       filterblock_builder_new("blocked-bloom:10", hasher.get(), nullptr, nullptr));
-  const filterblock_rocksdb::internal::Handle<filterblock_bytes> bytes(
-      filterblock_builder_finish(builder.get(), nullptr));
+  const Handle<filterblock_bytes> bytes(filterblock_builder_finish(builder.get(), nullptr));
   CHECK(bytes != nullptr);
   const rocksdb::Slice filter(static_cast<const char*>(filterblock_bytes_data(bytes.get())),
                               filterblock_bytes_len(bytes.get()));
@@ -231,12 +232,11 @@ void TheLevelOfAnSstChoosesItsFilter() {
     const Builder builder = BuilderOf(ours, false, level, is_bottommost, reason);
     builder->AddKey("key");
     const std::string filter = Finish(builder.get());
-    const filterblock_rocksdb::internal::Handle<filterblock_hasher> hasher(
-        filterblock_hasher_new_xxh3(0));
+    const Handle<filterblock_hasher> hasher(filterblock_hasher_new_xxh3(0));
     filterblock_expected expected = {};
     expected.hasher = hasher.get();
     expected.flags = FILTERBLOCK_EXPECT_ANY_TABLE;
-    const filterblock_rocksdb::internal::Handle<filterblock_filter> open(
+    const Handle<filterblock_filter> open(
         filterblock_filter_open_borrowed(filter.data(), filter.size(), &expected,
                                          FILTERBLOCK_VERIFY_AT_OPEN, nullptr));
     filterblock_metadata metadata;

@@ -26,9 +26,7 @@ rocksdb::Options OptionsOf(const Layout& layout, std::shared_ptr<const rocksdb::
   }
   if (layout.partitioned) {
     table.format_version = 3;  // sst.h reads indexes without deltas
-    table.index_type = rocksdb::BlockBasedTableOptions::kTwoLevelIndexSearch;
-    table.partition_filters = true;
-    table.metadata_block_size = 512;
+    support::Partition(&table, 512);
   }
   return support::DbOptions(table);
 }

@@ -9,8 +9,6 @@
 
 namespace {
 
-using support::Gets;
-using support::Ok;
 using support::Ours;
 
 constexpr uint64_t kKeys = 1000;
@@ -37,9 +35,7 @@ std::string WriteCase(const Case& of, const check::TempDir& dir) {
   rocksdb::BlockBasedTableOptions table = support::Table(ours.policy);
   table.block_size = 1024;
   if (of.partitioned) {
-    table.index_type = rocksdb::BlockBasedTableOptions::kTwoLevelIndexSearch;
-    table.partition_filters = true;
-    table.metadata_block_size = 300;
+    support::Partition(&table, 300);
   }
   rocksdb::Options options = support::DbOptions(table);
   options.compression = rocksdb::kSnappyCompression;
@@ -118,12 +114,11 @@ void DatabasesChangePolicies() {
   for (const Step& step : steps) {
     const auto db = support::Open(support::DbOptions(support::Table(step.policy)), dir.Path("db"));
     if (step.rewrites) {
-      rocksdb::CompactRangeOptions force;
-      force.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForce;
-      Ok(db->CompactRange(force, nullptr, nullptr));
+      support::Compact(db.get());
     }
     CHECK_SAME(support::GetAll(db.get(), 0, kKeys).found, kKeys);
     // The absent keys lie between present keys. Otherwise RocksDB would not ask any SST.
+    rocksdb::SetPerfLevel(rocksdb::PerfLevel::kEnableCount);
     rocksdb::get_perf_context()->Reset();
     std::string value;
     for (uint64_t number = 1; number < kKeys; ++number) {

@@ -58,6 +58,20 @@ inline rocksdb::Options DbOptions(const rocksdb::BlockBasedTableOptions& table) 
 
 inline void Ok(const rocksdb::Status& status) { CHECK_WITH(status.ok(), status.ToString()); }
 
+// Sets the options of partitioned filters and indexes.
+inline void Partition(rocksdb::BlockBasedTableOptions* table, uint64_t partition_len) {
+  table->index_type = rocksdb::BlockBasedTableOptions::kTwoLevelIndexSearch;
+  table->partition_filters = true;
+  table->metadata_block_size = partition_len;
+}
+
+// Rewrites all SSTs.
+inline void Compact(rocksdb::DB* db) {
+  rocksdb::CompactRangeOptions force;
+  force.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForce;
+  Ok(db->CompactRange(force, nullptr, nullptr));
+}
+
 // Calls `open` with a pointer to the variable for the database. Newer versions of RocksDB take a
 // smart pointer, and older versions take a raw pointer.
 template <typename OpenFunction>
@@ -96,20 +110,11 @@ inline std::unique_ptr<rocksdb::DB> OpenToRead(const rocksdb::Options& options,
   return db;
 }
 
-// The numbers of gets by result.
-struct Gets {
-  uint64_t found = 0;
-  uint64_t lost = 0;
-  uint64_t failed = 0;
-  // The number of SSTs that a get skipped because of a filter.
-  uint64_t filtered = 0;
-};
+using check::Gets;
 
 // Gets the keys `first` to `first + count - 1`, and counts the results. A wrong value counts as
 // failed.
 inline Gets GetAll(rocksdb::DB* db, uint64_t first, uint64_t count) {
-  rocksdb::SetPerfLevel(rocksdb::PerfLevel::kEnableCount);
-  rocksdb::get_perf_context()->Reset();
   Gets gets;
   std::string value;
   for (uint64_t number = first; number < first + count; ++number) {
@@ -122,7 +127,6 @@ inline Gets GetAll(rocksdb::DB* db, uint64_t first, uint64_t count) {
       ++gets.failed;
     }
   }
-  gets.filtered = rocksdb::get_perf_context()->bloom_sst_miss_count;
   return gets;
 }
 

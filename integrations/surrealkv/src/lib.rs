@@ -29,7 +29,6 @@
 //! SurrealKV does not tell the policy which SST file a filter belongs to. So a sound filter of
 //! another SST file goes unnoticed and can deny present keys.
 
-mod counters;
 mod memo;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -38,7 +37,7 @@ use filterblock::planning::Plan;
 use filterblock::{Error, Expected, FilterOptions, FilterSpec, KeyHash, KeyHasher, Result, layout};
 use surrealkv::FilterPolicy;
 
-pub use counters::{Counters, Counts};
+pub use filterblock_adapter::{Counters, Counts};
 
 /// The name of the policy in SST files. It contains the version of the block format.
 ///
@@ -96,18 +95,7 @@ impl Policy {
     }
 
     fn build(&self, hashes: &[KeyHash]) -> Vec<u8> {
-        match built(self.spec, &self.hasher, hashes) {
-            Ok(block) => {
-                self.counters.add_built(hashes.len(), block.len());
-                block
-            }
-            // The trait cannot return an error. The always-maybe filter costs reads, but never
-            // denies a key.
-            Err(_) => {
-                self.counters.add_failed_build();
-                self.always_maybe.clone()
-            }
-        }
+        self.counters.built(hashes.len(), built(self.spec, &self.hasher, hashes).ok(), &self.always_maybe)
     }
 }
 

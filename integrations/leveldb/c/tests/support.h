@@ -47,12 +47,7 @@ struct Bloom {
 
 inline void Ok(char* error) { CHECK_WITH(error == nullptr, error); }
 
-// The numbers of gets by result.
-struct Gets {
-  uint64_t found = 0;
-  uint64_t lost = 0;
-  uint64_t failed = 0;
-};
+using check::Gets;
 
 // A database. Its SSTs are not compressed.
 class Db {

@@ -11,10 +11,11 @@ use slatedb::object_store::local::LocalFileSystem;
 use slatedb::object_store::memory::InMemory;
 use slatedb::object_store::path::Path;
 use slatedb::object_store::{ObjectStoreExt, PutPayload};
-use slatedb::{CompactionWorkerBuilder, DbReader, DbReaderBuilder, SstReader};
+use slatedb::{CompactionWorkerBuilder, DbReader, DbReaderBuilder};
 
 use crate::common::{
-    Append, First4, ROOT, Store, absent, compactor, flush, key, manifest, metadata_cache, worker_options, writer,
+    Append, First4, ROOT, Store, absent, compactor, flush, inspect, key, manifest, metadata_cache, worker_options,
+    writer,
 };
 
 const ROUNDS: u64 = 5;
@@ -24,6 +25,13 @@ const POLL: Duration = Duration::from_millis(20);
 /// Returns the filters of all roles except `other`.
 fn filters() -> Filters {
     Filters::new("bumped-ribbon:8".parse().unwrap()).with_prefixes(Arc::new(First4), true).unwrap()
+}
+
+/// Returns the filters of a process that starts.
+async fn started(store: &Store) -> Filters {
+    let filters = filters();
+    filters.record_or_compare(ROOT, store).await.unwrap();
+    filters
 }
 
 /// Sends a signal to the other processes: writes a number to an object of the same store.
@@ -38,6 +46,12 @@ async fn signalled(store: &Store, name: &str) -> u64 {
     }
 }
 
+async fn wait_for(store: &Store, name: &str) {
+    while signalled(store, name).await == 0 {
+        tokio::time::sleep(POLL).await;
+    }
+}
+
 /// Returns the number of key `i` of a round. Numbers of all rounds alternate, so each flushed SST
 /// covers nearly the whole key range.
 fn key_of(round: u64, i: u64) -> u64 {
@@ -47,8 +61,7 @@ fn key_of(round: u64, i: u64) -> u64 {
 /// Runs the writer, which writes all rounds. Each round after the first also deletes the first
 /// tenth of the keys of the previous round.
 async fn write(store: &Store) {
-    let filters = filters();
-    filters.record_or_compare(ROOT, store).await.unwrap();
+    let filters = started(store).await;
     let db = writer(store, filters.policies()).with_db_cache(metadata_cache(), 0).build().await.unwrap();
     for round in 0..ROUNDS {
         for i in 0..KEYS_PER_ROUND {
@@ -105,11 +118,8 @@ fn reader(store: &Store, filters: &Filters) -> DbReaderBuilder<&'static str> {
 
 /// Runs a reader while the writer writes, and a new reader after the last compaction.
 async fn read(store: &Store) {
-    let filters = filters();
-    filters.record_or_compare(ROOT, store).await.unwrap();
-    while signalled(store, "rounds").await == 0 {
-        tokio::time::sleep(POLL).await;
-    }
+    let filters = started(store).await;
+    wait_for(store, "rounds").await;
     let following = reader(store, &filters).build().await.unwrap();
     let mut seen = 0;
     while seen < ROUNDS {
@@ -123,9 +133,7 @@ async fn read(store: &Store) {
             }
         }
     }
-    while signalled(store, "compacted").await == 0 {
-        tokio::time::sleep(POLL).await;
-    }
+    wait_for(store, "compacted").await;
     assert_complete(&following).await;
     following.close().await.unwrap();
     let fresh = reader(store, &filters).build().await.unwrap();
@@ -137,11 +145,8 @@ async fn read(store: &Store) {
 /// Runs the compactor, which schedules compactions until the writer has written all rounds and one
 /// sorted run is left.
 async fn compact(store: &Store) {
-    let filters = filters();
-    filters.record_or_compare(ROOT, store).await.unwrap();
-    while signalled(store, "rounds").await == 0 {
-        tokio::time::sleep(POLL).await;
-    }
+    let filters = started(store).await;
+    wait_for(store, "rounds").await;
     let compactor = Arc::new(compactor(store, filters.policies(), None).build());
     let running = Arc::clone(&compactor);
     let task = tokio::spawn(async move { running.run().await });
@@ -163,11 +168,8 @@ async fn compact(store: &Store) {
 
 /// Runs a worker, which does the compactions that the compactor schedules.
 async fn work(store: &Store) {
-    let filters = filters();
-    filters.record_or_compare(ROOT, store).await.unwrap();
-    while signalled(store, "rounds").await == 0 {
-        tokio::time::sleep(POLL).await;
-    }
+    let filters = started(store).await;
+    wait_for(store, "rounds").await;
     let builder = CompactionWorkerBuilder::new(ROOT, Arc::clone(store)).with_options(worker_options(64 << 10));
     let builder = builder.with_merge_operator(Arc::new(Append)).with_filter_policies(filters.policies());
     let worker = Arc::new(builder.build().await.unwrap());
@@ -184,9 +186,7 @@ async fn work(store: &Store) {
 
 /// Asserts that a process with another list of policies gets an error.
 async fn start_with_another_list(store: &Store) {
-    while signalled(store, "rounds").await == 0 {
-        tokio::time::sleep(POLL).await;
-    }
+    wait_for(store, "rounds").await;
     let other = Filters::new("bumped-ribbon:8".parse().unwrap());
     assert!(other.record_or_compare(ROOT, store).await.is_err());
 }
@@ -205,8 +205,7 @@ async fn run(role: &str, store: &Store) {
 const ROLES: [&str; 7] = ["writer", "reader", "reader", "reader", "compactor", "worker", "other"];
 
 async fn assert_filtered(store: &Store) {
-    let ssts = SstReader::new(ROOT, Arc::clone(store), None, None);
-    let inspection = filters().inspect(DbReader::builder(ROOT, Arc::clone(store)), &ssts).await.unwrap();
+    let inspection = inspect(store, &filters()).await;
     assert!(inspection.ssts.len() > 1);
     inspection.check(1).unwrap();
 }

@@ -1,23 +1,25 @@
 //! Provides the tests with keys, settings, databases, compactions, and the bytes of SST files.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use filterblock_slatedb::{Filters, Inspection};
+use filterblock_slatedb_testkit::Entries;
 use slatedb::admin::Admin;
 use slatedb::bytes::{Buf, BufMut, Bytes};
 use slatedb::compactor::{
     CompactionScheduler, CompactionSchedulerSupplier, CompactionSpec, CompactorStateView, SourceId,
 };
 use slatedb::config::{CompactionWorkerOptions, CompactorOptions, FlushOptions, FlushType, Settings};
-use slatedb::db_cache::{CachedEntry, CachedKey, DbCache, SplitCache};
+use slatedb::db_cache::DbCache;
 use slatedb::manifest::SsTableHandle;
+use slatedb::object_store::memory::InMemory;
 use slatedb::object_store::path::Path;
 use slatedb::object_store::{ObjectStore, ObjectStoreExt};
 use slatedb::{
-    CompactorBuilder, Db, DbBuilder, FilterPolicy, MergeOperator, MergeOperatorError, PathResolver, PrefixExtractor,
-    PrefixTarget, VersionedManifest,
+    BloomFilterPolicy, CompactorBuilder, Db, DbBuilder, DbReader, ErrorKind, FilterPolicy, MergeOperator,
+    MergeOperatorError, PathResolver, PrefixExtractor, PrefixTarget, RowEntry, SstReader, ValueDeletable,
+    VersionedManifest,
 };
 
 pub const ROOT: &str = "db";
@@ -153,49 +155,64 @@ pub async fn compact(store: &Store, policies: &Policies, max_sst_size: usize) {
 
 /// Returns a cache of filters, indexes and statistics, without data blocks.
 pub fn metadata_cache() -> Arc<dyn DbCache> {
-    let entries: Arc<dyn DbCache> = Arc::new(Entries::default());
-    Arc::new(SplitCache::new().with_meta_cache(Some(entries)).build())
+    Entries::default().of_metadata()
 }
 
-/// A cache that never evicts an entry.
-#[derive(Default)]
-pub struct Entries(pub Mutex<HashMap<CachedKey, CachedEntry>>);
-
-impl Entries {
-    fn get(&self, key: &CachedKey) -> Option<CachedEntry> {
-        self.0.lock().unwrap().get(key).cloned()
-    }
+pub async fn reader(store: &Store, policies: Policies, cache: Arc<dyn DbCache>) -> DbReader {
+    let builder = DbReader::builder(ROOT, Arc::clone(store)).with_merge_operator(Arc::new(Append));
+    builder.with_db_cache(cache, 0).with_filter_policies(policies).build().await.unwrap()
 }
 
-#[async_trait]
-impl DbCache for Entries {
-    async fn get_block(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
-        Ok(self.get(key))
-    }
+pub async fn inspect(store: &Store, filters: &Filters) -> Inspection {
+    let ssts = SstReader::new(ROOT, Arc::clone(store), None, None);
+    filters.inspect(DbReader::builder(ROOT, Arc::clone(store)), &ssts).await.unwrap()
+}
 
-    async fn get_index(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
-        Ok(self.get(key))
-    }
+pub fn ours() -> Filters {
+    Filters::new("bumped-ribbon:7".parse().unwrap())
+}
 
-    async fn get_filter(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
-        Ok(self.get(key))
-    }
+pub fn own() -> Policies {
+    vec![Arc::new(BloomFilterPolicy::new(10))]
+}
 
-    async fn get_stats(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
-        Ok(self.get(key))
-    }
+/// Builds a database of the keys `0..keys`, with several SSTs in one sorted run.
+pub async fn database(policies: &Policies, keys: u64) -> Store {
+    let store: Store = Arc::new(InMemory::new());
+    filled(&store, policies, 0..keys, 3).await;
+    compact(&store, policies, 32 << 10).await;
+    assert!(ssts(&store).await.len() >= 4);
+    store
+}
 
-    async fn insert(&self, key: CachedKey, value: CachedEntry) {
-        self.0.lock().unwrap().insert(key, value);
-    }
+/// The numbers of lost keys, and of failed gets.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub lost: u64,
+    pub failed: u64,
+}
 
-    async fn remove(&self, key: &CachedKey) {
-        self.0.lock().unwrap().remove(key);
+/// Gets the keys `0..keys`, and an absent key after each. Asserts that no absent key is found.
+pub async fn read_all(store: &Store, policies: Policies, keys: u64) -> Outcome {
+    let reader = reader(store, policies, metadata_cache()).await;
+    let mut outcome = Outcome::default();
+    for i in 0..keys {
+        match reader.get(key(i)).await {
+            Ok(Some(_)) => {}
+            Ok(None) => outcome.lost += 1,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Data, "{error}");
+                outcome.failed += 1;
+            }
+        }
+        assert!(reader.get(absent(i)).await.is_ok_and(|found| found.is_none()) || outcome.failed > 0);
     }
+    reader.close().await.unwrap();
+    outcome
+}
 
-    fn entry_count(&self) -> u64 {
-        self.0.lock().unwrap().len() as u64
-    }
+pub fn entry(key: Bytes, value: ValueDeletable) -> RowEntry {
+    RowEntry { key, value, seq: 1, create_ts: None, expire_ts: None }
 }
 
 /// A merge operator that appends operands to the value.

@@ -2,66 +2,27 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use filterblock_slatedb::Filters;
+use filterblock_slatedb_testkit::Entries;
 use slatedb::bytes::Bytes;
-use slatedb::db_cache::{CachedEntry, CachedKey, DbCache};
+use slatedb::db_cache::CachedEntry;
 use slatedb::manifest::SsTableHandle;
 use slatedb::object_store::memory::InMemory;
 use slatedb::object_store::{ObjectStore, ObjectStoreExt, PutPayload};
-use slatedb::{BloomFilterPolicy, DbReader, ErrorKind, FilterBuilder, FilterPolicy};
+use slatedb::{BloomFilterPolicy, FilterPolicy, ValueDeletable};
 
 use crate::common::{
-    Entries, NamedBytes, Policies, ROOT, Store, absent, compact, filled, filters_of, key, metadata_cache, sst_bytes,
-    ssts, with_filters,
+    NamedBytes, Outcome, Policies, Store, absent, compact, entry, filled, filters_of, key, ours, own, reader,
+    sst_bytes, ssts, with_filters,
 };
 
 const KEYS: u64 = 4_000;
 
-fn ours() -> Filters {
-    Filters::new("bumped-ribbon:7".parse().unwrap())
-}
-
-fn own() -> Policies {
-    vec![Arc::new(BloomFilterPolicy::new(10))]
-}
-
-/// Builds a database of several SSTs in one sorted run.
 async fn database(policies: &Policies) -> Store {
-    let store: Store = Arc::new(InMemory::new());
-    filled(&store, policies, 0..KEYS, 2).await;
-    compact(&store, policies, 32 << 10).await;
-    assert!(ssts(&store).await.len() >= 4);
-    store
+    crate::common::database(policies, KEYS).await
 }
 
-async fn reader(store: &Store, policies: Policies, cache: Arc<dyn DbCache>) -> DbReader {
-    let builder = DbReader::builder(ROOT, Arc::clone(store)).with_db_cache(cache, 0);
-    builder.with_filter_policies(policies).build().await.unwrap()
-}
-
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Outcome {
-    lost: u64,
-    failed: u64,
-}
-
-/// Gets every key. Returns the number of lost keys, and the number of failed gets.
 async fn read_all(store: &Store, policies: Policies) -> Outcome {
-    let reader = reader(store, policies, metadata_cache()).await;
-    let mut outcome = Outcome::default();
-    for i in 0..KEYS {
-        match reader.get(key(i)).await {
-            Ok(Some(_)) => {}
-            Ok(None) => outcome.lost += 1,
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Data, "{error}");
-                outcome.failed += 1;
-            }
-        }
-    }
-    reader.close().await.unwrap();
-    outcome
+    crate::common::read_all(store, policies, KEYS).await
 }
 
 /// A way to damage a filter.
@@ -188,10 +149,7 @@ async fn slatedb_fails_gets_if_its_own_checksum_fails() {
 async fn a_rewrite_by_compaction_repairs_damaged_filters() {
     let store = damaged(&database(&ours().policies()).await, Damage::Zeroed).await;
     // A new SST in level 0 makes the compactor rewrite all SSTs.
-    let db = crate::common::writer(&store, ours().policies()).build().await.unwrap();
-    db.put(key(KEYS), b"value").await.unwrap();
-    crate::common::flush(&db).await;
-    db.close().await.unwrap();
+    filled(&store, &ours().policies(), KEYS..KEYS + 1, 1).await;
     compact(&store, &ours().policies(), 32 << 10).await;
     let filters = ours();
     assert_eq!(read_all(&store, filters.policies()).await, Outcome::default());
@@ -209,14 +167,8 @@ async fn a_swapped_filter_goes_unnoticed() {
         let (_, other) = sst_bytes(&store, second).await;
         let other = filters_of(&other, second);
         let swapped = changed(&store, |file, sst| {
-            if sst.id != first.id {
-                return file.to_vec();
-            }
-            let room = filters_of(file, sst)[0].bytes.len();
-            if other[0].bytes.len() > room {
-                return file.to_vec();
-            }
-            with_filters(file, sst, &other)
+            let fits = other[0].bytes.len() <= filters_of(file, sst)[0].bytes.len();
+            if sst.id == first.id && fits { with_filters(file, sst, &other) } else { file.to_vec() }
         })
         .await;
         let filters = ours();
@@ -227,55 +179,16 @@ async fn a_swapped_filter_goes_unnoticed() {
     }
 }
 
-/// A cache without data blocks that serializes and deserializes filters, as a disk cache does. It
-/// damages the filters if `flip` is `true`.
-struct Disk {
-    entries: Entries,
-    flip: bool,
-}
-
-impl Disk {
-    fn through_bytes(&self, entry: &CachedEntry) -> CachedEntry {
-        let mut json = serde_json::to_value(entry).unwrap();
-        let bytes = json.pointer_mut("/V2/Filters/0/1");
-        if let (true, Some(serde_json::Value::Array(bytes))) = (self.flip, bytes) {
-            let middle = bytes.len() / 2;
-            bytes[middle] = (bytes[middle].as_u64().unwrap() ^ 16).into();
-        }
-        serde_json::from_value(json).unwrap()
+/// Serializes and deserializes a filter, as a disk cache does. Damages the filter if `flip` is
+/// `true`.
+fn through_bytes(entry: &CachedEntry, flip: bool) -> CachedEntry {
+    let mut json = serde_json::to_value(entry).unwrap();
+    let bytes = json.pointer_mut("/V2/Filters/0/1");
+    if let (true, Some(serde_json::Value::Array(bytes))) = (flip, bytes) {
+        let middle = bytes.len() / 2;
+        bytes[middle] = (bytes[middle].as_u64().unwrap() ^ 16).into();
     }
-}
-
-#[async_trait]
-impl DbCache for Disk {
-    async fn get_block(&self, _: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
-        Ok(None)
-    }
-
-    async fn get_index(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
-        self.entries.get_index(key).await
-    }
-
-    async fn get_filter(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
-        let found = self.entries.get_filter(key).await?;
-        Ok(found.map(|entry| self.through_bytes(&entry)))
-    }
-
-    async fn get_stats(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
-        self.entries.get_stats(key).await
-    }
-
-    async fn insert(&self, key: CachedKey, value: CachedEntry) {
-        self.entries.insert(key, value).await;
-    }
-
-    async fn remove(&self, key: &CachedKey) {
-        self.entries.remove(key).await;
-    }
-
-    fn entry_count(&self) -> u64 {
-        self.entries.entry_count()
-    }
+    serde_json::from_value(json).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -283,7 +196,7 @@ async fn damage_in_a_disk_cache_reaches_the_policy() {
     let store = database(&ours().policies()).await;
     for flip in [false, true] {
         let filters = ours();
-        let disk: Arc<dyn DbCache> = Arc::new(Disk { entries: Entries::default(), flip });
+        let disk = Entries::changing_filters(move |entry| through_bytes(entry, flip)).of_metadata();
         let reader = reader(&store, filters.policies(), disk).await;
         for i in 0..KEYS - 1 {
             assert!(reader.get(key(i)).await.unwrap().is_some(), "flip {flip}: {i}");
@@ -303,16 +216,9 @@ async fn foreign_bytes_under_our_name_lose_no_key() {
     let store = database(&ours().policies()).await;
     let bloom = BloomFilterPolicy::new(6);
     let foreign = changed(&store, |file, sst| {
-        let mut builder: Box<dyn FilterBuilder> = bloom.builder();
-        builder.add_entry(&slatedb::RowEntry {
-            key: Bytes::from_static(b"other"),
-            value: slatedb::ValueDeletable::Tombstone,
-            seq: 0,
-            create_ts: None,
-            expire_ts: None,
-        });
-        let mut bytes = Vec::new();
-        builder.build().encode(&mut bytes);
+        let mut builder = bloom.builder();
+        builder.add_entry(&entry(Bytes::from_static(b"other"), ValueDeletable::Tombstone));
+        let bytes = crate::policy::encoded(&*builder.build());
         with_filters(file, sst, &[NamedBytes { name: filters_of(file, sst)[0].name.clone(), bytes }])
     })
     .await;

@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use filterblock_slatedb::Filters;
-use slatedb::DbReader;
+use filterblock_slatedb_testkit::Entries;
 use slatedb::bytes::Bytes;
 use slatedb::db_cache::DbCache;
 use slatedb::object_store::local::LocalFileSystem;
 use slatedb::object_store::memory::InMemory;
 use slatedb::{DbIterator, DbReadOps};
 
-use crate::common::{
-    Append, Entries, First4, ROOT, Store, absent, compact, filled, flush, key, manifest, metadata_cache, writer,
-};
+use crate::common::{First4, Store, absent, compact, flush, key, manifest, metadata_cache, ours, reader, writer};
 
 /// The expected content of the database. A deleted key stays, with the value `None`.
 type Model = BTreeMap<Bytes, Option<Bytes>>;
@@ -22,13 +20,12 @@ const KEYS: u64 = 6_000;
 
 /// Returns named settings of filters: keys, prefixes, ranges, and a choice by size.
 fn layouts() -> Vec<(&'static str, Filters)> {
-    let ribbon = || Filters::new("bumped-ribbon:7".parse().unwrap());
     let (small, large) = ("blocked-bloom:12".parse().unwrap(), "bumped-ribbon:8".parse().unwrap());
     vec![
-        ("keys", ribbon()),
-        ("keys and prefixes", ribbon().with_prefixes(Arc::new(First4), true).unwrap()),
-        ("prefixes", ribbon().with_prefixes(Arc::new(First4), false).unwrap()),
-        ("keys and ranges", ribbon().with_ranges("grafite:fpr=0.01".parse().unwrap()).unwrap()),
+        ("keys", ours()),
+        ("keys and prefixes", ours().with_prefixes(Arc::new(First4), true).unwrap()),
+        ("prefixes", ours().with_prefixes(Arc::new(First4), false).unwrap()),
+        ("keys and ranges", ours().with_ranges("grafite:fpr=0.01".parse().unwrap()).unwrap()),
         ("by size", Filters::by_num_keys(move |keys| Some(if keys < 2_000 { small } else { large }))),
     ]
 }
@@ -108,16 +105,6 @@ fn all_cached() -> Arc<dyn DbCache> {
     Arc::new(Entries::default())
 }
 
-async fn reader(store: &Store, filters: &Filters) -> DbReader {
-    DbReader::builder(ROOT, Arc::clone(store))
-        .with_merge_operator(Arc::new(Append))
-        .with_db_cache(all_cached(), 0)
-        .with_filter_policies(filters.policies())
-        .build()
-        .await
-        .unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn no_key_is_lost_after_flush_compaction_and_reopening() {
     for_each_store(async |store, layout, filters| {
@@ -135,7 +122,7 @@ async fn no_key_is_lost_after_flush_compaction_and_reopening() {
             let db = writer(&store, filters.policies()).with_db_cache(all_cached(), 0).build().await.unwrap();
             assert_holds(&db, &model, &format!("{layout}, half {half}, compacted")).await;
             db.close().await.unwrap();
-            let reader = reader(&store, &filters).await;
+            let reader = reader(&store, filters.policies(), all_cached()).await;
             assert_holds(&reader, &model, &format!("{layout}, half {half}, reader")).await;
             reader.close().await.unwrap();
         }
@@ -174,7 +161,7 @@ async fn prefix_scans_skip_ssts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn small_ssts_get_no_filter() {
     let store: Store = Arc::new(InMemory::new());
-    let filters = Filters::new("bumped-ribbon:7".parse().unwrap());
+    let filters = ours();
     let settings = slatedb::config::Settings { min_filter_keys: 1_000, ..crate::common::settings() };
     let db = writer(&store, filters.policies()).with_settings(settings).build().await.unwrap();
     for (keys, built) in [(999, 0), (1_000, 1)] {
@@ -188,29 +175,4 @@ async fn small_ssts_get_no_filter() {
         assert!(db.get(key(i)).await.unwrap().is_some());
     }
     db.close().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn filters_of_16_000_keys_take_at_most_7_1_bits() {
-    for keys in [16_000, 50_000] {
-        let store: Store = Arc::new(InMemory::new());
-        let filters = Filters::new("bumped-ribbon:7".parse().unwrap());
-        filled(&store, &filters.policies(), 0..keys, 1).await;
-        let sst = crate::common::ssts(&store).await.remove(0);
-        // The length is that of the whole filter block, with framing, name and SlateDB's checksum.
-        let bits = sst.info.filter_len as f64 * 8.0 / keys as f64;
-        assert!((7.0..=7.1).contains(&bits), "{keys} keys: {bits}");
-
-        let db = writer(&store, filters.policies()).with_db_cache(metadata_cache(), 0).build().await.unwrap();
-        let queries = 50_000;
-        for i in 0..queries {
-            // The absent keys lie between present keys. Otherwise SlateDB would not ask the filter.
-            assert_eq!(db.get(absent(i % (keys - 1)).slice(..)).await.unwrap(), None);
-        }
-        let counts = filters.counts();
-        let rate = 1.0 - counts.negatives as f64 / counts.probes as f64;
-        println!("{keys} keys: {bits:.3} bits per key, {:.3} % false positives", rate * 100.0);
-        assert!(counts.probes >= queries && rate <= 0.01, "{keys} keys: {rate}");
-        db.close().await.unwrap();
-    }
 }

@@ -13,18 +13,9 @@ use slatedb::object_store::{ObjectStoreExt, PutPayload};
 use slatedb::{BlockTransformer, BloomFilterPolicy, DbReader, SstReader};
 
 use crate::common::{
-    First4, NamedBytes, ROOT, Store, compact, compactor, filled, filters_of, flush, key, manifest, sst_bytes, ssts,
-    worker_options, writer,
+    First4, NamedBytes, ROOT, Store, compact, compactor, filled, filters_of, flush, inspect, key, manifest, ours, own,
+    sst_bytes, ssts, with_filters, worker_options, writer,
 };
-
-fn ours() -> Filters {
-    Filters::new("bumped-ribbon:7".parse().unwrap())
-}
-
-async fn inspect(store: &Store, filters: &Filters) -> Inspection {
-    let ssts = SstReader::new(ROOT, Arc::clone(store), None, None);
-    filters.inspect(DbReader::builder(ROOT, Arc::clone(store)), &ssts).await.unwrap()
-}
 
 fn count(inspection: &Inspection, wanted: &SstFilter) -> usize {
     inspection.ssts.iter().filter(|sst| sst.filter == *wanted).count()
@@ -32,9 +23,7 @@ fn count(inspection: &Inspection, wanted: &SstFilter) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compactor_with_another_list_drops_filters_and_is_found() {
-    for (policies, found) in
-        [(vec![Arc::new(BloomFilterPolicy::new(10)) as _], SstFilter::Other), (Vec::new(), SstFilter::NoBlock)]
-    {
+    for (policies, found) in [(own(), SstFilter::Other), (Vec::new(), SstFilter::NoBlock)] {
         let store: Store = Arc::new(InMemory::new());
         let filters = ours();
         filled(&store, &filters.policies(), 0..6_000, 2).await;
@@ -54,12 +43,7 @@ async fn a_compactor_with_another_list_drops_filters_and_is_found() {
         assert_eq!((filters.counts().opened, filters.counts().probes), (0, 0));
 
         // Once the SSTs are rewritten with the right list, the check passes.
-        let db = writer(&store, filters.policies()).build().await.unwrap();
-        for i in 0..2_000 {
-            db.put(key(i), b"new").await.unwrap();
-        }
-        flush(&db).await;
-        db.close().await.unwrap();
+        filled(&store, &filters.policies(), 0..2_000, 1).await;
         compact(&store, &filters.policies(), 32 << 10).await;
         inspect(&store, &filters).await.check(1_000).unwrap();
     }
@@ -108,7 +92,7 @@ async fn an_inspection_finds_unusable_and_unreadable_filters() {
     let (path, file) = sst_bytes(&store, &all[0]).await;
     let mut filters = filters_of(&file, &all[0]);
     filters[0].bytes[100] ^= 1;
-    let damaged = crate::common::with_filters(&file, &all[0], &filters);
+    let damaged = with_filters(&file, &all[0], &filters);
     store.put(&path, PutPayload::from(damaged)).await.unwrap();
     let (path, mut file) = sst_bytes(&store, &all[1]).await;
     file[all[1].info.filter_offset as usize + 100] ^= 1;
@@ -136,7 +120,7 @@ async fn an_inspection_does_not_find_a_swapped_filter() {
     let (path, first) = sst_bytes(&store, &all[0]).await;
     let swapped: Vec<NamedBytes> = filters_of(&second, &all[1]);
     assert_ne!(swapped, filters_of(&first, &all[0]));
-    let file = crate::common::with_filters(&first, &all[0], &swapped);
+    let file = with_filters(&first, &all[0], &swapped);
     store.put(&path, PutPayload::from(file)).await.unwrap();
     inspect(&store, &bloom).await.check(1_000).unwrap();
 }

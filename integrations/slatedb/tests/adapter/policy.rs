@@ -7,11 +7,9 @@ use filterblock::{FilterOptions, FilterSpec, HashSeed, KeyHasher, Secret, layout
 use filterblock_slatedb::Filters;
 use proptest::prelude::*;
 use slatedb::bytes::Bytes;
-use slatedb::{
-    BloomFilterPolicy, Filter, FilterPolicy, FilterQuery, PrefixExtractor, PrefixTarget, RowEntry, ValueDeletable,
-};
+use slatedb::{BloomFilterPolicy, Filter, FilterPolicy, FilterQuery, PrefixExtractor, PrefixTarget, ValueDeletable};
 
-use crate::common::{First4, absent, key};
+use crate::common::{First4, absent, entry, key};
 
 const SPECS: [&str; 8] = [
     "bloom:10",
@@ -30,10 +28,6 @@ fn filters(spec: &str) -> Filters {
 
 fn policy(filters: &Filters) -> Arc<dyn FilterPolicy> {
     filters.policies().remove(0)
-}
-
-fn entry(key: Bytes, value: ValueDeletable) -> RowEntry {
-    RowEntry { key, value, seq: 1, create_ts: None, expire_ts: None }
 }
 
 fn built(policy: &dyn FilterPolicy, keys: impl Iterator<Item = Bytes>) -> Arc<dyn Filter> {

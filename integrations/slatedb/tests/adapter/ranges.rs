@@ -8,14 +8,14 @@ use filterblock_slatedb::{Filters, SstFilter};
 use proptest::prelude::*;
 use slatedb::bytes::Bytes;
 use slatedb::object_store::memory::InMemory;
-use slatedb::{DbReader, Filter, FilterPolicy, FilterQuery, RowEntry, SstReader, ValueDeletable};
+use slatedb::{Filter, FilterPolicy, FilterQuery, RowEntry, ValueDeletable};
 
-use crate::common::{Policies, ROOT, Store, compact, filled, key, metadata_cache, ssts};
+use crate::common::{Policies, Store, compact, filled, inspect, key, metadata_cache, ours, reader, ssts};
 use crate::policy::encoded;
-use crate::reads::Counted;
+use crate::reads::counted;
 
 fn filters(ranges: &str) -> Filters {
-    Filters::new("bumped-ribbon:7".parse().unwrap()).with_ranges(ranges.parse().unwrap()).unwrap()
+    ours().with_ranges(ranges.parse().unwrap()).unwrap()
 }
 
 /// Returns the policy for ranges, which comes after the policy for keys.
@@ -24,7 +24,7 @@ fn policy(filters: &Filters) -> Arc<dyn FilterPolicy> {
 }
 
 fn entry(key: &Bytes) -> RowEntry {
-    RowEntry { key: key.clone(), value: ValueDeletable::Tombstone, seq: 1, create_ts: None, expire_ts: None }
+    crate::common::entry(key.clone(), ValueDeletable::Tombstone)
 }
 
 /// Builds the filter of keys in ascending order, and decodes it as a reader does.
@@ -116,8 +116,7 @@ fn a_builder_builds_the_same_range_filter_twice() {
 
 #[test]
 fn only_range_filters_are_accepted() {
-    let filters = Filters::new("bumped-ribbon:7".parse().unwrap());
-    let error = filters.with_ranges("bloom:10".parse().unwrap()).unwrap_err();
+    let error = ours().with_ranges("bloom:10".parse().unwrap()).unwrap_err();
     assert!(error.to_string().contains("grafite"), "{error}");
 }
 
@@ -157,9 +156,8 @@ async fn data_gets(policies: Policies, scans: u64) -> u64 {
     let store: Store = Arc::new(InMemory::new());
     filled(&store, &policies, 0..KEYS, 24).await;
     assert_eq!(ssts(&store).await.len(), 24);
-    let counted = Counted::new(store).await;
-    let reader = DbReader::builder(ROOT, Arc::clone(&counted) as Store).with_db_cache(metadata_cache(), 0);
-    let reader = reader.with_filter_policies(policies).build().await.unwrap();
+    let counted = counted(store).await;
+    let reader = reader(&(Arc::clone(&counted) as Store), policies, metadata_cache()).await;
     // Fills the cache, and asserts that every key is found.
     for i in (0..KEYS).step_by(100) {
         let mut rows = reader.scan(key(i)..=key(i + 99)).await.unwrap();
@@ -175,7 +173,7 @@ async fn data_gets(policies: Policies, scans: u64) -> u64 {
         let (from, to) = ([&key(at)[..], b"a"].concat(), [&key(at)[..], b"c"].concat());
         assert!(reader.scan(from..to).await.unwrap().next().await.unwrap().is_none());
     }
-    let (data, _) = counted.take();
+    let [data, _] = counted.take();
     reader.close().await.unwrap();
     data
 }
@@ -183,7 +181,7 @@ async fn data_gets(policies: Policies, scans: u64) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn scans_of_empty_ranges_read_a_tenth_of_the_blocks() {
     let scans = 2_000;
-    let without = Filters::new("bumped-ribbon:7".parse().unwrap());
+    let without = ours();
     let with = filters("grafite:fpr=0.01");
     let (without, ours) = tokio::join!(data_gets(without.policies(), scans), data_gets(with.policies(), scans));
     println!("{scans} empty ranges in 24 SSTs: {without} data GETs without range filters, {ours} with");
@@ -195,18 +193,13 @@ async fn scans_of_empty_ranges_read_a_tenth_of_the_blocks() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_inspection_finds_ssts_without_range_filters() {
     let store: Store = Arc::new(InMemory::new());
-    let (old, new) = (Filters::new("bumped-ribbon:7".parse().unwrap()), filters("grafite:fpr=0.01"));
+    let (old, new) = (ours(), filters("grafite:fpr=0.01"));
     filled(&store, &old.policies(), 0..2_000, 1).await;
-    let inspect = async || {
-        let (reader, files) =
-            (DbReader::builder(ROOT, Arc::clone(&store)), SstReader::new(ROOT, Arc::clone(&store), None, None));
-        new.inspect(reader, &files).await.unwrap()
-    };
-    let found = inspect().await;
+    let found = inspect(&store, &new).await;
     assert_eq!((&found.ssts[0].filter, &found.ssts[0].ranges), (&SstFilter::Usable, &Some(SstFilter::Other)));
     let error = found.check(1).unwrap_err().to_string();
     assert!(error.contains("and for ranges only filters of other policies"), "{error}");
     filled(&store, &new.policies(), 2_000..4_000, 1).await;
     compact(&store, &new.policies(), 1 << 20).await;
-    inspect().await.check(1).unwrap();
+    inspect(&store, &new).await.check(1).unwrap();
 }

@@ -1,30 +1,24 @@
 //! Tests stores that were written with one policy and opened with another.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use filterblock::HashSeed;
 use filterblock_surrealkv::Policy;
 use surrealkv::{FilterPolicy, RibbonFilter};
 
-use crate::support::{Recording, Store, key, own_bloom, policy};
+use crate::support::{Recording, Store, key, own_bloom, policy, write};
 
 const KEYS: usize = 3_000;
-
-fn write(dir: &std::path::Path, policy: Arc<dyn FilterPolicy>) {
-    let store = Store::open(dir, policy);
-    store.put((0..KEYS).map(|i| (key(i), b"value".to_vec())));
-    store.flush();
-    store.close();
-}
 
 /// Opens a store, and checks each key before and after a compaction. Returns how often a filter was
 /// asked in the first check and in the second check.
 fn asked_before_and_after(dir: &std::path::Path, policy: Arc<dyn FilterPolicy>) -> [u64; 2] {
-    let recording = Arc::new(Recording::new(policy));
+    let recording = Recording::new(policy);
     let store = Store::open(dir, Arc::clone(&recording) as _);
     let check = || {
         assert!((0..KEYS).all(|i| store.get(&key(i)).is_some()));
-        std::mem::take(&mut *recording.seen.asked.lock().unwrap())
+        recording.asked.swap(0, Relaxed)
     };
     let before = check();
     // The flush and the compaction write filters of the new policy.
@@ -43,7 +37,7 @@ fn a_store_of_another_policy_opens_both_ways() {
     for (writer, reader) in [(own_bloom(), ours()), (blocked(), ours()), (ours(), own_bloom()), (ours(), blocked())] {
         let dir = tempfile::tempdir().unwrap();
         let names = [writer.name().to_owned(), reader.name().to_owned()];
-        write(dir.path(), writer);
+        write(dir.path(), writer, KEYS);
         // The names differ, so old filters are not used until a compaction replaces them.
         assert_eq!(asked_before_and_after(dir.path(), reader), [0, KEYS as u64], "{names:?}");
     }
@@ -52,7 +46,7 @@ fn a_store_of_another_policy_opens_both_ways() {
 #[test]
 fn filters_of_another_specification_are_used() {
     let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), Arc::new(policy("blocked-bloom:10")));
+    write(dir.path(), Arc::new(policy("blocked-bloom:10")), KEYS);
     let other = policy("bumped-ribbon:7");
     let counters = other.counters();
     assert_eq!(asked_before_and_after(dir.path(), Arc::new(other)), [KEYS as u64; 2]);
@@ -62,7 +56,7 @@ fn filters_of_another_specification_are_used() {
 #[test]
 fn filters_of_another_seed_answer_maybe_and_are_counted() {
     let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), Arc::new(policy("blocked-bloom:10")));
+    write(dir.path(), Arc::new(policy("blocked-bloom:10")), KEYS);
     let other = Policy::new("blocked-bloom:10".parse().unwrap(), HashSeed(7)).unwrap();
     let counters = other.counters();
     let [before, _] = asked_before_and_after(dir.path(), Arc::new(other));

@@ -2,6 +2,7 @@
 //! build.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use filterblock::HashSeed;
@@ -9,10 +10,8 @@ use filterblock_surrealkv::Policy;
 use surrealkv::{CompactRangeOptions, FilterPolicy, Mode, Options, Tree, TreeBuilder};
 use tokio::runtime::{Builder, Runtime};
 
-pub const SEED: HashSeed = HashSeed(42);
-
 pub fn policy(spec: &str) -> Policy {
-    Policy::new(spec.parse().unwrap(), SEED).unwrap()
+    Policy::new(spec.parse().unwrap(), HashSeed(42)).unwrap()
 }
 
 pub fn own_bloom() -> Arc<dyn FilterPolicy> {
@@ -79,71 +78,57 @@ impl Store {
     }
 }
 
+/// Writes a store of the first `keys` keys.
+pub fn write(dir: &Path, policy: Arc<dyn FilterPolicy>, keys: usize) {
+    let store = Store::open(dir, policy);
+    store.put((0..keys).map(|i| (key(i), b"value".to_vec())));
+    store.flush();
+    store.close();
+}
+
 /// A policy that keeps a copy of each filter that it builds from hashes, and counts queries and
 /// denied keys.
-pub struct Recording<P> {
-    pub policy: P,
-    pub seen: Arc<Seen>,
-}
-
-#[derive(Default)]
-pub struct Seen {
+pub struct Recording {
+    policy: Arc<dyn FilterPolicy>,
     pub built: Mutex<Vec<Vec<u8>>>,
-    pub asked: Mutex<u64>,
-    pub denied: Mutex<u64>,
+    pub asked: AtomicU64,
+    pub denied: AtomicU64,
 }
 
-impl<P> Recording<P> {
-    pub fn new(policy: P) -> Self {
-        Self { policy, seen: Arc::default() }
+impl Recording {
+    pub fn new(policy: Arc<dyn FilterPolicy>) -> Arc<Self> {
+        Arc::new(Self { policy, built: Mutex::default(), asked: AtomicU64::new(0), denied: AtomicU64::new(0) })
     }
 }
 
-impl<P: AsPolicy> FilterPolicy for Recording<P> {
+impl FilterPolicy for Recording {
     fn name(&self) -> &str {
-        self.policy.as_policy().name()
+        self.policy.name()
     }
 
     fn may_contain(&self, filter: &[u8], key: &[u8]) -> bool {
-        let answer = self.policy.as_policy().may_contain(filter, key);
-        *self.seen.asked.lock().unwrap() += 1;
-        *self.seen.denied.lock().unwrap() += u64::from(!answer);
+        let answer = self.policy.may_contain(filter, key);
+        self.asked.fetch_add(1, Relaxed);
+        self.denied.fetch_add(u64::from(!answer), Relaxed);
         answer
     }
 
     fn create_filter(&self, keys: &[Vec<u8>]) -> Vec<u8> {
-        self.policy.as_policy().create_filter(keys)
+        self.policy.create_filter(keys)
     }
 
     fn key_hash(&self, key: &[u8]) -> u64 {
-        self.policy.as_policy().key_hash(key)
+        self.policy.key_hash(key)
     }
 
     fn create_filter_from_hashes(&self, hashes: &[u64]) -> Vec<u8> {
-        let filter = self.policy.as_policy().create_filter_from_hashes(hashes);
-        self.seen.built.lock().unwrap().push(filter.clone());
+        let filter = self.policy.create_filter_from_hashes(hashes);
+        self.built.lock().unwrap().push(filter.clone());
         filter
     }
 
     fn filter_keys_per_partition(&self, partition_bytes: usize) -> usize {
-        self.policy.as_policy().filter_keys_per_partition(partition_bytes)
-    }
-}
-
-/// A policy of SurrealKV or of filterblock.
-pub trait AsPolicy: Send + Sync {
-    fn as_policy(&self) -> &dyn FilterPolicy;
-}
-
-impl AsPolicy for Policy {
-    fn as_policy(&self) -> &dyn FilterPolicy {
-        self
-    }
-}
-
-impl AsPolicy for Arc<dyn FilterPolicy> {
-    fn as_policy(&self) -> &dyn FilterPolicy {
-        &**self
+        self.policy.filter_keys_per_partition(partition_bytes)
     }
 }
 

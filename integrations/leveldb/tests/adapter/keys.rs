@@ -2,22 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
 use rusty_leveldb::DB;
 
-use crate::support::{Boxed, compact, key, open, policy, recording};
-
-const SPECS: [&str; 4] = ["bloom:10", "bloom:fpr=0.01", "blocked-bloom:10", "always-maybe"];
+use crate::support::{Boxed, Recorded, SPECS, compact, key, open, own, policy, recorded};
 
 #[test]
 fn every_key_is_found_after_compaction_and_reopening() {
     for spec in SPECS {
         let dir = tempfile::tempdir().unwrap();
-        let policy = policy(spec);
-        let counters = policy.counters();
-        let (policy, seen) = recording(policy);
+        let Recorded { policy, seen, counters } = recorded(policy(spec));
         let mut db = open(dir.path(), &policy);
         let check = |db: &mut DB| {
             assert!((0..8_000).all(|i| db.get(&key(i)).as_deref() == Some(&[i as u8; 100][..])), "{spec}");
@@ -37,8 +33,10 @@ fn every_key_is_found_after_compaction_and_reopening() {
         let counts = counters.counts();
         assert_eq!((counts.unfiltered(), counts.failed_builds), (0, 0), "{spec}");
         assert!(counts.built_filters > 400 && counts.built_keys >= 16_000, "{spec}: {counts:?}");
-        assert_eq!(seen.wrongly_denied.get(), 0, "{spec}");
-        assert!(seen.asked.get() > 20_000 && (seen.denied.get() > 1_000) == (spec != "always-maybe"), "{spec}");
+        let [asked, denied, wrongly] =
+            [&seen.asked, &seen.denied, &seen.wrongly_denied].map(|count| count.load(Relaxed));
+        assert_eq!(wrongly, 0, "{spec}");
+        assert!(asked > 20_000 && (denied > 1_000) == (spec != "always-maybe"), "{spec}");
     }
 }
 
@@ -72,7 +70,7 @@ fn expected(i: usize) -> Option<&'static [u8]> {
 fn a_tombstone_hides_its_key() {
     for spec in SPECS {
         let dir = tempfile::tempdir().unwrap();
-        let (policy, seen) = recording(policy(spec));
+        let Recorded { policy, seen, .. } = recorded(policy(spec));
         let mut db = with_tombstones(dir.path(), &policy);
         for _ in 0..2 {
             // A filter that denied a tombstone's key would bring back the old value.
@@ -80,7 +78,7 @@ fn a_tombstone_hides_its_key() {
             compact(&mut db);
         }
         assert!((0..3_000).all(|i| db.get(&key(i)).as_deref() == expected(i)), "{spec}");
-        assert_eq!(seen.wrongly_denied.get(), 0, "{spec}");
+        assert_eq!(seen.wrongly_denied.load(Relaxed), 0, "{spec}");
     }
 }
 
@@ -94,9 +92,9 @@ fn rusty_leveldb_stops_at_tombstones_of_other_keys() {
         let mut db = with_tombstones(dir.path(), &policy);
         (0..3_000).filter(|&i| db.get(&key(i)).as_deref() != expected(i)).count()
     };
-    let own = lost(Rc::new(Box::new(rusty_leveldb::BloomPolicy::new(10))));
+    let own = lost(own().policy);
     let [always_maybe, ours, few_false_positives] =
-        ["always-maybe", "bloom:10", "bloom:30"].map(|spec| lost(recording(policy(spec)).0));
+        ["always-maybe", "bloom:10", "bloom:30"].map(|spec| lost(recorded(policy(spec)).policy));
     println!(
         "of 3,000 keys, lost: {own} own filter, {ours} bloom:10, {few_false_positives} bloom:30, {always_maybe} \
          always-maybe"
@@ -141,10 +139,8 @@ proptest! {
         spec in prop::sample::select(&SPECS[..]),
     ) {
         let [dir, unfiltered_dir] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        let never_denies: Boxed = Rc::new(Box::new(policy("always-maybe")));
-        let policy = policy(spec);
-        let counters = policy.counters();
-        let (policy, seen) = recording(policy);
+        let never_denies = policy("always-maybe").for_rusty_leveldb();
+        let Recorded { policy, seen, counters } = recorded(policy(spec));
         let (mut db, model) = replay(&steps, dir.path(), &policy);
         let (mut unfiltered, _) = replay(&steps, unfiltered_dir.path(), &never_denies);
         for key in model.keys().chain(&others) {
@@ -154,7 +150,7 @@ proptest! {
                 prop_assert_eq!(found.as_deref(), expected);
             }
         }
-        prop_assert_eq!((seen.wrongly_denied.get(), counters.counts().unfiltered()), (0, 0));
+        prop_assert_eq!((seen.wrongly_denied.load(Relaxed), counters.counts().unfiltered()), (0, 0));
     }
 }
 

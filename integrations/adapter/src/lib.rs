@@ -19,6 +19,7 @@ struct Cells {
     failed_builds: AtomicU64,
     damaged: AtomicU64,
     unsupported: AtomicU64,
+    other_hasher: AtomicU64,
 }
 
 /// The values of [`Counters`] at one moment.
@@ -27,19 +28,23 @@ struct Cells {
 pub struct Counts {
     /// The number of filters that were built.
     pub built_filters: u64,
-    /// The number of keys in the built filters. A key with several versions counts once for each
-    /// version.
+    /// The number of keys in the filters that were built. A key with several versions counts once
+    /// for each version.
     pub built_keys: u64,
-    /// The total length of the built filters in bytes.
+    /// The total length in bytes of the filters that were built.
     pub built_bytes: u64,
     /// The number of filters that could not be built. An always-maybe filter replaces each one.
     pub failed_builds: u64,
-    /// The number of queries that were answered "maybe" because the filter is damaged, is not from
-    /// filterblock, or has another seed, hash function or secret.
+    /// The number of queries that were answered "maybe" because the filter is damaged, or cannot be
+    /// used for a reason that no other field counts.
     pub damaged: u64,
     /// The number of queries that were answered "maybe" because a newer version of filterblock
     /// wrote the filter.
     pub unsupported: u64,
+    /// The number of queries that were answered "maybe" because the filter has another seed, hash
+    /// function or secret than the policy. The compact form of LevelDB does not state its hasher,
+    /// so such a filter counts in `damaged`.
+    pub other_hasher: u64,
 }
 
 impl Counts {
@@ -47,7 +52,7 @@ impl Counts {
     /// usable.
     #[must_use]
     pub fn unfiltered(&self) -> u64 {
-        self.damaged + self.unsupported
+        self.damaged + self.unsupported + self.other_hasher
     }
 }
 
@@ -63,22 +68,35 @@ impl Counters {
             failed_builds: cells.failed_builds.load(Relaxed),
             damaged: cells.damaged.load(Relaxed),
             unsupported: cells.unsupported.load(Relaxed),
+            other_hasher: cells.other_hasher.load(Relaxed),
         }
     }
 
-    pub(crate) fn add_built(&self, keys: usize, bytes: usize) {
+    /// Counts the build of a filter of `keys` keys. Returns the filter, or `always_maybe` if the
+    /// build failed. The engines' traits cannot return an error. The always-maybe filter costs
+    /// reads, but never denies a key.
+    #[must_use]
+    pub fn built(&self, keys: usize, filter: Option<Vec<u8>>, always_maybe: &[u8]) -> Vec<u8> {
+        let Some(filter) = filter else {
+            self.0.failed_builds.fetch_add(1, Relaxed);
+            return always_maybe.to_vec();
+        };
         self.0.built_filters.fetch_add(1, Relaxed);
         self.0.built_keys.fetch_add(keys as u64, Relaxed);
-        self.0.built_bytes.fetch_add(bytes as u64, Relaxed);
-    }
-
-    pub(crate) fn add_failed_build(&self) {
-        self.0.failed_builds.fetch_add(1, Relaxed);
+        self.0.built_bytes.fetch_add(filter.len() as u64, Relaxed);
+        filter
     }
 
     /// Counts a query whose filter cannot be used because of `error`.
-    pub(crate) fn add_unfiltered(&self, error: &Error) {
-        let cell = if error.is_unsupported() { &self.0.unsupported } else { &self.0.damaged };
+    #[cold]
+    pub fn add_unfiltered(&self, error: &Error) {
+        let cell = if error.is_unsupported() {
+            &self.0.unsupported
+        } else if error.is_secret_mismatch() {
+            &self.0.other_hasher
+        } else {
+            &self.0.damaged
+        };
         cell.fetch_add(1, Relaxed);
     }
 }

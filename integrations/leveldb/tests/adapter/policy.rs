@@ -1,20 +1,14 @@
 //! Tests the policy alone, through the traits of both engines.
-#![cfg(all(feature = "rusty-leveldb", feature = "sstable"))]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 use filterblock::{Error, HashSeed, KeyHasher, Secret};
 use filterblock_leveldb::{NAME, Policy};
 use proptest::prelude::*;
 use rusty_leveldb::FilterPolicy;
 
-const SPECS: [&str; 4] = ["bloom:10", "bloom:fpr=0.01", "blocked-bloom:10", "always-maybe"];
-
-fn policy(spec: &str) -> Policy {
-    Policy::new(spec.parse().unwrap(), HashSeed(42)).unwrap()
-}
+use crate::support::{SPECS, key, policy, policy_with};
 
 fn keys(n: usize) -> Vec<Vec<u8>> {
-    (0..n).map(|i| format!("key-{i:08}").into_bytes()).collect()
+    (0..n).map(key).collect()
 }
 
 /// Returns keys and their offsets as an engine passes them.
@@ -35,20 +29,6 @@ fn may_match(policy: &Policy, key: &[u8], filter: &[u8]) -> bool {
     let answer = FilterPolicy::key_may_match(policy, key, filter);
     assert_eq!(sstable::filter::FilterPolicy::key_may_match(policy, key, filter), answer);
     answer
-}
-
-#[test]
-fn filters_hold_their_keys_and_are_never_empty() {
-    for spec in SPECS {
-        let policy = policy(spec);
-        for n in [0, 1, 2, 33, 136, 1_000] {
-            let keys = keys(n);
-            let filter = build(&policy, &keys);
-            assert!(filter.len() >= filterblock::compact::TRAILER_LEN_BYTES, "{spec}, {n} keys");
-            assert!(keys.iter().all(|key| may_match(&policy, key, &filter)), "{spec}, {n} keys");
-        }
-        assert_eq!(policy.counters().counts().unfiltered(), 0);
-    }
 }
 
 #[test]
@@ -116,7 +96,7 @@ fn filters_of_another_hasher_or_a_newer_version_answer_maybe() {
     let (ours, keys) = (policy("bloom:10"), keys(33));
     let secret = Secret::new(&[7; 16]).unwrap();
     for other in [KeyHasher::xxh3(HashSeed(43)), KeyHasher::sip13(HashSeed(42), &secret)] {
-        let filter = build(&Policy::new("bloom:10".parse().unwrap(), other).unwrap(), &keys);
+        let filter = build(&policy_with("bloom:10", other), &keys);
         assert!(keys.iter().all(|key| may_match(&ours, key, &filter)));
     }
     assert_eq!(ours.counters().counts().damaged, 2 * 66);
@@ -156,7 +136,7 @@ fn offsets_that_do_not_fit_give_an_always_maybe_filter() {
 proptest! {
     #[test]
     fn no_key_is_denied(
-        keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..200),
+        keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..1_000),
         spec in prop::sample::select(&SPECS[..]),
     ) {
         let policy = policy(spec);
