@@ -14,6 +14,14 @@ pub mod record;
 pub mod report;
 pub mod run;
 
+/// Runs a command of the command line.
+pub fn run(command: &args::Command) -> Result<(), String> {
+    match command {
+        args::Command::Measure(args) => run::measure(args),
+        args::Command::Report(args) => report::write(args),
+    }
+}
+
 /// Returns the version of a package in the lock file of this benchmark.
 fn version_of(package: &str) -> &'static str {
     filterblock_testkit::measure::machine::version_in(include_str!("../Cargo.lock"), package)

@@ -3,13 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use filterblock_stores::args::{Cli, Command};
-use filterblock_stores::{report, run};
+use filterblock_stores::args::Cli;
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    filterblock_testkit::measure::run(|| match command {
-        Command::Measure(args) => run::measure(&args),
-        Command::Report(args) => report::write(&args),
-    })
+    filterblock_testkit::measure::run(|| filterblock_stores::run(&command))
 }

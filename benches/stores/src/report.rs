@@ -5,7 +5,7 @@ use std::fs;
 use charts::bars::{Bar, Bars, Group};
 use charts::frame::Axis;
 use charts::markdown::{self, none, table as markdown, unknown, wrapped};
-use charts::text::{short, thousands, whole};
+use charts::text::{distinct, short, thousands, whole};
 use charts::theme::Colour;
 use filterblock_testkit::measure::csv_file;
 
@@ -76,13 +76,8 @@ fn machine_line(machine: &str, rows: &[Row]) -> String {
     };
     let (rounds, queries, cold) =
         (most(GET, |row| row.rounds), most(GET, |row| row.queries), most(COLD, |row| row.queries));
-    let mut versions: Vec<String> = Vec::new();
-    for row in rows.iter().filter(|row| !row.store.starts_with(OURS)) {
-        let version = format!("{} {}", row.store.split(' ').next().unwrap_or_default(), row.version);
-        if !versions.contains(&version) {
-            versions.push(version);
-        }
-    }
+    let version = |row: &Row| format!("{} {}", row.store.split(' ').next().unwrap_or_default(), row.version);
+    let versions = distinct(rows.iter().filter(|row| !row.store.starts_with(OURS)).map(version));
     wrapped(&format!(
         "{machine}; {rounds} rounds of {} warm and {} cold queries; {}.",
         thousands(queries),
@@ -91,23 +86,12 @@ fn machine_line(machine: &str, rows: &[Row]) -> String {
     ))
 }
 
-/// Returns the distinct names of stores, or of layouts, with `n` keys, in the order of the record.
-fn names<'a>(rows: &'a [Row], n: usize, name: impl Fn(&'a Row) -> &'a str) -> Vec<&'a str> {
-    let mut names = Vec::new();
-    for row in rows.iter().filter(|row| row.n == n) {
-        if !names.contains(&name(row)) {
-            names.push(name(row));
-        }
-    }
-    names
-}
-
 fn stores(rows: &[Row], n: usize) -> Vec<&str> {
-    names(rows, n, |row| &row.store)
+    distinct(rows.iter().filter(|row| row.n == n).map(|row| row.store.as_str()))
 }
 
 fn layouts(rows: &[Row], n: usize) -> Vec<&str> {
-    names(rows, n, |row| &row.layout)
+    distinct(rows.iter().filter(|row| row.n == n).map(|row| row.layout.as_str()))
 }
 
 /// Selects rows of the record.

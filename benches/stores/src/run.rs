@@ -2,13 +2,12 @@
 //! their contents. It then measures the stores in turn in each setting.
 
 use std::fs;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use filterblock_testkit::measure::csv_file::Recorder;
-use filterblock_testkit::measure::keys::{Mix, key};
-use filterblock_testkit::measure::{clock, machine};
+use filterblock_testkit::measure::keys::{Key, Mix, key};
+use filterblock_testkit::measure::{clock, machine, progress, rounded};
 use tempfile::TempDir;
 
 use crate::args::{Layout, Measure};
@@ -83,9 +82,7 @@ impl<'a> Session<'a> {
     fn load(args: &'a Measure, cpu: usize, layout: Layout, contenders: &'a [Contender]) -> Outcome<Self> {
         let (write_buffer_bytes, compacts) = match layout {
             Layout::Runs(runs) => {
-                let entry = size_of::<filterblock_testkit::measure::keys::Key>()
-                    + usize::from(args.value_len)
-                    + ENTRY_OVERHEAD_BYTES;
+                let entry = size_of::<Key>() + usize::from(args.value_len) + ENTRY_OVERHEAD_BYTES;
                 ((args.keys.div_ceil(runs) * entry).max(1 << 20), false)
             }
             _ => (WRITE_BUFFER_BYTES, true),
@@ -124,8 +121,8 @@ impl<'a> Session<'a> {
             let name = self.places[i].contender.name;
             progress(&format!("{} checking {name}", self.layout));
             self.open(i)?;
-            let (n, value_len, step) =
-                (self.args.keys as u64, self.args.value_len, self.args.keys.div_ceil(MOST_CHECKED));
+            let (n, value_len) = (self.args.keys as u64, self.args.value_len);
+            let step = self.args.keys.div_ceil(MOST_CHECKED);
             self.store(i)?.check(n, step, value_len).map_err(|error| format!("{name}: {error}"))?;
             let (files, bytes) = contents(&self.places[i].dir);
             self.add(i, LOAD, None, loads);
@@ -323,9 +320,9 @@ impl<'a> Session<'a> {
             measure: measure.into(),
             mix: setting.map_or("", |(mix, _)| mix.name()).into(),
             spread: setting.map_or("", |(_, spread)| spread.name()).into(),
-            median: rounded(values[values.len() / 2]),
-            min: rounded(min),
-            max: rounded(max),
+            median: rounded(3, values[values.len() / 2]),
+            min: rounded(3, min),
+            max: rounded(3, max),
             p50: None,
             p99: None,
             p999: None,
@@ -341,11 +338,8 @@ impl<'a> Session<'a> {
     /// Prints a line for each measure and setting, with a column for each store.
     fn print(&self) {
         println!("\n{} keys, {}", self.args.keys, self.layout);
-        println!(
-            "{:26}{}",
-            "",
-            self.places.iter().map(|place| format!("{:>28}", place.contender.name)).collect::<String>()
-        );
+        let names: String = self.places.iter().map(|place| format!("{:>28}", place.contender.name)).collect();
+        println!("{:26}{names}", "");
         let mut rest: Vec<&Row> = self.rows.iter().collect();
         while let Some(first) = rest.first().copied() {
             let is_same =
@@ -363,15 +357,4 @@ impl<'a> Session<'a> {
             rest.retain(|row| !is_same(row));
         }
     }
-}
-
-/// Shows the progress in one line of a terminal.
-fn progress(text: &str) {
-    if std::io::stderr().is_terminal() {
-        eprint!("\r{text:78}\r");
-    }
-}
-
-fn rounded(value: f64) -> f64 {
-    (value * 1_000.0).round() / 1_000.0
 }

@@ -6,13 +6,12 @@ use std::fs;
 use std::path::Path;
 
 use clap::Parser;
-use filterblock_stores::args::{Cli, Command};
+use filterblock_stores::args::Cli;
 use filterblock_stores::asking::Store;
 use filterblock_stores::engine::{Engine, Outcome};
 use filterblock_stores::engines;
 use filterblock_stores::questions::{Question, value};
 use filterblock_stores::record::{BATCH, COLD, GET, LOAD, Row};
-use filterblock_stores::{report, run};
 use filterblock_testkit::measure::csv_file;
 use filterblock_testkit::measure::keys::Key;
 
@@ -20,10 +19,7 @@ fn measured(dir: &Path, more: &[&str]) -> Outcome<Vec<Row>> {
     let (out, dir) = (dir.join("stores.csv"), dir.to_str().unwrap());
     let args = ["stores", "measure", "--keys", "4k", "--rounds", "2", "--loads", "1", "--queries", "640"];
     let rest = ["--cold-queries", "50", "--dir", dir, "--out", out.to_str().unwrap()];
-    let Command::Measure(args) = Cli::parse_from(args.iter().chain(&rest).chain(more)).command else {
-        unreachable!("the command is measure")
-    };
-    run::measure(&args)?;
+    filterblock_stores::run(&Cli::parse_from(args.iter().chain(&rest).chain(more)).command)?;
     Ok(csv_file::read(&out)?.1)
 }
 
@@ -68,10 +64,6 @@ impl Engine for Liar {
         Ok(())
     }
 
-    fn flush(&mut self) -> Outcome<()> {
-        Ok(())
-    }
-
     fn compact(&mut self) -> Outcome<()> {
         Ok(())
     }
@@ -82,10 +74,6 @@ impl Engine for Liar {
 
     fn multi_get(&mut self, keys: &[Key], mut answer: impl FnMut(usize, Option<&[u8]>)) -> Outcome<()> {
         (0..keys.len()).for_each(|i| answer(i, self.found.as_deref()));
-        Ok(())
-    }
-
-    fn close(self) -> Outcome<()> {
         Ok(())
     }
 }
@@ -114,8 +102,7 @@ fn reported(csv: &Path) -> String {
     let (docs, dir) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs"), csv.parent().unwrap());
     fs::copy(docs.join("BENCHMARKS.md"), dir.join("BENCHMARKS.md")).unwrap();
     let args = ["stores", "report", csv.to_str().unwrap(), "--docs", dir.to_str().unwrap()];
-    let Command::Report(args) = Cli::parse_from(args).command else { unreachable!("the command is report") };
-    report::write(&args).unwrap();
+    filterblock_stores::run(&Cli::parse_from(args).command).unwrap();
     fs::read_to_string(dir.join("BENCHMARKS.md")).unwrap()
 }
 

@@ -65,8 +65,4 @@ impl Engine for Fjall {
     fn get<R>(&mut self, key: &Key, answer: impl FnOnce(Option<&[u8]>) -> R) -> Outcome<R> {
         self.keyspace.get(key).map(|found| answer(found.as_deref())).map_err(text)
     }
-
-    fn close(self) -> Outcome<()> {
-        Ok(())
-    }
 }

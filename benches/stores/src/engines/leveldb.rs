@@ -108,10 +108,6 @@ impl Engine for LevelDb {
         }
     }
 
-    fn flush(&mut self) -> Outcome<()> {
-        Ok(())
-    }
-
     fn compact(&mut self) -> Outcome<()> {
         // SAFETY: the handle is open. Null bounds stand for all keys.
         unsafe { leveldb_compact_range(self.db, null(), 0, null(), 0) };
@@ -130,10 +126,6 @@ impl Engine for LevelDb {
             leveldb_free(value.cast());
             Ok(result)
         }
-    }
-
-    fn close(self) -> Outcome<()> {
-        Ok(())
     }
 }
 

@@ -220,10 +220,6 @@ impl Engine for RocksDb {
         }
         Ok(())
     }
-
-    fn close(self) -> Outcome<()> {
-        Ok(())
-    }
 }
 
 /// Passes a value to `answer`, and frees it.

@@ -39,10 +39,6 @@ impl Engine for RustyLevelDb {
         self.0.write(batch, false).map_err(text)
     }
 
-    fn flush(&mut self) -> Outcome<()> {
-        Ok(())
-    }
-
     fn compact(&mut self) -> Outcome<()> {
         self.0.compact_range(&[], &HIGHEST).map_err(text)
     }
