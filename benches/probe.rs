@@ -7,7 +7,8 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use filterblock::{
     AlignedBytes, Error, Expected, FilterBlock, FilterOptions, FilterSet, FilterSpec, HashSeed, KeyHash, KeyHasher,
     RunMap, Runs, TableFilter, VerifiedFilter, Verify, instruction_set,
@@ -29,6 +30,25 @@ fn block(text: &str, n: u64, verify: Verify) -> FilterBlock<Vec<u8>> {
     FilterBlock::open_any(bytes.bytes, verify).expect("a new block is sound")
 }
 
+/// Measures queries one by one, and in one batch.
+fn single_and_batch<D: AsRef<[u8]>>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    id: impl Fn(&str) -> BenchmarkId,
+    block: &FilterBlock<D>,
+    queries: &[KeyHash],
+) {
+    group.bench_function(id("single"), |b| {
+        b.iter(|| black_box(queries).iter().filter(|&&hash| block.may_contain_hash(hash)).count());
+    });
+    let mut answers = vec![false; ASKED];
+    group.bench_function(id("batch"), |b| {
+        b.iter(|| {
+            block.may_contain_batch(black_box(queries), &mut answers);
+            black_box(&answers).len()
+        });
+    });
+}
+
 fn probe(c: &mut Criterion) {
     let mut group = c.benchmark_group(format!("probe/{}", instruction_set()));
     group.throughput(Throughput::Elements(ASKED as u64));
@@ -44,16 +64,7 @@ fn probe(c: &mut Criterion) {
                 let block = block(text, n, verify);
                 for (name, queries) in &queries {
                     let id = |how: &str| BenchmarkId::new(format!("{text}/{name}/{how}{verify_name}"), n);
-                    group.bench_function(id("single"), |b| {
-                        b.iter(|| black_box(&queries).iter().filter(|&&hash| block.may_contain_hash(hash)).count());
-                    });
-                    let mut answers = vec![false; ASKED];
-                    group.bench_function(id("batch"), |b| {
-                        b.iter(|| {
-                            block.may_contain_batch(black_box(queries), &mut answers);
-                            black_box(&answers).len()
-                        });
-                    });
+                    single_and_batch(&mut group, id, &block, queries);
                 }
             }
         }
@@ -90,16 +101,7 @@ fn unaligned(c: &mut Criterion) {
                     .expect("the buffer is 64 bytes longer than the filter");
                 let id = |how: &str| BenchmarkId::new(format!("{text}/{how}/offset-{offset}"), n);
                 let block = FilterBlock::open_any(slice, Verify::AtOpen).expect("the block is sound");
-                group.bench_function(id("single"), |b| {
-                    b.iter(|| black_box(&queries).iter().filter(|&&hash| block.may_contain_hash(hash)).count());
-                });
-                let mut answers = vec![false; ASKED];
-                group.bench_function(id("batch"), |b| {
-                    b.iter(|| {
-                        block.may_contain_batch(black_box(&queries), &mut answers);
-                        black_box(&answers).len()
-                    });
-                });
+                single_and_batch(&mut group, id, &block, &queries);
             }
             let expected = Expected::of_any_table(&hasher);
             let raw = black_box(
