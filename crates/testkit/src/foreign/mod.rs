@@ -185,7 +185,3 @@ pub fn from_hex(text: &str) -> Vec<u8> {
     let digits: Vec<u32> = text.chars().map(|c| c.to_digit(16).unwrap()).collect();
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
-
-pub fn hex_number(text: &str) -> u64 {
-    u64::from_str_radix(text, 16).unwrap()
-}
