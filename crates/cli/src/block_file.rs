@@ -1,61 +1,39 @@
 //! Opens a filter block file or a file of another engine, and explains files that are neither. Also
-//! unlocks a filter block, and checks that it can answer a query.
+//! unlocks a filter block, checks that it can answer a query, and copies pipes to temporary files, so
+//! that commands that seek can read them.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use super::failure::{Failure, Outcome};
-use super::foreign::file::damage_of;
-use super::foreign::{FileArguments, Foreign, ValueType, own};
-use super::format::{Ends, Kind};
-use super::secret::SecretArguments;
-use super::{held, text};
-use filterblock::AlignedBytes;
-use filterblock::{Added, FilterBlock, ParsedBlock, Verify};
-use filterblock::{Error, Field};
+use tempfile::NamedTempFile;
 
-/// The result of checking a file.
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a command holds one value")]
-pub enum BlockFile {
-    /// A sound filter block. Queries need an unlocked block, and unlocking may need a secret.
-    Sound(ParsedBlock<AlignedBytes>),
-    /// A file or bare filter of another engine.
-    Foreign(Foreign),
-    /// A damaged or unknown file, with the reason.
-    Damaged(String),
-}
+use crate::foreign::file::damage_of;
+use crate::foreign::{FileArguments, Foreign, ValueType, own};
+use crate::format::{Ends, Kind, not_a_file};
+use crate::interrupt::Temporary;
+use crate::prelude::*;
+use crate::secret::SecretArguments;
+use crate::streams;
+use filterblock::{Added, AlignedBytes, Error, Field, FilterBlock, ParsedBlock, Verify};
 
 /// A file in which [`check`] found no damage.
-#[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a command holds one value")]
 pub enum FilterFile {
+    /// A sound filter block. Queries need an unlocked block, and unlocking may need a secret.
     Native(ParsedBlock<AlignedBytes>),
+    /// A file or bare filter of another engine.
     Foreign(Foreign),
 }
 
-impl FilterFile {
-    /// Returns the filter block, or an error for a file of another format.
-    pub fn native(self, path: &Path) -> Outcome<ParsedBlock<AlignedBytes>> {
-        match self {
-            Self::Native(block) => Ok(block),
-            Self::Foreign(file) => Err(Failure::Message(format!(
-                "{}: this is a {}, not a filter block; give a filter block (filterblock convert makes one of a LevelDB or \
-                 RocksDB table)",
-                path.display(),
-                file.kind()
-            ))),
-        }
-    }
-}
-
-/// Determines the type of a file and checks it. A filter block is read and not mapped, because
-/// another process could truncate a mapped file and so kill the command.
-pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
-    let place = held::place(path)?;
+/// Determines the type of a file and checks it. The inner error says why the file is damaged or
+/// unknown. A filter block is read and not mapped, because another process could truncate a mapped
+/// file and so kill the command.
+pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<Result<FilterFile, String>> {
+    let place = place(path)?;
     let ends = Ends::of(&place).map_err(|error| Failure::file(path, error))?;
     // A bare filter may have any bytes.
     let kind = ends.format().filter(|_| arguments.format.is_none());
-    let damaged = |error: String| BlockFile::Damaged(error);
     let opened = match kind.map(|format| (format.kind, format)) {
         Some((Kind::Block, _)) => return check_block(path, &place, arguments),
         Some((Kind::Sst, _)) => own::Sst::open(path, place)?.map(Foreign::Sst),
@@ -63,66 +41,70 @@ pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
             own::open_file_filter(path, &place)?.map(|filter| Foreign::FileFilter(Box::new(filter)))
         }
         Some((Kind::Index | Kind::Stranger, format)) => {
-            let (path, name, advice) = (path.display(), format.name, format.advice);
-            return Err(Failure::Message(format!("{path}: this is {name}, not a filter; {advice}")));
+            return refuse(path, format!("this is {}, not a filter; {}", format.name, format.advice));
         }
         Some((Kind::Foreign(_), _)) | None => match Foreign::open(path, &place, arguments) {
             Ok(Some(file)) => Ok(file),
-            Ok(None) => return unknown(path, &ends),
+            Ok(None) => return unknown(path, &ends).map(Err),
             Err(failure) => Err(damage_of(&failure, arguments.key_form).ok_or(failure)?),
         },
     };
     if let Ok(file) = &opened {
         arguments.check(path, Some(file), file.kind())?;
     }
-    Ok(opened.map_or_else(damaged, BlockFile::Foreign))
+    Ok(opened.map(FilterFile::Foreign))
 }
 
 /// Explains a file of no known format.
-fn unknown(path: &Path, ends: &Ends) -> Outcome<BlockFile> {
-    let path = path.display();
+fn unknown(path: &Path, ends: &Ends) -> Outcome<String> {
+    let name = path.display();
     match ends.len_bytes() {
-        0 => Ok(BlockFile::Damaged(format!("{path}: the file is empty; build it again, or restore it"))),
-        _ if ends.is_text() => Err(Failure::Message(format!(
-            "{path}: a text file, not a filter; to build a filter of its lines, use \"filterblock build\""
-        ))),
-        len => Ok(BlockFile::Damaged(format!(
-            "{path}: neither a filter block nor a known file of another engine ({}); it may be damaged or truncated, or \
+        0 => Ok(format!("{name}: the file is empty; build it again, or restore it")),
+        _ if ends.is_text() => {
+            refuse(path, "a text file, not a filter; to build a filter of its lines, use \"filterblock build\"")
+        }
+        len => Ok(format!(
+            "{name}: neither a filter block nor a known file of another engine ({}); it may be damaged or truncated, or \
              a bare filter, which only inspect, query, verify and export read (with --format)",
-            text::count(len, "byte")
-        ))),
+            count(len, "byte")
+        )),
     }
 }
 
-fn check_block(path: &Path, place: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
+fn check_block(path: &Path, place: &Path, arguments: &FileArguments) -> Outcome<Result<FilterFile, String>> {
     arguments.check(path, None, "filter block")?;
-    let content =
-        AlignedBytes::read(place).map_err(|error| Failure::Message(format!("{}: {}", path.display(), error.root())))?;
+    let content = AlignedBytes::read(place).map_err(|error| Failure::about(path, error.root()))?;
     match ParsedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
-        Ok(filter) => Ok(BlockFile::Sound(filter)),
-        Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => {
-            Ok(BlockFile::Damaged(format!(
-                "{error}; the stored version is damaged, not newer: the trailer's checksum matches version 1, or the stored version is 0, which no format has"
-            )))
-        }
-        Err(error) if error.is_damage() => Ok(BlockFile::Damaged(error.to_string())),
+        Ok(filter) => Ok(Ok(FilterFile::Native(filter))),
+        Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => Ok(Err(format!(
+            "{error}; the stored version is damaged, not newer: the trailer's checksum matches version 1, or the stored \
+             version is 0, which no format has"
+        ))),
+        Err(error) if error.is_damage() => Ok(Err(error.to_string())),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Returns whether the file is an index over many files.
 pub fn is_index(path: &Path, arguments: &FileArguments) -> Outcome<bool> {
-    let ends = Ends::of(&held::place(path)?).map_err(|error| Failure::file(path, error))?;
+    let ends = Ends::of(&place(path)?).map_err(|error| Failure::file(path, error))?;
     let is_index = arguments.format.is_none() && ends.format().is_some_and(|format| format.kind == Kind::Index);
     if is_index { arguments.check(path, None, "filterblock-index").map(|()| true) } else { Ok(false) }
 }
 
 /// Opens a file without unlocking it. Returns an error for a damaged or unknown file.
 pub fn open(path: &Path, arguments: &FileArguments) -> Outcome<FilterFile> {
-    match check(path, arguments)? {
-        BlockFile::Sound(filter) => Ok(FilterFile::Native(filter)),
-        BlockFile::Foreign(file) => Ok(FilterFile::Foreign(file)),
-        BlockFile::Damaged(reason) => Err(Failure::Message(reason)),
+    check(path, arguments)?.map_err(Failure::Message)
+}
+
+/// Opens a filter block without unlocking it. Returns an error for any other file.
+pub fn open_native(path: &Path) -> Outcome<ParsedBlock<AlignedBytes>> {
+    match open(path, &FileArguments::default())? {
+        FilterFile::Native(block) => Ok(block),
+        FilterFile::Foreign(file) => {
+            let advice = "give a filter block (filterblock convert makes one of a LevelDB or RocksDB table)";
+            refuse(path, format!("this is a {}, not a filter block; {advice}", file.kind()))
+        }
     }
 }
 
@@ -140,10 +122,7 @@ pub fn unlock(
 pub fn refuse_type(path: &Path, value_type: Option<ValueType>) -> Outcome<()> {
     match value_type {
         None => Ok(()),
-        Some(_) => Err(Failure::Message(format!(
-            "{}: --type is for Parquet values, and this is a filter block; omit --type",
-            path.display()
-        ))),
+        Some(_) => refuse(path, "--type is for Parquet values, and this is a filter block; omit --type"),
     }
 }
 
@@ -155,29 +134,87 @@ pub fn unusable_ranges(path: &Path, error: &Error) -> String {
 /// Returns an error if the filter cannot answer range queries.
 pub fn check_ranges(path: &Path, filter: &FilterBlock<AlignedBytes>) -> Outcome<()> {
     if let Some(error) = filter.ranges_error() {
-        return Err(Failure::Message(unusable_ranges(path, error)));
+        return fail(unusable_ranges(path, error));
     }
     if filter.has_ranges() {
         return Ok(());
     }
-    let path = path.display();
-    Err(Failure::Message(format!(
-        "{path}: this filter cannot answer range queries; query keys or prefixes without --ranges, or build a range filter with \
-         \"filterblock build --filter grafite:fpr=0.01 -o OUT KEYFILE\""
-    )))
+    refuse(
+        path,
+        "this filter cannot answer range queries; query keys or prefixes without --ranges, or build a range filter with \
+         \"filterblock build --filter grafite:fpr=0.01 -o OUT KEYFILE\"",
+    )
 }
 
 /// Returns an error if `prefixes` is set and the filter holds no prefixes, or if `prefixes` is not
 /// set and the filter holds prefixes only. Such a filter would answer "maybe" to every query.
 pub fn check_question(path: &Path, filter: &FilterBlock<AlignedBytes>, prefixes: bool) -> Outcome<()> {
-    let path = path.display();
     match (prefixes, filter.metadata().added) {
-        (false, Added::Prefixes) => Err(Failure::Message(format!(
-            "{path}: this filter holds prefixes of keys only; give prefixes, and add --prefixes"
-        ))),
-        (true, Added::WholeKeys | Added::Ranges) => Err(Failure::Message(format!(
-            "{path}: this filter holds whole keys only; give whole keys, and omit --prefixes"
-        ))),
+        (false, Added::Prefixes) => {
+            refuse(path, "this filter holds prefixes of keys only; give prefixes, and add --prefixes")
+        }
+        (true, Added::WholeKeys | Added::Ranges) => {
+            refuse(path, "this filter holds whole keys only; give whole keys, and omit --prefixes")
+        }
         _ => Ok(()),
     }
+}
+
+/// The pipes that were read, each with its copy.
+static HELD: Mutex<Vec<(PathBuf, Temporary<NamedTempFile>)>> = Mutex::new(Vec::new());
+
+/// Returns the path of a regular file with the bytes of the file at `path`. This is `path` itself
+/// unless it is a pipe, or `-` for stdin. A pipe is read once, and its copy stays until
+/// [`remove_copies`].
+pub fn place(path: &Path) -> Outcome<PathBuf> {
+    let is_stdin = path.as_os_str() == "-";
+    if !is_stdin {
+        let found = path.metadata().map_err(|error| Failure::file(path, error))?;
+        if found.is_file() {
+            return Ok(path.to_path_buf());
+        }
+        if !is_pipe(&found) {
+            return refuse(path, not_a_file(path));
+        }
+    }
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, copy)) = held.iter().find(|(name, _)| name == path) {
+        return Ok(copy.path().to_path_buf());
+    }
+    let copy = || {
+        let mut input = if is_stdin { streams::reader()? } else { streams::open(path)? };
+        let copy = Temporary::make(NamedTempFile::new)?;
+        io::copy(&mut input, &mut copy.as_file())?;
+        Ok(copy)
+    };
+    let copy: Temporary<NamedTempFile> = copy().map_err(|error| Failure::file(path, error))?;
+    let place = copy.path().to_path_buf();
+    held.push((path.to_path_buf(), copy));
+    Ok(place)
+}
+
+/// Removes the copies of pipes. Call it at the end of the command.
+pub fn remove_copies() {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
+/// Returns an error if both a filter and its keys are to come from stdin.
+pub fn refuse_both(file: &Path, keys: Option<&Path>) -> Outcome<()> {
+    match file.as_os_str() == "-" && keys == Some(file) {
+        true => {
+            refuse(file, "both the filter and the keys are to come from standard input; give one of them as a file")
+        }
+        false => Ok(()),
+    }
+}
+
+#[cfg(unix)]
+fn is_pipe(found: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    found.file_type().is_fifo() || found.file_type().is_socket()
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &std::fs::Metadata) -> bool {
+    false
 }

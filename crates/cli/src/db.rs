@@ -1,25 +1,28 @@
 //! `filterblock db`: reads and writes a store from the shell.
 
-mod get;
-mod load;
-mod repair;
-mod scan;
-mod stats;
+mod check;
+mod read;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::failure::{Exit, Failure, Outcome};
-use super::filter_choice::FilterChoice;
-use super::output::message;
-use super::progress;
-use super::range_choice::RangeChoice;
-use super::refused_value::prefix_choice;
-use super::secret::{HashArguments, SecretArguments};
-use super::text::{self, quoted};
-use filterblock_store::lsm::{Db, Durability, LogRecovery, Options, PrefixChoice};
+use crate::filter_choice::{FilterChoice, RangeChoice};
+use crate::keys::{KeyFormat, KeyReader, NO_PAIR};
+use crate::prelude::*;
+use crate::refused_value::prefix_choice;
+use crate::secret::{HashArguments, SecretArguments};
+use charts::text::quoted;
+use filterblock_store::lsm::{Db, Durability, LogRecovery, MAX_KEY_LEN_BYTES, Options, PrefixChoice, WriteBatch};
 use filterblock_store::{Error, Field};
+
+/// The maximum number of pairs in one batch. A batch is one log record. With --sync, each batch is
+/// synced once.
+const BATCH_LEN: usize = 1_000;
+/// The length of the encoded pairs at which a batch ends.
+const BATCH_LEN_BYTES: usize = 1 << 20;
+/// The maximum length of a line without --hex: the longest key, a tab and a value of 16 MiB.
+const LINE_LEN_BYTES_MAX: usize = MAX_KEY_LEN_BYTES + 1 + (16 << 20);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,15 +69,35 @@ Examples:
 
 Exit status: 0 compacted; 2 an error.";
 
+const LOAD_EXAMPLES: &str = "\
+Examples:
+  filterblock db load store/ pairs.tsv
+  sort pairs.tsv | filterblock db load store/ - --sync
+
+Input:
+  A line is a key, a tab and a value. A line without a tab is a key with an empty value; such lines are counted on stderr. \
+Empty lines are skipped.
+  A line that cannot be stored is an error with its line number. All lines before it are stored.
+
+Durability:
+  When the command reports pairs as stored, they are on the device.
+  Pairs are written in batches of up to 1,000. A killed process loses the batch that it has not yet written.
+  With --sync every batch is synced. Otherwise only each flush of a memtable is synced, and the last flush comes at the end.
+  Without --sync, a killed process may also lose the batches of about the last 0.1 s. If the machine crashes or the device fails, \
+a load without --sync may lose all pairs that were not flushed.
+  Loading the same pairs again is safe: it stores the same values again.
+
+Exit status: 0 all pairs are stored; 2 an error.";
+
 /// Read, write, check and repair a store
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Debug, clap::Subcommand)]
+#[derive(clap::Subcommand)]
 enum Command {
     /// Store a value under a key; creates the store if it does not exist
     #[command(after_long_help = PUT_EXAMPLES)]
@@ -90,7 +113,7 @@ enum Command {
         /// The value
         value: OsString,
     },
-    Get(get::Arguments),
+    Get(read::GetArguments),
     /// Delete a key; deleting an absent key is not an error
     #[command(after_long_help = DELETE_EXAMPLES)]
     Delete {
@@ -103,8 +126,8 @@ enum Command {
         /// The key
         key: OsString,
     },
-    Scan(scan::Arguments),
-    Load(load::Arguments),
+    Scan(read::ScanArguments),
+    Load(LoadArguments),
     /// Flush, and compact everything into one sorted run with the filters of --filter and
     /// --range-filter
     #[command(after_long_help = COMPACT_EXAMPLES)]
@@ -114,13 +137,32 @@ enum Command {
         #[command(flatten)]
         filter: FilterArguments,
     },
-    Stats(stats::Arguments),
-    Repair(repair::Arguments),
-    Verify(stats::VerifyArguments),
+    Stats(check::StatsArguments),
+    Repair(check::RepairArguments),
+    Verify(check::VerifyArguments),
+}
+
+/// Store the pairs of a file; creates the store if it does not exist
+#[derive(clap::Args)]
+#[command(after_long_help = LOAD_EXAMPLES)]
+struct LoadArguments {
+    #[command(flatten)]
+    store: StoreArguments,
+    /// Lines of key, tab, value; `-` is standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+    #[command(flatten)]
+    write: WriteArguments,
+    #[command(flatten)]
+    notation: Notation,
+    /// Take the lines of any file, even of a Parquet file, an SST file, a compressed file or text
+    /// in UTF-16
+    #[arg(long)]
+    any_bytes: bool,
 }
 
 /// The options to open a store.
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 pub struct StoreArguments {
     /// The directory of the store
     #[arg(value_name = "DIR")]
@@ -142,7 +184,7 @@ pub struct StoreArguments {
 }
 
 /// The notation of keys and values on the command line, in files and on stdout.
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 pub struct Notation {
     /// Keys and values are written in hexadecimal, two digits per byte
     #[arg(long)]
@@ -150,7 +192,7 @@ pub struct Notation {
 }
 
 /// The options to write a store.
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 pub struct WriteArguments {
     /// Sync the write-ahead log to the device after each write (load: after each batch)
     #[arg(long)]
@@ -162,7 +204,7 @@ pub struct WriteArguments {
 }
 
 /// The options for the filters of SST files.
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 pub struct FilterArguments {
     /// The filters of the SST files that this command writes: by-level, a filter such as
     /// blocked-bloom:10, monkey:10 (a mean of 10 bits per key, spent where they save the most
@@ -179,24 +221,23 @@ pub struct FilterArguments {
     range_filter: RangeChoice,
 }
 
-/// Runs `filterblock db`.
 pub fn run(arguments: &Arguments) -> Outcome {
     match &arguments.command {
         Command::Put { store, write, notation, key, value } => {
             let (key, value) = (notation.decode(key)?, notation.decode(value)?);
-            let db = store.open_to_write(write, IfMissing::Create)?;
+            let db = store.open_to_write(write, true)?;
             db.put(&key, &value)?;
             close(db)
         }
-        Command::Get(arguments) => get::run(arguments),
+        Command::Get(arguments) => read::get(arguments),
         Command::Delete { store, write, notation, key } => {
             let key = notation.decode(key)?;
-            let db = store.open_to_write(write, IfMissing::Refuse)?;
+            let db = store.open_to_write(write, false)?;
             db.delete(&key)?;
             close(db)
         }
-        Command::Scan(arguments) => scan::run(arguments),
-        Command::Load(arguments) => load::run(arguments),
+        Command::Scan(arguments) => read::scan(arguments),
+        Command::Load(arguments) => load(arguments),
         Command::Compact { store, filter } => {
             let db = store.open_with(filter.options(Options { create_if_missing: false, ..Options::default() }))?;
             let bar = progress::spinner("compacting");
@@ -205,9 +246,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
             compacted?;
             close(db)
         }
-        Command::Stats(arguments) => stats::run(arguments),
-        Command::Verify(arguments) => stats::verify(arguments),
-        Command::Repair(arguments) => repair::run(arguments),
+        Command::Stats(arguments) => check::stats(arguments),
+        Command::Verify(arguments) => check::verify(arguments),
+        Command::Repair(arguments) => check::repair(arguments),
     }
 }
 
@@ -223,13 +264,6 @@ fn print_reports(db: &Db) {
     db.stats().reports.iter().for_each(message);
 }
 
-/// The behaviour of a command if the store does not exist.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum IfMissing {
-    Create,
-    Refuse,
-}
-
 impl FilterArguments {
     /// Returns the options with the chosen filters.
     fn options(&self, options: Options) -> Options {
@@ -243,9 +277,8 @@ impl StoreArguments {
         self.open_with(Options { create_if_missing: false, ..Options::default() })
     }
 
-    fn open_to_write(&self, write: &WriteArguments, if_missing: IfMissing) -> Outcome<Db> {
+    fn open_to_write(&self, write: &WriteArguments, create_if_missing: bool) -> Outcome<Db> {
         let durability = if write.sync { Durability::Sync } else { Durability::Buffered };
-        let create_if_missing = if_missing == IfMissing::Create;
         let hash = write.hash.hash;
         self.open_with(write.filter.options(Options { create_if_missing, durability, hash, ..Options::default() }))
     }
@@ -282,10 +315,6 @@ impl StoreArguments {
             _ => no_store(&self.dir),
         }
     }
-
-    fn dir(&self) -> &Path {
-        &self.dir
-    }
 }
 
 /// Returns whether `error` says that a file or directory does not exist.
@@ -294,18 +323,13 @@ fn is_missing(error: &Error) -> bool {
 }
 
 fn no_store(dir: &Path) -> Failure {
-    let dir = dir.display();
-    Failure::Message(format!(
-        "{dir}: there is no store here; check the path, or create a store with \"filterblock db put\""
-    ))
+    Failure::about(dir, "there is no store here; check the path, or create a store with \"filterblock db put\"")
 }
 
 /// Returns an error if `dir` exists and is not a directory.
 fn check_dir(dir: &Path) -> Outcome<()> {
     match dir.metadata() {
-        Ok(found) if !found.is_dir() => {
-            Err(Failure::Message(format!("{}: not a directory; give the directory of a store", dir.display())))
-        }
+        Ok(found) if !found.is_dir() => refuse(dir, "not a directory; give the directory of a store"),
         _ => Ok(()),
     }
 }
@@ -315,8 +339,7 @@ fn check_dir(dir: &Path) -> Outcome<()> {
 fn explain_hash(dir: &Path, failure: Failure) -> Failure {
     match failure.library_error() {
         Some(filterblock::Error::Unexpected { field: filterblock::Field::HashId, found, expected }) => {
-            let dir = dir.display();
-            Failure::Message(format!("{dir}: the store hashes keys by {found}, not by {expected}; omit --hash"))
+            Failure::about(dir, format!("the store hashes keys by {found}, not by {expected}; omit --hash"))
         }
         _ => failure,
     }
@@ -337,24 +360,120 @@ fn is_log_damage(error: &Error) -> bool {
 impl Notation {
     /// Returns the bytes that an argument encodes.
     fn decode(&self, written: &OsStr) -> Outcome<Vec<u8>> {
-        super::keys::KeyFormat { hex: self.hex, ..Default::default() }.argument(written)
+        KeyFormat { hex: self.hex, ..Default::default() }.argument(written)
     }
 
     /// Writes a key or value in this notation.
-    fn write(&self, out: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
+    fn write(&self, out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
         if self.hex { out.write_all(text::hex(bytes).as_bytes()) } else { out.write_all(bytes) }
+    }
+
+    /// Writes a line with a key, a tab and its value.
+    fn write_pair(&self, out: &mut impl Write, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.write(out, key)?;
+        out.write_all(b"\t")?;
+        self.write(out, value)?;
+        out.write_all(b"\n")
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn salvage_is_advised_for_the_damage_that_it_skips() {
-        let damage = |field, file: &str| Error::Corrupt { field, offset: 72 }.in_file(Path::new(file));
-        assert!(is_log_damage(&damage(Field::LogRecord, "store/000012.log")));
-        assert!(!is_log_damage(&damage(Field::Batch, "store/000012.log")));
-        assert!(!is_log_damage(&damage(Field::LogRecord, "store/MANIFEST-000001")));
+/// Runs `filterblock db load`.
+fn load(arguments: &LoadArguments) -> Outcome {
+    // The reader gets no --hex, because key and value are decoded separately, on either side of the
+    // tab.
+    let hex = arguments.notation.hex;
+    let max = if hex { LINE_LEN_BYTES_MAX * 2 } else { LINE_LEN_BYTES_MAX };
+    let format = KeyFormat { any_bytes: arguments.any_bytes, ..KeyFormat::default() };
+    // Pairs are stored while the input is read, so its format must be known before.
+    let lines = KeyReader::open(&arguments.file, format, max)?.without_options().hold_binary()?;
+    let db = arguments.store.open_to_write(&arguments.write, true)?;
+    let mut load = Load { lines, hex, batch: WriteBatch::new(), accepted: 0, tabless: 0, first_tabless: None };
+    // The pairs before a bad line are stored too. The message below counts them.
+    let read = load.read_all(&db);
+    let written = load.write(&db);
+    let flushed = db.flush();
+    print_reports(&db);
+    let closed = db.close();
+    if let Some(place) = &load.first_tabless {
+        let others = match load.tabless {
+            1 => String::new(),
+            all => format!(" (also {} after it)", text::count(all - 1, "line")),
+        };
+        message(format_args!("{place} has no tab, so the line is a key with an empty value{others}"));
     }
+    let is_kept = load.accepted == 0 || arguments.write.sync || (flushed.is_ok() && closed.is_ok());
+    let pairs = count(load.accepted, "pair");
+    let stored = match is_kept {
+        true => format!("{pairs} stored"),
+        false => {
+            format!("{pairs} accepted, but pairs since the last flush may be lost; load all pairs again, which is safe")
+        }
+    };
+    note(&arguments.store.dir, stored);
+    read?;
+    written?;
+    flushed?;
+    closed?;
+    Ok(Exit::Success)
+}
+
+struct Load {
+    lines: KeyReader,
+    hex: bool,
+    batch: WriteBatch,
+    accepted: u64,
+    /// The number of lines without a tab, and the place of the first.
+    tabless: u64,
+    first_tabless: Option<String>,
+}
+
+impl Load {
+    fn read_all(&mut self, db: &Db) -> Outcome<()> {
+        let bar = progress::bar(None, "loading pairs");
+        let (mut key_bytes, mut value_bytes) = (Vec::new(), Vec::new());
+        while let Some(line) = self.lines.next_key()? {
+            let tab = line.key.iter().position(|&byte| byte == b'\t');
+            let (mut key, mut value) = line.key.split_at(tab.unwrap_or(line.key.len()));
+            value = value.get(1..).unwrap_or_default();
+            if self.hex {
+                if let Some(column) = unhex_pair(key, value, &mut key_bytes, &mut value_bytes) {
+                    let place = self.lines.place();
+                    return fail(format!("{place}, column {column}: {NO_PAIR}"));
+                }
+                (key, value) = (&key_bytes, &value_bytes);
+            }
+            if let Err(error) = self.batch.put(key, value) {
+                return fail(format!("{}: {error}", self.lines.place()));
+            }
+            if tab.is_none() {
+                self.tabless += 1;
+                self.first_tabless.get_or_insert_with(|| self.lines.place());
+            }
+            if self.batch.len() >= BATCH_LEN || self.batch.len_bytes() >= BATCH_LEN_BYTES {
+                self.write(db)?;
+                bar.set_position(self.accepted);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn write(&mut self, db: &Db) -> Outcome<()> {
+        let batch = std::mem::take(&mut self.batch);
+        let len = batch.len() as u64;
+        db.write(batch)?;
+        self.accepted += len;
+        Ok(())
+    }
+}
+
+/// Decodes both sides of the tab. Returns the column of the first bad or missing digit, counted
+/// from 1, or `None` if all digits are good.
+fn unhex_pair(key: &[u8], value: &[u8], key_bytes: &mut Vec<u8>, value_bytes: &mut Vec<u8>) -> Option<usize> {
+    key_bytes.clear();
+    value_bytes.clear();
+    if let Err(at) = text::unhex(key, key_bytes) {
+        return Some(at + 1);
+    }
+    text::unhex(value, value_bytes).err().map(|at| key.len() + 1 + at + 1)
 }

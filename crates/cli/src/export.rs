@@ -3,17 +3,14 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::block_file::{self, FilterFile};
-use super::failure::{Exit, Failure, Outcome};
-use super::foreign::inspect;
-use super::foreign::{FileArguments, Foreign};
-use super::new_file::NewFile;
-use super::refused_value::whole;
-use super::{output, text};
-use filterblock::AlignedBytes;
-use filterblock::ParsedBlock;
+use crate::block_file::{self, FilterFile};
+use crate::foreign::{FileArguments, Foreign, inspect};
+use crate::new_file::NewFile;
+use crate::prelude::*;
+use crate::refused_value::whole;
+use filterblock::{AlignedBytes, ParsedBlock};
 use filterblock_report::FilterReport;
 
 const EXAMPLES: &str = "\
@@ -40,7 +37,7 @@ Exit status: 0 written; 2 an error. After an error nothing is written, unless th
 standard output.";
 
 /// Write the bytes of one filter to a file, and its parameters to stdout
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The filter block file, or a file of another engine
@@ -62,52 +59,18 @@ pub struct Arguments {
     foreign: FileArguments,
 }
 
-/// The parameters of a filter of another engine.
-#[derive(Debug, Serialize)]
-struct ForeignParameters<'a> {
-    file: String,
-    output: String,
-    /// The result of [`Foreign::raw_format`]: usually the value of `--format` for the exported
-    /// filter.
-    format: &'static str,
-    #[serde(flatten)]
-    filter: &'a FilterReport,
-}
-
-/// The parameters of the filter in a filter block.
-#[derive(Debug, Serialize)]
-struct BlockParameters {
-    file: String,
-    output: String,
-    format: &'static str,
-    kind: String,
-    parameters: Option<String>,
-    offset: u64,
-    len_bytes: u64,
-    keys: u64,
-    probes: u32,
-    fill: f64,
-    expected_false_positive_rate: f64,
-    hash: String,
-    hash_seed: u64,
-    secret_fingerprint: Option<String>,
-}
-
-/// Runs `filterblock export`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let path = &arguments.file;
     if arguments.output.as_os_str() == "-" {
-        return Err(Failure::Message(
-            "--output -: standard output gets the parameters; give --output a file".to_owned(),
-        ));
+        return fail("--output -: standard output gets the parameters; give --output a file");
     }
     match block_file::open(path, &arguments.foreign)? {
         FilterFile::Native(block) => export_block(arguments, &block),
-        FilterFile::Foreign(file @ (Foreign::Sst(_) | Foreign::FileFilter(_))) => Err(Failure::Message(format!(
-            "{}: export cannot take the filter out of a {}; give a filter block, or a file of another engine",
-            path.display(),
-            file.kind()
-        ))),
+        FilterFile::Foreign(file @ (Foreign::Sst(_) | Foreign::FileFilter(_))) => {
+            let kind = file.kind();
+            let why = "give a filter block, or a file of another engine";
+            refuse(path, format!("export cannot take the filter out of a {kind}; {why}"))
+        }
         FilterFile::Foreign(file) => export_foreign(arguments, &file),
     }
 }
@@ -116,85 +79,75 @@ fn export_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
     let path = &arguments.file;
     let report = inspect::report(path, file, &arguments.foreign)?;
     let filter = choose(arguments, report.filters())?;
-    let bytes = slice(file.as_bytes(), filter.offset, filter.len_bytes).ok_or_else(|| {
-        Failure::Message(format!(
-            "{}: the filter at offset {} lies outside the file; the file is damaged, so restore it or let its engine write it again",
-            path.display(),
-            filter.offset
-        ))
-    })?;
-    let parameters = ForeignParameters {
-        file: path.display().to_string(),
-        output: arguments.output.display().to_string(),
-        format: file.raw_format(),
-        filter,
+    let Some(bytes) = slice(file.as_bytes(), filter.offset, filter.len_bytes) else {
+        let why = "lies outside the file; the file is damaged, so restore it or let its engine write it again";
+        return refuse(path, format!("the filter at offset {} {why}", filter.offset));
     };
-    new_file(arguments)?.publish(bytes)?;
-    output::print_json(&parameters)?;
-    Ok(Exit::Success)
+    publish(arguments, file.raw_format(), bytes, serde_json::to_value(filter)?)
 }
 
 /// Returns the filter with the given number. Without a number, returns the only filter of the file.
 /// Returns an error if there is no such filter, or if the number is missing and there are several.
 fn choose<'a>(arguments: &Arguments, filters: &'a [FilterReport]) -> Outcome<&'a FilterReport> {
-    let path = arguments.file.display();
     let len = text::count(filters.len() as u64, "filter");
     match (filters, arguments.number) {
         ([], _) => {
             let is_part = arguments.foreign.column.is_some() || arguments.foreign.row_group.is_some();
             let next =
                 if is_part { "choose another --column, --row-group or file" } else { "give a file with filters" };
-            Err(Failure::Message(format!("{path}: no filter to export is found; {next}")))
+            refuse(&arguments.file, format!("no filter to export is found; {next}"))
         }
         ([only], None) => Ok(only),
-        (_, None) => Err(Failure::Message(format!("{path}: {len} found; choose one with --number, counted from 0"))),
+        (_, None) => refuse(&arguments.file, format!("{len} found; choose one with --number, counted from 0")),
         (filters, Some(number)) => filters.get(number).ok_or_else(|| {
-            Failure::Message(format!("{path}: no filter {number}; {len} found; give a lower --number, from 0"))
+            Failure::about(&arguments.file, format!("no filter {number}; {len} found; give a lower --number, from 0"))
         }),
     }
 }
 
 fn export_block(arguments: &Arguments, block: &ParsedBlock<AlignedBytes>) -> Outcome {
-    let path = &arguments.file;
     let info = block.metadata();
     let hash = info.hash;
-    if info.num_partitions > 0 || arguments.number.is_some_and(|number| number > 0) {
-        let path = path.display();
-        let why = match info.num_partitions {
-            0 => "a filter block has one filter; omit --number, or give 0",
-            _ => "this filter is in partitions, which export cannot write; build it without partitions",
-        };
-        return Err(Failure::Message(format!("{path}: {why}")));
+    if info.num_partitions > 0 {
+        let why = "this filter is in partitions, which export cannot write; build it without partitions";
+        return refuse(&arguments.file, why);
+    }
+    if arguments.number.is_some_and(|number| number > 0) {
+        return refuse(&arguments.file, "a filter block has one filter; omit --number, or give 0");
     }
     let payload = block.payload();
     // A range filter may lie in front of the payload.
     let offset = payload.as_ptr().addr() - block.as_bytes().as_ptr().addr();
-    let parameters = BlockParameters {
-        file: path.display().to_string(),
-        output: arguments.output.display().to_string(),
-        format: "filterblock",
-        kind: info.kind.to_string(),
-        parameters: block.parameters(),
-        offset: offset as u64,
-        len_bytes: info.payload_len_bytes,
-        keys: info.num_keys,
-        probes: info.probes,
-        fill: block.statistics().fill_ratio,
-        expected_false_positive_rate: block.expected_fpr(),
-        hash: hash.kind.to_string(),
-        hash_seed: hash.seed.0,
-        secret_fingerprint: hash.fingerprint.map(|fingerprint| fingerprint.to_string()),
-    };
-    new_file(arguments)?.publish(payload)?;
-    output::print_json(&parameters)?;
-    Ok(Exit::Success)
+    let filter = json!({
+        "kind": info.kind.to_string(),
+        "parameters": block.parameters(),
+        "offset": offset,
+        "len_bytes": info.payload_len_bytes,
+        "keys": info.num_keys,
+        "probes": info.probes,
+        "fill": block.statistics().fill_ratio,
+        "expected_false_positive_rate": block.expected_fpr(),
+        "hash": hash.kind.to_string(),
+        "hash_seed": hash.seed.0,
+        "secret_fingerprint": hash.fingerprint.map(|fingerprint| fingerprint.to_string()),
+    });
+    publish(arguments, "filterblock", payload, filter)
 }
 
-fn new_file(arguments: &Arguments) -> Outcome<NewFile> {
+/// Writes the bytes of a filter, and prints its parameters. `format` is usually the value of
+/// `--format` for the exported filter (see [`Foreign::raw_format`]).
+fn publish(arguments: &Arguments, format: &str, bytes: &[u8], filter: Value) -> Outcome {
     output::check_stdout()?;
     let file = NewFile::create(&arguments.output, arguments.force)?;
     file.refuse_inputs([arguments.file.as_path()])?;
-    Ok(file)
+    file.publish(bytes)?;
+    let (file, output) = (arguments.file.display().to_string(), arguments.output.display().to_string());
+    let mut parameters = json!({"file": file, "output": output, "format": format});
+    if let (Value::Object(all), Value::Object(filter)) = (&mut parameters, filter) {
+        all.extend(filter);
+    }
+    output::print_json(&parameters)?;
+    Ok(Exit::Success)
 }
 
 fn slice(bytes: &[u8], offset: u64, len_bytes: u64) -> Option<&[u8]> {

@@ -1,20 +1,19 @@
 //! Defines the result of a subcommand: an exit status that answers a question, or a failure with a
 //! message.
 
-use std::fmt;
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 use filterblock::Error;
-use filterblock_family as variants;
 use filterblock_foreign as foreign;
 
 /// The result of a subcommand or of one of its steps.
 pub type Outcome<T = Exit> = Result<T, Failure>;
 
 /// An exit status that answers the question asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// Exit status 0, for example: done, found, sound, or equal.
     Success,
@@ -32,29 +31,50 @@ impl From<Exit> for ExitCode {
 }
 
 /// The reason why a subcommand could not do its work.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// Ctrl-C or another terminating signal arrived.
+    #[error("interrupted")]
     Interrupted,
     /// The reader of stdout closed its end before the command had an answer.
+    #[error("standard output: the reader closed it")]
     ReaderGone,
-    /// An error of the library.
-    Library(Error),
-    /// An error of the library about a file or a filter of another engine.
-    Foreign(foreign::Error),
-    /// An error of the library while it merges or compares blocks.
-    Variants(variants::Error),
-    /// An error of the library about Parquet files and their filters.
-    Parquet(filterblock_parquet::Error),
-    /// An error of the store.
-    Store(filterblock_store::Error),
+    #[error(transparent)]
+    Library(#[from] Error),
+    #[error(transparent)]
+    Foreign(#[from] foreign::Error),
+    #[error(transparent)]
+    Variants(#[from] filterblock_family::Error),
+    #[error(transparent)]
+    Parquet(#[from] filterblock_parquet::Error),
+    #[error(transparent)]
+    Store(#[from] filterblock_store::Error),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
     /// A damaged write-ahead log or a missing file of a store, with advice.
+    #[error("{0}")]
     Damage(String),
     /// Any other error, as a message for the user.
+    #[error("{0}")]
     Message(String),
 }
 
+/// Returns a failure with a message.
+pub fn fail<T>(why: impl Into<String>) -> Outcome<T> {
+    Err(Failure::Message(why.into()))
+}
+
+/// Returns a failure with a message that begins with a path.
+pub fn refuse<T>(path: &Path, why: impl Display) -> Outcome<T> {
+    Err(Failure::about(path, why))
+}
+
 impl Failure {
+    /// Returns the failure with a message that begins with a path.
+    pub fn about(path: &Path, why: impl Display) -> Self {
+        Self::Message(format!("{}: {why}", path.display()))
+    }
+
     /// Returns the failure for an error of the operating system about `path`.
     pub fn file(path: &Path, error: io::Error) -> Self {
         Self::Library(Error::from(error).in_file(path))
@@ -84,50 +104,5 @@ impl Failure {
             Some(_) => Self::Message(format!("standard output: {}", Error::from(error))),
             None => Self::Message(format!("standard output: {error}")),
         }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Interrupted => f.write_str("interrupted"),
-            Self::ReaderGone => f.write_str("standard output: the reader closed it"),
-            Self::Library(error) => write!(f, "{error}"),
-            Self::Foreign(error) => write!(f, "{error}"),
-            Self::Variants(error) => write!(f, "{error}"),
-            Self::Parquet(error) => write!(f, "{error}"),
-            Self::Store(error) => write!(f, "{error}"),
-            Self::Damage(message) | Self::Message(message) => f.write_str(message),
-        }
-    }
-}
-
-impl From<filterblock_store::Error> for Failure {
-    fn from(error: filterblock_store::Error) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Library(error)
-    }
-}
-
-impl From<foreign::Error> for Failure {
-    fn from(error: foreign::Error) -> Self {
-        Self::Foreign(error)
-    }
-}
-
-impl From<filterblock_parquet::Error> for Failure {
-    fn from(error: filterblock_parquet::Error) -> Self {
-        Self::Parquet(error)
-    }
-}
-
-impl From<variants::Error> for Failure {
-    fn from(error: variants::Error) -> Self {
-        Self::Variants(error)
     }
 }

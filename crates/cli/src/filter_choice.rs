@@ -1,13 +1,12 @@
-//! Parses the value of `--filter` of a store: one filter for all SST files, or a policy of the
-//! library. Also parses numbers of bytes.
+//! Parses the values of `--filter` and `--range-filter` of a store: one filter for all SST files, or a
+//! policy of the library. Also parses numbers of bytes.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use filterblock::policy::{ByLevel, FilterPolicy, MemoryBudget, Monkey};
-use filterblock::{Error, Result};
-use filterblock::{FilterKind, FilterSpec};
+use filterblock::policy::{AboveBottom, ByLevel, FilterPolicy, MemoryBudget, Monkey};
+use filterblock::{Error, FilterKind, FilterSpec, Result};
 
 const BY_LEVEL: &str = "by-level";
 const MONKEY: &str = "monkey:";
@@ -18,7 +17,7 @@ const MONKEY_EXPECTED: &str = "expected monkey:BITS or monkey:KIND:BITS, with 1 
 const BUDGET_EXPECTED: &str = "expected budget:BYTES or budget:KIND:BYTES, with a whole number of bytes below 2^64 (KiB, MiB, GiB, TiB or no unit) and a KIND of filter that takes bits per key, except grafite; try budget:64MiB or budget:bloom:64MiB";
 
 /// The filters that SST files get.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 pub enum FilterChoice {
     /// A filter by level: the default policy of the library, or the same policy with other filters.
     ByLevel(ByLevel),
@@ -31,7 +30,7 @@ pub enum FilterChoice {
 }
 
 /// The kind of filter above the deepest level, and the kind in the deepest level.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Kinds(FilterKind, FilterKind);
 
 impl FilterChoice {
@@ -144,58 +143,63 @@ fn with_unit(bytes: u64) -> String {
     fits.map_or_else(|| bytes.to_string(), |(unit, shift)| format!("{}{unit}", bytes >> shift))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+const NONE: &str = "none";
+const ABOVE_BOTTOM: &str = "above-bottom:";
+const RANGES_EXPECTED: &str = "expected none, a range filter SPEC or above-bottom:SPEC; try grafite:fpr=0.01, \
+                        grafite:L=1024:fpr=0.01 or above-bottom:grafite:fpr=0.01";
 
-    #[test]
-    fn choices_round_trip_through_text() {
-        for text in [
-            "by-level",
-            "by-level:blocked-bloom:12/bumped-ribbon:fpr=0.01",
-            "blocked-bloom:10",
-            "bloom:fpr=0.001",
-            "always-maybe",
-            "monkey:10",
-            "monkey:9.5",
-            "monkey:bloom:10",
-            "monkey:blocked-bloom/bloom:12",
-            "budget:64MiB",
-            "budget:bloom:1000001",
-            "budget:bloom/blocked-bloom:3KiB",
-            "budget:0",
-        ] {
-            let choice: FilterChoice = text.parse().unwrap();
-            assert_eq!(choice.to_string(), text);
+/// The range filters that SST files get.
+#[derive(Clone, Copy, PartialEq, Default)]
+pub enum RangeChoice {
+    #[default]
+    None,
+    /// The same range filter for every SST file.
+    Fixed(FilterSpec),
+    /// A range filter for every SST file that is not bottommost.
+    AboveBottom(FilterSpec),
+}
+
+impl RangeChoice {
+    /// Returns the policy for a store's options, or `None` for [`Self::None`].
+    pub fn policy(self) -> Option<Arc<dyn FilterPolicy>> {
+        match self {
+            Self::None => None,
+            Self::Fixed(spec) => Some(Arc::new(spec)),
+            Self::AboveBottom(spec) => Some(Arc::new(AboveBottom(spec))),
         }
     }
+}
 
-    #[test]
-    fn invalid_choices_are_refused_with_a_suggestion() {
-        for text in [
-            "",
-            "by-level:",
-            "by-level:bloom:10",
-            "by-level:bloom:10/",
-            "monkey",
-            "monkey:",
-            "monkey:0",
-            "monkey:101",
-            "monkey:NaN",
-            "monkey:always-maybe:10",
-            "monkey:bloom/always-maybe:10",
-            "monkey:quotient:10",
-            "budget:",
-            "budget:-1",
-            "budget:1.5GiB",
-            "budget:64MB",
-            "budget:always-maybe:1KiB",
-            "budget:99999999999TiB",
-            "quotient:10",
-        ] {
-            let error = text.parse::<FilterChoice>().unwrap_err();
-            assert!(matches!(&error, Error::Invalid { what: "filter", given, .. } if given == text), "{text}: {error}");
-            assert!(error.to_string().contains("; try "), "{error}");
+impl fmt::Display for RangeChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.pad(NONE),
+            Self::Fixed(spec) => f.pad(&spec.to_string()),
+            Self::AboveBottom(spec) => f.pad(&format!("{ABOVE_BOTTOM}{spec}")),
         }
+    }
+}
+
+impl FromStr for RangeChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == NONE {
+            return Ok(Self::None);
+        }
+        let (spec, is_above) = match text.strip_prefix(ABOVE_BOTTOM) {
+            Some(spec) => (spec, true),
+            None => (text, false),
+        };
+        // For a range filter, the error of its own parser is more precise than `RANGES_EXPECTED`.
+        if !spec.starts_with(FilterKind::Grafite.name()) {
+            return Err(Error::Invalid {
+                what: "range filter",
+                given: text.to_owned(),
+                reason: RANGES_EXPECTED.into(),
+            });
+        }
+        let spec = spec.parse()?;
+        Ok(if is_above { Self::AboveBottom(spec) } else { Self::Fixed(spec) })
     }
 }

@@ -17,7 +17,7 @@ pub const FRONT_LEN_BYTES: usize = 512;
 const BACK_LEN_BYTES: usize = 64;
 
 /// The reader of a format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Block,
     Sst,
@@ -29,7 +29,6 @@ pub enum Kind {
 }
 
 /// A known format.
-#[derive(Debug)]
 pub struct Format {
     pub kind: Kind,
     /// The name of such a file, with its article.
@@ -130,7 +129,7 @@ const fn stranger(name: &'static str, advice: &'static str, is: fn(&Ends) -> boo
 }
 
 /// The first and last bytes of a file.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Ends {
     front: Vec<u8>,
     back: Vec<u8>,
@@ -212,7 +211,7 @@ impl Ends {
         self.front.starts_with(magic)
     }
 
-    fn ends(&self, magic: &[u8]) -> bool {
+    pub fn ends(&self, magic: &[u8]) -> bool {
         self.is_whole && self.back.ends_with(magic)
     }
 

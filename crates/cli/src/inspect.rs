@@ -4,23 +4,18 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::block_file::FilterFile;
-use super::failure::{Exit, Failure, Outcome};
-use super::foreign::{self, FileArguments};
-use super::new_file::NewFile;
-use super::text::{self, count, percent, significant, thousands};
-use super::what_if::{Present, WhatIf};
-use super::{block_file, html, index, output};
-use filterblock::AlignedBytes;
-use filterblock::Error;
-use filterblock::ParsedBlock;
+use crate::block_file::{self, FilterFile};
+use crate::foreign::{self, FileArguments};
+use crate::new_file::NewFile;
+use crate::prelude::*;
+use crate::what_if::{Present, WhatIf};
+use crate::{html, index};
+use filterblock::{AlignedBytes, Error, ParsedBlock};
 use filterblock_parquet::index::IndexReader;
-use filterblock_report::FileReport;
-use filterblock_report::{FieldReport, fields};
+use filterblock_report::{FieldReport, FileReport, fields};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -56,7 +51,7 @@ File of another engine (LevelDB or RocksDB table, Parquet file, or a bare filter
 Exit status: 0 printed; 2 an error.";
 
 /// Explain every field of a filter block file, or the filters of another engine's file
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The filter block file, another file of filterblock (an SST file, an index, a FileFilter), or a
@@ -80,43 +75,13 @@ pub struct Arguments {
     foreign: FileArguments,
 }
 
-#[derive(Debug, Serialize)]
-struct Report {
-    file: String,
-    kind: String,
-    keys: u64,
-    estimated_keys: Option<f64>,
-    bits_per_key: f64,
-    probes: u32,
-    fill: f64,
-    expected_false_positive_rate: f64,
-    /// The expected FPR of the filter if it has `estimated_keys` keys.
-    estimated_false_positive_rate: Option<f64>,
-    payload_len_bytes: u64,
-    block_len_bytes: u64,
-    partitions: usize,
-    hash: String,
-    hash_seed: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    secret_fingerprint: Option<String>,
-    table_id: String,
-    fields: Vec<FieldReport>,
-    /// The reason why the range filter beside a sound filter cannot be used: damage, or an unknown
-    /// kind. The message names the file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    damage: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    what_if: Option<WhatIf>,
-}
-
-/// Runs `filterblock inspect`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let page = arguments.html.as_deref().map(|path| NewFile::create(path, arguments.force)).transpose()?;
     if let Some(page) = &page {
         page.refuse_inputs([arguments.file.as_path()])?;
     }
     if block_file::is_index(&arguments.file, &arguments.foreign)? {
-        let index = index::opened::open(&arguments.file)?;
+        let index = index::open(&arguments.file)?;
         return inspect_file(arguments, describe_index(&arguments.file, &index).into(), page);
     }
     match block_file::open(&arguments.file, &arguments.foreign)? {
@@ -139,10 +104,7 @@ fn publish(
         let title = format!("filterblock inspect {}", arguments.file.display());
         page.publish(html::page(&title, report, html::plots::inspect)?.as_bytes())?;
     }
-    match arguments.json {
-        true => output::print_json(report)?,
-        false => output::print(&describe())?,
-    }
+    output::report(arguments.json, report, describe)?;
     Ok(Exit::Success)
 }
 
@@ -178,22 +140,18 @@ fn inspect_file(arguments: &Arguments, mut report: foreign::inspect::Report, pag
 /// an error.
 fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<WhatIf>> {
     let Some(present) = present else {
-        let path = arguments.file.display();
-        return Err(Failure::Message(format!(
-            "{path}: --what-if needs the number of keys, which is unknown for this file; use \
-             \"filterblock plan --keys N --fpr RATE\""
-        )));
+        let why = "--what-if needs the number of keys, which is unknown for this file; use \
+                   \"filterblock plan --keys N --fpr RATE\"";
+        return refuse(&arguments.file, why);
     };
     let found = WhatIf::new(&present)?;
     if found.is_none() {
-        let path = arguments.file.display();
-        output::message(format_args!("{path}: no comparison: there are no keys, or the expected FPR is 0 % or 100 %"));
+        note(&arguments.file, "no comparison: there are no keys, or the expected FPR is 0 % or 100 %");
     }
     Ok(found)
 }
 
 fn inspect_block(arguments: &Arguments, block: &ParsedBlock<AlignedBytes>, page: Option<NewFile>) -> Outcome {
-    let in_file = |error: Error| error.in_file(&arguments.file);
     let (info, found) = (block.metadata(), block.statistics());
     let (hash, expected_fpr) = (info.hash, block.expected_fpr());
     let present = Present {
@@ -206,75 +164,77 @@ fn inspect_block(arguments: &Arguments, block: &ParsedBlock<AlignedBytes>, page:
         expected_fpr: Some(expected_fpr),
     };
     let what_if = if arguments.what_if { compare(arguments, Some(present))? } else { None };
-    let report = Report {
-        file: arguments.file.display().to_string(),
-        kind: info.kind.to_string(),
-        keys: info.num_keys,
-        estimated_keys: found.estimated_keys,
-        bits_per_key: info.bits_per_key(),
-        probes: info.probes,
-        fill: found.fill_ratio,
-        expected_false_positive_rate: expected_fpr,
-        estimated_false_positive_rate: found.estimated_fpr,
-        payload_len_bytes: info.payload_len_bytes,
-        block_len_bytes: info.block_len_bytes,
-        partitions: info.num_partitions,
-        hash: hash.kind.to_string(),
-        hash_seed: hash.seed.0,
-        secret_fingerprint: hash.fingerprint.map(|fingerprint| fingerprint.to_string()),
-        table_id: text::hex(&info.table_id),
-        fields: fields(block, &info).map_err(in_file)?,
-        damage: block.ranges_error().map(|error| block_file::unusable_ranges(&arguments.file, error)),
-        what_if,
-    };
-    let printed = publish(arguments, &report, page, || describe(&report))?;
-    report.damage.map_or(Ok(printed), |damage| Err(Failure::Message(damage)))
+    // The range filter beside a sound filter may be damaged, or of an unknown kind.
+    let damage = block.ranges_error().map(|error| block_file::unusable_ranges(&arguments.file, error));
+    let fields = fields(block, &info).map_err(|error: Error| error.in_file(&arguments.file))?;
+    let mut report = json!({
+        "file": arguments.file.display().to_string(),
+        "kind": info.kind.to_string(),
+        "keys": info.num_keys,
+        "estimated_keys": found.estimated_keys,
+        "bits_per_key": info.bits_per_key(),
+        "probes": info.probes,
+        "fill": found.fill_ratio,
+        "expected_false_positive_rate": expected_fpr,
+        "estimated_false_positive_rate": found.estimated_fpr,
+        "payload_len_bytes": info.payload_len_bytes,
+        "block_len_bytes": info.block_len_bytes,
+        "partitions": info.num_partitions,
+        "hash": hash.kind.to_string(),
+        "hash_seed": hash.seed.0,
+        "secret_fingerprint": hash.fingerprint.map(|fingerprint| fingerprint.to_string()),
+        "table_id": text::hex(&info.table_id),
+        "fields": fields,
+        "damage": damage,
+        "what_if": what_if,
+    });
+    if let Value::Object(report) = &mut report {
+        let is_optional = |name: &str| ["secret_fingerprint", "damage", "what_if"].contains(&name);
+        report.retain(|name, value| !(is_optional(name) && value.is_null()));
+    }
+    let printed = publish(arguments, &report, page, || {
+        let what_if = what_if.map_or_else(String::new, |what_if| format!("\n{what_if}"));
+        describe(&arguments.file, block, &fields, damage.is_some()) + &what_if
+    })?;
+    damage.map_or(Ok(printed), fail)
 }
 
-fn describe(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(["offset", "bytes", "field", "value", "meaning"]);
-    for field in &report.fields {
+fn describe(path: &Path, block: &ParsedBlock<AlignedBytes>, fields: &[FieldReport], is_damaged: bool) -> String {
+    let (info, found, fpr) = (block.metadata(), block.statistics(), block.expected_fpr());
+    let row = |field: &FieldReport| {
         let (offset, len) = (field.offset.to_string(), field.len_bytes.to_string());
-        table.add_row([&offset, &len, &field.name, &field.bytes, &field.meaning]);
-    }
-    for column in table.column_iter_mut().take(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let probes = match report.probes {
+        [offset, len, field.name.clone(), field.bytes.clone(), field.meaning.clone()]
+    };
+    let table = output::table(["offset", "bytes", "field", "value", "meaning"], fields.iter().map(row), ..2);
+    let probes = match info.probes {
         0 => String::new(),
         probes => format!(", {} tested per query", count(probes.into(), "bit")),
     };
-    let estimated = match report.estimated_keys {
+    let estimated = match found.estimated_keys {
         Some(keys) if keys.is_finite() => format!("; {} estimated from the fill ratio", significant(keys)),
         _ => String::new(),
     };
     // After a merge, a key that several blocks had counts several times.
-    let is_overstated = text::is_overstated(report.keys, report.estimated_keys);
+    let is_overstated = text::is_overstated(info.num_keys, found.estimated_keys);
     let at_most = if is_overstated { "at most " } else { "" };
-    let estimated_fpr = match report.estimated_false_positive_rate {
+    let estimated_fpr = match found.estimated_fpr {
         Some(rate) if is_overstated => format!("; {} by the fill ratio", percent(rate)),
         _ => String::new(),
     };
-    let mut text = format!(
+    format!(
         "{file}: {state}, {bytes}\n\n{table}\n\n\
          filter           {kind}{probes}\n\
          keys             {at_most}{keys}{estimated}\n\
          bits per key     {bits} (whole block)\n\
          fill ratio       {fill}\n\
          expected FPR     {at_most}{rate}{estimated_fpr}\n",
-        file = report.file,
-        state = if report.damage.is_some() { "sound, but the range filter cannot be used" } else { "sound" },
-        bytes = count(report.block_len_bytes, "byte"),
-        kind = report.kind,
-        keys = thousands(report.keys),
-        bits = significant(report.bits_per_key),
-        fill = percent(report.fill),
-        rate = percent(report.expected_false_positive_rate),
-    );
-    if let Some(what_if) = &report.what_if {
-        text += &format!("\n{what_if}");
-    }
-    text
+        file = path.display(),
+        state = if is_damaged { "sound, but the range filter cannot be used" } else { "sound" },
+        bytes = count(info.block_len_bytes, "byte"),
+        kind = info.kind,
+        keys = thousands(info.num_keys),
+        bits = significant(info.bits_per_key()),
+        fill = percent(found.fill_ratio),
+        rate = percent(fpr),
+    )
 }

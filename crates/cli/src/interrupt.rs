@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::failure::{Failure, Outcome};
+use crate::prelude::*;
 
 #[cfg_attr(unix, path = "interrupt/unix.rs")]
 #[cfg_attr(not(unix), path = "interrupt/other.rs")]
@@ -84,7 +84,6 @@ pub fn check_at(step: usize) -> Outcome<()> {
 
 /// A file or directory that is removed on drop, and before a signal that [`watch`] receives ends
 /// the command.
-#[derive(Debug)]
 pub struct Temporary<T> {
     // Fields drop in this order, so the path stays in the list for as long as the file exists.
     made: T,
@@ -92,7 +91,6 @@ pub struct Temporary<T> {
 }
 
 /// A path in the list of [`MADE`]. Dropping it removes the path from the list.
-#[derive(Debug)]
 struct Noted(PathBuf);
 
 impl Drop for Noted {

@@ -5,13 +5,15 @@
 //! could see a part of the new filter, and deny keys.
 
 use std::fs::File;
-#[cfg(unix)]
-use std::io;
 use std::path::Path;
 
+use crate::prelude::*;
+
 #[cfg(unix)]
-use super::failure::Failure;
-use super::failure::Outcome;
+use std::io;
+
+#[cfg(unix)]
+use crate::failure::Failure;
 
 #[cfg(unix)]
 pub use unix::Kept;
@@ -24,7 +26,6 @@ mod unix {
     use super::{Failure, File, Outcome, Path, access_list, io};
 
     /// The attributes of the replaced file.
-    #[derive(Debug)]
     pub struct Kept {
         mode: u32,
         owner: u32,
@@ -38,17 +39,16 @@ mod unix {
         pub fn of(path: &Path, file: &File) -> Outcome<Self> {
             let found = file.metadata().map_err(|error| Failure::file(path, error))?;
             if found.nlink() > 1 {
-                let (path, names) = (path.display(), found.nlink());
-                return Err(Failure::Message(format!(
-                    "{path}: the file has {names} names (hard links), and only this one would be replaced; first replace \
-                     this name by a copy of the file"
-                )));
+                let why = format!(
+                    "the file has {} names (hard links), and only this one would be replaced; first replace this name by \
+                     a copy of the file",
+                    found.nlink()
+                );
+                return Err(Failure::about(path, why));
             }
             let access_list = access_list::of(file).map_err(|error| {
-                Failure::Message(format!(
-                    "{}: cannot read the access list (ACL): {error}; first replace this file by your own copy of it",
-                    path.display()
-                ))
+                let why = "first replace this file by your own copy of it";
+                Failure::about(path, format!("cannot read the access list (ACL): {error}; {why}"))
             })?;
             Ok(Self { mode: found.mode() & 0o7777, owner: found.uid(), group: found.gid(), access_list })
         }
@@ -58,10 +58,8 @@ mod unix {
         pub fn give(&self, path: &Path, file: &File) -> Outcome<()> {
             let Self { owner, group, mode, access_list } = self;
             let refused = |what: &str, error: io::Error| {
-                let path = path.display();
-                Failure::Message(format!(
-                    "{path}: the new file cannot get {what}: {error}; first replace the old file by your own copy of it"
-                ))
+                let advice = "first replace the old file by your own copy of it";
+                Failure::about(path, format!("the new file cannot get {what}: {error}; {advice}"))
             };
             let in_place = |error| refused("the same mode", error);
             let made = file.metadata().map_err(in_place)?;
@@ -126,7 +124,6 @@ mod access_list {
 
 /// The attributes of the replaced file. On systems other than Unix, no attributes are copied.
 #[cfg(not(unix))]
-#[derive(Debug)]
 pub struct Kept;
 
 #[cfg(not(unix))]

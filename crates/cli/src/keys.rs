@@ -1,16 +1,16 @@
 //! Reads keys from a file, stdin or the command line. Keys need not be UTF-8.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Seek};
-use std::path::Path;
+use std::ops::Bound::{self, Excluded, Included, Unbounded};
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use serde_json::{Map, Value};
 
-use super::failure::{Failure, Outcome};
-use super::format::{self, Ends};
-use super::output::{self, message};
-use super::streams::{self, Input};
-use super::text;
+use crate::format::{self, Ends};
+use crate::prelude::*;
+use crate::streams::{self, Input};
 use filterblock::Error;
 
 /// The maximum length of a key for a filter block. The limit bounds the reader's memory.
@@ -24,7 +24,7 @@ const ANY_BYTES: &str = "; to take its bytes as lines, add --any-bytes";
 pub const NO_PAIR: &str = "not a pair of hexadecimal digits; with --hex, write abc as 616263";
 
 /// The delimiter between two keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Delimiter {
     /// One key per line. A carriage return before the newline belongs to the line end (CRLF).
     #[default]
@@ -52,7 +52,7 @@ impl Delimiter {
 }
 
 /// The options for the notation of keys in files and on the command line.
-#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[derive(Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Key format")]
 pub struct KeyFormat {
     #[arg(long, value_enum, value_name = "DELIMITER", default_value = "newline", hide_possible_values = true)]
@@ -101,7 +101,7 @@ impl KeyFormat {
 }
 
 /// A key as text and as bytes. The two differ only in hexadecimal notation.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Written<'a> {
     /// The text without its delimiter and line end.
     pub written: &'a [u8],
@@ -194,7 +194,7 @@ impl KeyReader {
         // callers that create files first.
         let found = if is_stdin { Path::new("/dev/stdin") } else { path }.metadata().ok();
         if found.as_ref().is_some_and(|found| found.is_dir()) {
-            return Err(Failure::Message(format!("{name}: {}", format::not_a_file(path))));
+            return fail(format!("{name}: {}", format::not_a_file(path)));
         }
         let ends_with_stdout = is_question && !found.is_some_and(|found| found.is_file());
         let lines = Lines { input, ends_with_stdout, ends: Ends::default(), format, hint };
@@ -275,7 +275,7 @@ impl KeyReader {
         self.key.clear();
         if let Err(at) = self.format.decode(&self.line, &mut self.key) {
             let place = self.place();
-            return Err(Failure::Message(format!("{place}, column {}: {NO_PAIR}", at + 1)));
+            return fail(format!("{place}, column {}: {NO_PAIR}", at + 1));
         }
         Ok(Some(Written { written: &self.line, key: &self.key }))
     }
@@ -315,7 +315,7 @@ impl KeyReader {
                     bytes(max_written)
                 ),
             };
-            return Err(Failure::Message(format!("{place}: {why}")));
+            return fail(format!("{place}: {why}"));
         }
         Ok(true)
     }
@@ -366,52 +366,145 @@ impl KeyReader {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The keys to look up.
+#[derive(Clone, clap::Args)]
+pub struct Questions {
+    /// The keys, or `-` for standard input
+    #[arg(value_name = "KEY", required_unless_present = "keys", allow_negative_numbers = true)]
+    arguments: Vec<OsString>,
+    /// A file with one key per line
+    #[arg(long, value_name = "KEYFILE", conflicts_with = "arguments")]
+    keys: Option<PathBuf>,
+}
 
-    fn read(input: &'static [u8], format: KeyFormat, max_len_bytes: usize) -> Result<Vec<Vec<u8>>, String> {
-        let mut reader = KeyReader::new(Box::new(input), "keys".into(), format, max_len_bytes);
-        let mut keys = Vec::new();
-        loop {
-            match reader.next_key() {
-                Ok(Some(next)) => keys.push(next.key.to_vec()),
-                Ok(None) => return Ok(keys),
-                Err(failure) => return Err(failure.to_string()),
+/// The reason why a key got no answer.
+pub enum Refused {
+    /// The key is not a value of the column's type, or not a valid range.
+    Key(String),
+    Other(Failure),
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self::Other(failure)
+    }
+}
+
+impl Refused {
+    fn at(self, place: impl FnOnce() -> String) -> Failure {
+        match self {
+            Self::Key(why) => Failure::Message(format!("{}: {why}", place())),
+            Self::Other(failure) => failure,
+        }
+    }
+}
+
+impl Questions {
+    /// Returns the file of keys, or `None` if the keys are arguments.
+    pub fn file(&self) -> Option<&Path> {
+        match self.arguments.as_slice() {
+            [only] if only == "-" => Some(Path::new("-")),
+            _ => self.keys.as_deref(),
+        }
+    }
+
+    /// Gives each key to `ask`, as bytes and as text, until `ask` returns `true`. Messages about a file
+    /// name --delimiter and --keep-empty if `has_options` is set.
+    pub fn ask_each(
+        &self,
+        format: KeyFormat,
+        has_options: bool,
+        mut ask: impl FnMut(&[u8], &[u8]) -> Result<bool, Refused>,
+    ) -> Outcome<()> {
+        let Some(path) = self.file() else {
+            for written in &self.arguments {
+                let key = format.argument(written)?;
+                let place = || format!("argument {:?}", written.to_string_lossy());
+                if ask(&key, written.as_encoded_bytes()).map_err(|refused| refused.at(place))? {
+                    break;
+                }
+            }
+            return Ok(());
+        };
+        let mut reader = KeyReader::open_questions(path, format, MAX_FILTER_KEY_LEN_BYTES)?;
+        reader.has_options = has_options;
+        while let Some(next) = reader.next_key()? {
+            let asked = ask(next.key, next.written);
+            if asked.map_err(|refused| refused.at(|| reader.place()))? {
+                break;
             }
         }
+        Ok(())
     }
+}
 
-    #[test]
-    fn line_ends_are_removed_and_other_bytes_are_kept() {
-        let format = KeyFormat::default();
-        assert_eq!(read(b"a\r\nb\rc\n\n\xff\0 \nlast", format, 9).unwrap(), [&b"a"[..], b"b\rc", b"\xff\0 ", b"last"]);
-        let kept = KeyFormat { keep_empty: true, ..format };
-        assert_eq!(read(b"\n\r\na\n", kept, 9).unwrap(), [&b""[..], b"", b"a"]);
-        let nul = KeyFormat { delimiter: Delimiter::Nul, ..format };
-        assert_eq!(read(b"a\r\n\0\0b", nul, 9).unwrap(), [&b"a\r\n"[..], b"b"]);
-    }
+/// Returns the JSON of an answer. `name` is the field of the key or range. If the key is not UTF-8, the
+/// name of the field ends with `_hex`.
+pub fn answer_line(is_maybe: bool, name: &str, written: &[u8]) -> Map<String, Value> {
+    let (name, written) = match std::str::from_utf8(written) {
+        Ok(text) => (name.to_owned(), text.to_owned()),
+        Err(_) => (format!("{name}_hex"), text::hex(written)),
+    };
+    let answer = if is_maybe { "maybe" } else { "absent" };
+    Map::from_iter([("answer".to_owned(), answer.into()), (name, written.into())])
+}
 
-    #[test]
-    fn a_key_of_maximum_length_fits_and_a_longer_one_is_refused() {
-        let format = KeyFormat::default();
-        for fits in [&b"1234\r\n"[..], b"1234\n", b"1234"] {
-            assert_eq!(read(fits, format, 4).unwrap(), [b"1234"]);
+/// The bounds of a range.
+#[derive(PartialEq, Eq)]
+pub struct KeyRange {
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// Parses a range. The first `..` divides it, so a lower bound that contains `..` or ends with
+    /// a dot needs hexadecimal notation. So does an excluded upper bound that begins with `=`. A
+    /// range without a lower or upper bound is unbounded on that side.
+    ///
+    /// # Errors
+    /// Returns a message if there are no two adjacent dots, if `hex` is set and a bound is not in
+    /// hexadecimal notation, or if the lower bound is above the upper bound.
+    pub fn parse(written: &[u8], hex: bool) -> Result<Self, String> {
+        let Some(at) = written.windows(2).position(|two| two == b"..") else {
+            return Err("not a range; write LOWER..UPPER, or LOWER..=UPPER to include UPPER".into());
+        };
+        let (lower, upper) = (written.get(..at).unwrap_or_default(), written.get(at + 2..).unwrap_or_default());
+        let end = |bytes: &[u8], offset: usize| -> Result<Vec<u8>, String> {
+            let mut key = Vec::new();
+            if hex {
+                text::unhex(bytes, &mut key).map_err(|bad| format!("column {}: {}", offset + bad + 1, NO_PAIR))?;
+            } else {
+                key.extend_from_slice(bytes);
+            }
+            Ok(key)
+        };
+        let lower = if lower.is_empty() { Unbounded } else { Included(end(lower, 0)?) };
+        let upper = match upper.strip_prefix(b"=") {
+            Some(upper) => Included(end(upper, at + 3)?),
+            None if upper.is_empty() => Unbounded,
+            None => Excluded(end(upper, at + 2)?),
+        };
+        if let (Included(lower), Included(upper) | Excluded(upper)) = (&lower, &upper) {
+            check_order(lower, upper)?;
         }
-        for too_long in [&b"a\n12345\r\n"[..], b"a\n12345\n", b"a\n12345", b"a\n123456789"] {
-            let error = read(too_long, format, 4).unwrap_err();
-            assert_eq!(
-                error,
-                "keys: line 2: the key is longer than the maximum of 4 bytes; shorten it, or check --delimiter"
-            );
-        }
+        Ok(Self { lower, upper })
     }
 
-    #[test]
-    fn a_bad_hexadecimal_digit_is_named_by_line_and_column() {
-        let hex = KeyFormat { hex: true, ..KeyFormat::default() };
-        assert_eq!(read(b"00FF\r\n61", hex, 2).unwrap(), [&b"\0\xff"[..], b"a"]);
-        assert!(read(b"00\n0x\n", hex, 2).unwrap_err().starts_with("keys: line 2, column 2: "));
-        assert!(read(b"00\n000", hex, 2).unwrap_err().starts_with("keys: line 2, column 4: "));
+    /// Returns the lower bound.
+    pub fn lower(&self) -> Bound<&[u8]> {
+        self.lower.as_ref().map(Vec::as_slice)
     }
+
+    /// Returns the upper bound.
+    pub fn upper(&self) -> Bound<&[u8]> {
+        self.upper.as_ref().map(Vec::as_slice)
+    }
+}
+
+/// Returns a message if the lower bound is above the upper bound.
+pub fn check_order(lower: &[u8], upper: &[u8]) -> Result<(), String> {
+    if lower > upper {
+        return Err("the lower bound is above the upper bound; exchange the bounds".into());
+    }
+    Ok(())
 }

@@ -4,10 +4,10 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use super::text::count;
+use crate::prelude::*;
 
 /// The machine of a benchmark: the properties that affect its times.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Machine {
     cpu: String,
     cores: usize,
@@ -58,7 +58,7 @@ impl Machine {
 }
 
 /// The version of this build, and whether it is optimised.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Versions {
     filterblock: String,
     optimised: bool,
@@ -111,20 +111,4 @@ fn os() -> String {
 /// measurements and tests.
 pub fn choose_instruction_set() -> filterblock::Result<()> {
     std::env::var("FILTERBLOCK_ISA").map_or(Ok(()), |name| filterblock::set_instruction_set(&name))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_caption_names_the_system_of_the_record() {
-        let caption = |os: &str, kernel: &str| {
-            let (os, kernel) = (os.to_owned(), kernel.to_owned());
-            Machine { cpu: "M1".into(), cores: 8, instruction_set: "neon".into(), os, kernel, ..Machine::here() }
-                .short()
-        };
-        assert_eq!(caption("macos", "unknown"), "M1, 8 cores, neon probes, macos");
-        assert_eq!(caption("Debian GNU/Linux 12", "6.1.0"), "M1, 8 cores, neon probes, Linux 6.1.0");
-    }
 }

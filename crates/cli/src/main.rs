@@ -4,8 +4,6 @@
 mod bench;
 mod block_file;
 mod build;
-mod completions;
-mod convert;
 mod db;
 mod demo;
 mod diff;
@@ -14,25 +12,22 @@ mod failure;
 mod filter_choice;
 mod foreign;
 mod format;
-mod held;
 mod html;
 mod index;
 mod inspect;
 mod interrupt;
 mod kept;
-mod key_range;
 mod keys;
 mod machine;
 mod man;
 mod merge;
-mod new_block;
 mod new_file;
 mod output;
 mod parquet;
 mod plan;
+mod prelude;
 mod progress;
 mod query;
-mod range_choice;
 mod refused_value;
 mod secret;
 mod streams;
@@ -85,21 +80,21 @@ Environment:
   NO_COLOR=1  print without colours";
 
 /// Build, query and check filters for SST files, and measure how many disk reads they save.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(name = "filterblock", version, after_long_help = EXAMPLES, max_term_width = 110)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 enum Command {
     Build(build::Arguments),
     Query(query::Arguments),
     Inspect(inspect::Arguments),
     Index(index::Arguments),
     Verify(verify::Arguments),
-    Convert(convert::Arguments),
+    Convert(build::ConvertArguments),
     Export(export::Arguments),
     Plan(plan::Arguments),
     Merge(merge::Arguments),
@@ -108,7 +103,7 @@ enum Command {
     Db(db::Arguments),
     Parquet(parquet::Arguments),
     Demo(demo::Arguments),
-    Completions(completions::Arguments),
+    Completions(man::CompletionsArguments),
     Man(man::Arguments),
 }
 
@@ -124,7 +119,7 @@ fn main() -> ExitCode {
     }
     let outcome = match &arguments.command {
         Command::Build(arguments) => build::run(arguments),
-        Command::Convert(arguments) => convert::run(arguments),
+        Command::Convert(arguments) => build::convert(arguments),
         Command::Export(arguments) => export::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Merge(arguments) => merge::run(arguments),
@@ -137,10 +132,10 @@ fn main() -> ExitCode {
         Command::Db(arguments) => db::run(arguments),
         Command::Parquet(arguments) => parquet::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
-        Command::Completions(arguments) => completions::run(arguments, Arguments::command()),
+        Command::Completions(arguments) => man::complete(arguments, Arguments::command()),
         Command::Man(arguments) => man::run(arguments, Arguments::command()),
     };
-    held::clear();
+    block_file::remove_copies();
     match outcome {
         Ok(exit) => exit.into(),
         Err(Failure::Interrupted) => {

@@ -1,14 +1,46 @@
-//! `filterblock man`: makes the manual pages of the command and its subcommands from their help.
+//! `filterblock man` and `filterblock completions`: make the manual pages of the command and its
+//! subcommands from their help, and print the completion script of a shell.
 
 use std::path::{Path, PathBuf};
 
+use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use super::failure::{Exit, Failure, Outcome};
-use super::new_file::NewFile;
-use super::output::{self, message};
-use super::text::count;
+use crate::new_file::NewFile;
+use crate::prelude::*;
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  filterblock completions bash > ~/.local/share/bash-completion/completions/filterblock
+  filterblock completions zsh > ~/.zfunc/_filterblock
+  filterblock completions fish > ~/.config/fish/completions/filterblock.fish
+  filterblock completions powershell >> $PROFILE
+
+For zsh, the folder must be in fpath before compinit runs: fpath+=~/.zfunc in ~/.zshrc.
+
+To try the completions in a running bash:
+  source <(filterblock completions bash)
+
+Exit status: 0 printed; 2 an error.";
+
+/// Print the completion script of a shell
+#[derive(clap::Args)]
+#[command(after_long_help = COMPLETIONS_EXAMPLES)]
+pub struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum, value_name = "SHELL")]
+    shell: Shell,
+}
+
+/// Runs `filterblock completions`. `command` defines all subcommands and options.
+pub fn complete(arguments: &CompletionsArguments, mut command: clap::Command) -> Outcome {
+    let mut script = Vec::new();
+    let name = command.get_name().to_owned();
+    clap_complete::generate(arguments.shell, &mut command, name, &mut script);
+    output::print(&String::from_utf8_lossy(&script))?;
+    Ok(Exit::Success)
+}
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,7 +54,7 @@ subcommand, such as filterblock.1 and filterblock-db-get.1. It creates the direc
 Exit status: 0 done; 2 an error. After an error some of the pages may be written.";
 
 /// Print the manual page, or write a page for each subcommand
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// Write all pages into this directory

@@ -2,13 +2,11 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde_json::json;
 
-use super::block_file;
-use super::failure::{Exit, Failure, Outcome};
-use super::foreign::FileArguments;
-use super::new_file::NewFile;
-use super::{output, text};
+use crate::block_file;
+use crate::new_file::NewFile;
+use crate::prelude::*;
 use filterblock::{FilterKind, ParsedBlock, Verify};
 use filterblock_family::{Error, differences, merge_blocks};
 
@@ -37,7 +35,7 @@ Exit status: 0 written; 2 an error. After an error nothing is written, unless th
 standard output.";
 
 /// Merge filter blocks of the same shape into one
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The filter block files
@@ -57,50 +55,15 @@ pub struct Arguments {
     json: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct Report {
-    file: String,
-    merged: usize,
-    kind: String,
-    /// The sum of the inputs' numbers of keys, which the merge may cap. A key in several inputs
-    /// counts once for each input.
-    keys: u64,
-    /// Whether the sum in `keys` was capped. If it was, `keys` and the FPR may be too low.
-    #[serde(skip)]
-    is_capped: bool,
-    estimated_keys: Option<f64>,
-    fill: f64,
-    block_len_bytes: u64,
-    /// The expected FPR of the new block if it has `keys` keys.
-    expected_false_positive_rate: f64,
-    /// The expected FPR of the new block if it has `estimated_keys` keys.
-    estimated_false_positive_rate: Option<f64>,
-}
-
-/// Runs `filterblock merge`.
 pub fn run(arguments: &Arguments) -> Outcome {
     if arguments.json {
         output::check_stdout()?;
     }
     let file = NewFile::create(&arguments.output, arguments.force)?;
-    let open = |path: &PathBuf| block_file::open(path, &FileArguments::default())?.native(path);
-    let blocks = arguments.files.iter().map(open).collect::<Outcome<Vec<_>>>()?;
+    let blocks = arguments.files.iter().map(|path| block_file::open_native(path)).collect::<Outcome<Vec<_>>>()?;
     let merged = merge_blocks(&blocks).map_err(|error| explain(error, arguments, &blocks))?;
     let block = ParsedBlock::open(&merged, Verify::AtOpen)?;
-    let (info, found) = (block.metadata(), block.statistics());
-    let sum = blocks.iter().fold(0u64, |sum, block| sum.saturating_add(block.metadata().num_keys));
-    let report = Report {
-        file: arguments.output.display().to_string(),
-        merged: blocks.len(),
-        kind: info.kind.to_string(),
-        keys: info.num_keys,
-        is_capped: info.num_keys < sum,
-        estimated_keys: found.estimated_keys,
-        fill: found.fill_ratio,
-        block_len_bytes: info.block_len_bytes,
-        expected_false_positive_rate: block.expected_fpr(),
-        estimated_false_positive_rate: found.estimated_fpr,
-    };
+    let (info, found, fpr) = (block.metadata(), block.statistics(), block.expected_fpr());
     if info.num_keys == 0 {
         file.judge_empty("all blocks are empty", arguments.allow_empty)?;
     }
@@ -108,16 +71,46 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let with_ranges = blocks.iter().filter(|block| block.metadata().ranges_len_bytes > 0).count();
     if with_ranges > 0 {
         let have = if with_ranges == 1 { "block has" } else { "blocks have" };
-        output::message(format_args!(
-            "{}: {with_ranges} {have} a range filter beside the filter of keys, and the merged block has none; for range \
-             queries, build a range filter from all keys",
-            report.file
-        ));
+        let text = format!(
+            "{with_ranges} {have} a range filter beside the filter of keys, and the merged block has none; for range \
+             queries, build a range filter from all keys"
+        );
+        note(&arguments.output, text);
     }
-    match arguments.json {
-        true => output::print_json(&report)?,
-        false => output::message(summary(&report)),
+    if arguments.json {
+        // `keys` is the sum of the inputs' numbers of keys, which the merge may cap. A key in several
+        // inputs counts once for each input. The estimates follow from the fill ratio.
+        output::print_json(&json!({
+            "file": arguments.output.display().to_string(),
+            "merged": blocks.len(),
+            "kind": info.kind.to_string(),
+            "keys": info.num_keys,
+            "estimated_keys": found.estimated_keys,
+            "fill": found.fill_ratio,
+            "block_len_bytes": info.block_len_bytes,
+            "expected_false_positive_rate": fpr,
+            "estimated_false_positive_rate": found.estimated_fpr,
+        }))?;
+        return Ok(Exit::Success);
     }
+    let (keys, fpr) = (count(info.num_keys, "key"), percent(fpr));
+    let sum = blocks.iter().fold(0u64, |sum, block| sum.saturating_add(block.metadata().num_keys));
+    let (keys, fpr) = match info.num_keys < sum {
+        // The capped number is no upper bound. The sum is one, but it may be far too high, because
+        // it counts a key in several inputs several times.
+        true => (format!("number of keys unknown ({keys} recorded)"), "unknown".to_owned()),
+        false => (format!("at most {keys}"), format!("at most {fpr}")),
+    };
+    let estimated = match (found.estimated_keys, found.estimated_fpr) {
+        (Some(keys), Some(rate)) if text::is_overstated(info.num_keys, found.estimated_keys) => {
+            format!("; by the fill ratio, about {} keys and an FPR of {}", significant(keys), percent(rate))
+        }
+        _ => String::new(),
+    };
+    let (merged, bytes) = (count(blocks.len() as u64, "block"), count(info.block_len_bytes, "byte"));
+    let fill = percent(found.fill_ratio);
+    let text = format!("{merged} merged; {bytes}, {keys}, fill ratio {fill}, expected FPR {fpr}{estimated}");
+    note(&arguments.output, text);
     Ok(Exit::Success)
 }
 
@@ -128,9 +121,7 @@ fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[Parsed
         let has_keys = |block: &ParsedBlock<D>| block.metadata().kind != FilterKind::Empty;
         let refused = blocks.iter().zip(&arguments.files).find(|(block, _)| has_keys(block));
         return match refused {
-            Some((_, path)) if matches!(error, Error::Invalid { .. }) => {
-                Failure::Message(format!("{}: {error}", path.display()))
-            }
+            Some((_, path)) if matches!(error, Error::Invalid { .. }) => Failure::about(path, error),
             _ => error.into(),
         };
     };
@@ -151,27 +142,4 @@ fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[Parsed
         )),
         None => error.into(),
     }
-}
-
-fn summary(report: &Report) -> String {
-    let keys = text::count(report.keys, "key");
-    let (keys, fpr) = match report.is_capped {
-        // The capped number is no upper bound. The sum is one, but it may be far too high, because
-        // it counts a key in several inputs several times.
-        true => (format!("number of keys unknown ({keys} recorded)"), "unknown".to_owned()),
-        false => (format!("at most {keys}"), format!("at most {}", text::percent(report.expected_false_positive_rate))),
-    };
-    let estimated = match (report.estimated_keys, report.estimated_false_positive_rate) {
-        (Some(keys), Some(rate)) if text::is_overstated(report.keys, report.estimated_keys) => {
-            format!("; by the fill ratio, about {} keys and an FPR of {}", text::significant(keys), text::percent(rate))
-        }
-        _ => String::new(),
-    };
-    format!(
-        "{}: {} merged; {}, {keys}, fill ratio {}, expected FPR {fpr}{estimated}",
-        report.file,
-        text::count(report.merged as u64, "block"),
-        text::count(report.block_len_bytes, "byte"),
-        text::percent(report.fill),
-    )
 }

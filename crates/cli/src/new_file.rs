@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::failure::{Failure, Outcome};
-use super::interrupt::Temporary;
-use super::kept::Kept;
-use super::output::message;
+use crate::interrupt::Temporary;
+use crate::kept::Kept;
+use crate::prelude::*;
 use filterblock::Error;
 use filterblock_family::replace::{Place, Version, dir_of, displaced_in, is_displaced};
 
@@ -26,7 +25,6 @@ thread_local! {
 
 /// An output file. If it replaces a file, that file is locked, so that no other command replaces it
 /// too. A command that ends early removes its temporary file, but SIGKILL or a crash may leave it.
-#[derive(Debug)]
 pub struct NewFile {
     /// The path as the user gave it.
     path: PathBuf,
@@ -46,24 +44,22 @@ impl NewFile {
     /// means stdout in other commands.
     pub fn create(path: &Path, replace: bool) -> Outcome<Self> {
         if path.as_os_str() == "-" {
-            return Err(Failure::Message(
-                "-: this output cannot go to standard output; give a file, or ./- for a file of this name".into(),
-            ));
+            return fail("-: this output cannot go to standard output; give a file, or ./- for a file of this name");
         }
         // The file to which the shell redirects a stream would be replaced with all that it holds.
         let streams = ["/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd", "/proc/self/fd"];
         if streams.iter().any(|stream| path.starts_with(stream)) {
-            return Err(Failure::Message(format!(
-                "{}: this output cannot go to an open stream; give a file, or - where the command takes it",
-                path.display()
-            )));
+            return refuse(
+                path,
+                "this output cannot go to an open stream; give a file, or - where the command takes it",
+            );
         }
         match path.metadata() {
             Ok(found) if !found.is_file() => {
-                return Err(Failure::Message(format!(
-                    "{}: not a regular file, so the command does not replace it; choose another output file",
-                    path.display()
-                )));
+                return refuse(
+                    path,
+                    "not a regular file, so the command does not replace it; choose another output file",
+                );
             }
             Ok(_) if !replace => return Err(exists(path)),
             // The kernel may refuse to follow a link that another user planted in a shared
@@ -77,7 +73,7 @@ impl NewFile {
         }
         let file = Self { path: path.to_path_buf(), place, replace };
         check_dir_of(file.place.path())?;
-        file.place.notes().iter().for_each(|note| message(format_args!("{}: {note}", path.display())));
+        file.place.notes().iter().for_each(|text| note(path, text));
         file.name_displaced();
         // The temporary file is removed immediately. Making it is the check.
         file.temporary()?;
@@ -119,13 +115,13 @@ impl NewFile {
     /// replace an existing file and `is_allowed` is false: the new filter could deny every key of
     /// the old one. Otherwise prints a message that contains `why`.
     pub fn judge_empty(&self, why: &str, is_allowed: bool) -> Outcome<()> {
-        let path = self.path.display();
         if self.replaced().is_some() && !is_allowed {
-            return Err(Failure::Message(format!(
-                "{path}: {why}; the file is unchanged; to replace it with an empty filter, add --allow-empty"
-            )));
+            return refuse(
+                &self.path,
+                format!("{why}; the file is unchanged; to replace it with an empty filter, add --allow-empty"),
+            );
         }
-        message(format_args!("{path}: {why}; the filter is empty; check the input"));
+        note(&self.path, format!("{why}; the filter is empty; check the input"));
         Ok(())
     }
 
@@ -140,10 +136,7 @@ impl NewFile {
         let Ok(target) = self.place.path().canonicalize() else { return Ok(()) };
         let is_target = |input: &&Path| input.canonicalize().is_ok_and(|input| input == target);
         match inputs.into_iter().find(is_target) {
-            Some(_) => {
-                let path = self.path.display();
-                Err(Failure::Message(format!("{path}: the output file is also an input; choose another output file")))
-            }
+            Some(_) => refuse(&self.path, "the output file is also an input; choose another output file"),
             None => Ok(()),
         }
     }
@@ -153,10 +146,7 @@ impl NewFile {
     fn temporary(&self) -> Outcome<Temporary<NamedTempFile>> {
         let path = self.place.path();
         if path.file_name().is_none() {
-            return Err(Failure::Message(format!(
-                "{}: this path has no file name; give a file, not a directory",
-                path.display()
-            )));
+            return refuse(path, "this path has no file name; give a file, not a directory");
         }
         let kept = self.replaced().map(|old| Kept::of(&self.path, old)).transpose()?;
         let mut builder = tempfile::Builder::new();
@@ -222,10 +212,10 @@ pub fn refuse_same(files: &[(&str, &Path)]) -> Outcome<()> {
     for (number, (option, path)) in files.iter().enumerate() {
         let is_same = |(_, other): &&(&str, &Path)| place(path).is_some_and(|found| place(other) == Some(found));
         if let Some((other_option, _)) = files.iter().skip(number + 1).find(is_same) {
-            let path = path.display();
-            return Err(Failure::Message(format!(
-                "{path}: both {option} and {other_option} name this file; give each option its own file"
-            )));
+            return refuse(
+                path,
+                format!("both {option} and {other_option} name this file; give each option its own file"),
+            );
         }
     }
     Ok(())
@@ -236,7 +226,7 @@ pub fn refuse_same(files: &[(&str, &Path)]) -> Outcome<()> {
 fn of_file(path: &Path, error: io::Error) -> Failure {
     match error.raw_os_error() {
         Some(_) => Failure::file(path, error),
-        None => Failure::Message(format!("{}: {error}", path.display())),
+        None => Failure::about(path, error),
     }
 }
 
@@ -250,7 +240,7 @@ pub fn without_path(error: io::Error) -> io::Error {
 }
 
 fn exists(path: &Path) -> Failure {
-    Failure::Message(format!("{}: the file exists; to replace it, add --force", path.display()))
+    Failure::about(path, "the file exists; to replace it, add --force")
 }
 
 /// Returns an error if the directory of a file cannot be opened, and so not synced. A sync makes a
@@ -258,6 +248,6 @@ fn exists(path: &Path) -> Failure {
 fn check_dir_of(path: &Path) -> Outcome<()> {
     let opened = if cfg!(unix) { File::open(dir_of(path)).map(drop) } else { Ok(()) };
     opened.map_err(|error| {
-        Failure::Message(format!("{}: cannot open the directory of this file: {}", path.display(), Error::from(error)))
+        Failure::about(path, format!("cannot open the directory of this file: {}", Error::from(error)))
     })
 }

@@ -1,12 +1,15 @@
 //! Prints messages on stderr, and data on stdout.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::ops::RangeBounds;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use comfy_table::{CellAlignment, Row, Table, presets};
 use serde::Serialize;
 
-use super::failure::{Exit, Failure, Outcome};
-use super::streams;
+use crate::failure::{Exit, Failure, Outcome, fail};
+use crate::streams;
 
 /// The size of the buffer of stdout. The buffer holds many lines, so that most lines need no system
 /// call.
@@ -22,6 +25,11 @@ static INPUT_CUT: AtomicBool = AtomicBool::new(false);
 pub fn message(text: impl std::fmt::Display) {
     // A failed write to stderr must not end the command or change its exit status.
     let _ = writeln!(anstream::stderr(), "filterblock: {text}");
+}
+
+/// Prints a message about a file on stderr.
+pub fn note(path: &Path, text: impl std::fmt::Display) {
+    message(format_args!("{}: {text}", path.display()));
 }
 
 /// A buffered stdout. The caller must flush it to see write errors.
@@ -108,9 +116,7 @@ pub fn check_stdout() -> Outcome<()> {
 /// Returns an error if stdout is a terminal, which must not get binary data.
 pub fn refuse_terminal() -> Outcome<()> {
     match io::stdout().is_terminal() {
-        true => {
-            Err(Failure::Message("standard output is a terminal; redirect the binary block to a file or a pipe".into()))
-        }
+        true => fail("standard output is a terminal; redirect the binary block to a file or a pipe"),
         false => Ok(()),
     }
 }
@@ -124,6 +130,27 @@ pub fn print_or_say(printed: Outcome<()>, text: impl FnOnce() -> String) -> Outc
     printed
 }
 
+/// Prints a report as JSON, or as the text that `text` returns.
+pub fn report(is_json: bool, report: &impl Serialize, text: impl FnOnce() -> String) -> Outcome<()> {
+    if is_json { print_json(report) } else { print(&text()) }
+}
+
+/// Makes a table. The columns in `numbers`, counted from 0, are aligned to the right.
+pub fn table(
+    header: impl Into<Row>,
+    rows: impl IntoIterator<Item: Into<Row>>,
+    numbers: impl RangeBounds<usize>,
+) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(header);
+    table.add_rows(rows);
+    for (_, column) in table.column_iter_mut().enumerate().filter(|(number, _)| numbers.contains(number)) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
 /// Prints a report as indented JSON.
 pub fn print_json(report: &impl Serialize) -> Outcome<()> {
     print(&json(report)?)
@@ -131,7 +158,7 @@ pub fn print_json(report: &impl Serialize) -> Outcome<()> {
 
 /// Returns a report as indented JSON with a final newline.
 pub fn json(report: &impl Serialize) -> Outcome<String> {
-    let mut text = serde_json::to_string_pretty(report).map_err(|error| Failure::Message(error.to_string()))?;
+    let mut text = serde_json::to_string_pretty(report)?;
     text.push('\n');
     Ok(text)
 }

@@ -1,23 +1,17 @@
 //! `filterblock query`: looks up keys in a filter block file or in a file of another engine.
 
-use std::ffi::OsString;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use serde::Serialize;
+use serde_json::json;
 
-use super::block_file::FilterFile;
-use super::failure::{Exit, Failure, Outcome};
-use super::foreign::ask::Question;
-use super::foreign::{Asked, FileArguments, ValueType, value_type};
-use super::key_range::KeyRange;
-use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
-use super::secret::SecretArguments;
-use super::{block_file, held, index, output, text};
-use filterblock::Added;
-use filterblock::AlignedBytes;
-use filterblock::FilterBlock;
-use filterblock::KeyHash;
+use crate::block_file::{self, FilterFile};
+use crate::foreign::{Asked, FileArguments, Question, ValueType, value_type};
+use crate::index;
+use crate::keys::{KeyFormat, KeyRange, Questions, Refused, answer_line};
+use crate::prelude::*;
+use crate::secret::SecretArguments;
+use filterblock::{Added, AlignedBytes, FilterBlock, KeyHash};
 
 /// The maximum number of keys in a batch: enough to overlap their cache misses.
 const BATCH_LEN: usize = 256;
@@ -69,19 +63,15 @@ in the type of --type. Decimals are scaled: `2` is 2.00. A value that the column
 Exit status, as grep: 0 some key may be present; 1 all keys are absent; 2 an error.";
 
 /// Look up keys in a filter: a key is absent or maybe present
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The filter block file, another file of filterblock (an SST file, an index, a FileFilter), or a
     /// file of another engine; `-` is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The keys, or `-` for standard input
-    #[arg(value_name = "KEY", required_unless_present = "keys")]
-    arguments: Vec<OsString>,
-    /// A file with one key per line
-    #[arg(long, value_name = "KEYFILE", conflicts_with = "arguments")]
-    keys: Option<PathBuf>,
+    #[command(flatten)]
+    questions: Questions,
     /// Print only two numbers: the answers `maybe` and the answers `absent`
     #[arg(long, conflicts_with = "quiet")]
     count: bool,
@@ -109,10 +99,9 @@ pub struct Arguments {
     format: KeyFormat,
 }
 
-/// Runs `filterblock query`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let path = &arguments.file;
-    held::refuse_both(path, arguments.keys_file())?;
+    block_file::refuse_both(path, arguments.questions.file())?;
     if block_file::is_index(path, &arguments.foreign)? {
         return ask_index(arguments);
     }
@@ -127,18 +116,17 @@ pub fn run(arguments: &Arguments) -> Outcome {
             }
             ask_all(arguments, Target::Native(filter))
         }
-        FilterFile::Foreign(file) if arguments.ranges => Err(Failure::Message(format!(
-            "{}: --ranges is for filter blocks, and this is a {}; query keys without --ranges",
-            path.display(),
-            file.kind()
-        ))),
+        FilterFile::Foreign(file) if arguments.ranges => refuse(
+            path,
+            format!("--ranges is for filter blocks, and this is a {}; query keys without --ranges", file.kind()),
+        ),
         FilterFile::Foreign(mut file) => {
             file.unlock(path, &arguments.foreign, &arguments.secret)?;
             let question =
                 Question { prefixes: arguments.prefixes, hex: arguments.format.hex, value_type: arguments.value_type };
             let asked = Asked::new(path, &file, &arguments.foreign, question)?;
             for remark in asked.remark().map(str::to_owned).into_iter().chain(file.unusable_filters()) {
-                output::message(format_args!("{}: {remark}", path.display()));
+                note(path, remark);
             }
             ask_all(arguments, Target::Foreign(asked))
         }
@@ -150,38 +138,27 @@ fn ask_index(arguments: &Arguments) -> Outcome {
     let path = &arguments.file;
     arguments.secret.refuse(path)?;
     if arguments.prefixes || arguments.ranges {
-        let path = path.display();
-        return Err(Failure::Message(format!("{path}: an index answers for keys only; omit --prefixes and --ranges")));
+        return refuse(path, "an index answers for keys only; omit --prefixes and --ranges");
     }
     index::query::run(&index::query::Arguments {
         index: path.clone(),
-        arguments: arguments.arguments.clone(),
-        keys: arguments.keys.clone(),
+        questions: arguments.questions.clone(),
         count: arguments.count,
         quiet: arguments.quiet,
         json: arguments.json,
-        files: index::opened::CheckArguments::default(),
+        files: index::CheckArguments::default(),
         value_type: arguments.value_type,
         format: arguments.format,
     })
 }
 
-impl Arguments {
-    /// Returns the file of keys, or `None` if the keys are arguments.
-    fn keys_file(&self) -> Option<&Path> {
-        match self.arguments.as_slice() {
-            [only] if only == "-" => Some(Path::new("-")),
-            _ => self.keys.as_deref(),
-        }
-    }
-}
-
 fn ask_all(arguments: &Arguments, target: Target<'_>) -> Outcome {
     let mut query = Query { arguments, target, batch: Batch::default(), out: output::stdout(), maybe: 0, absent: 0 };
-    match arguments.keys_file() {
-        Some(path) => query.ask_file(path)?,
-        None => query.ask_arguments()?,
-    }
+    // The bounds of a range are decoded one by one later, so a range is read as plain text. An empty
+    // line is no range, so messages must not suggest --keep-empty.
+    let is_plain = !arguments.ranges;
+    let format = KeyFormat { hex: arguments.format.hex && is_plain, ..arguments.format };
+    arguments.questions.ask_each(format, is_plain, |key, written| query.ask(key, written))?;
     query.finish()
 }
 
@@ -192,7 +169,7 @@ enum Target<'a> {
 }
 
 /// Keys that wait for their answers.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Batch {
     /// The hashes of the keys. Empty for range filters and for filters of other engines.
     hashes: Vec<KeyHash>,
@@ -230,86 +207,12 @@ struct Query<'a, W> {
     absent: u64,
 }
 
-/// The reason why a key got no answer.
-enum Refused {
-    /// The key is not a value of the column's type, or not a valid range.
-    Key(String),
-    Other(Failure),
-}
-
-impl Refused {
-    fn at(self, place: impl FnOnce() -> String) -> Failure {
-        match self {
-            Self::Key(why) => Failure::Message(format!("{}: {why}", place())),
-            Self::Other(failure) => failure,
-        }
-    }
-}
-
-/// A line of the output of `--json`, for a key or for a range.
-#[derive(Debug, Default, Serialize)]
-struct Line<'a> {
-    answer: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key_hex: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    range: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    range_hex: Option<String>,
-}
-
-/// The output of `--count --json`.
-#[derive(Debug, Serialize)]
-struct Counts {
-    maybe: u64,
-    absent: u64,
-}
-
 impl<W: Write> Query<'_, W> {
-    fn ask_arguments(&mut self) -> Outcome<()> {
-        for written in &self.arguments.arguments {
-            let key = self.format().argument(written)?;
-            let place = || format!("argument {:?}", written.to_string_lossy());
-            self.ask(&key, written.as_encoded_bytes()).map_err(|refused| refused.at(place))?;
-            if self.answered() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the notation of keys. The bounds of a range are decoded one by one later, so a range
-    /// is read as plain text.
-    fn format(&self) -> KeyFormat {
-        KeyFormat { hex: self.arguments.format.hex && !self.arguments.ranges, ..self.arguments.format }
-    }
-
-    fn ask_file(&mut self, path: &Path) -> Outcome<()> {
-        let mut reader = KeyReader::open_questions(path, self.format(), MAX_FILTER_KEY_LEN_BYTES)?;
-        if self.arguments.ranges {
-            // An empty line is no range, so messages must not suggest --keep-empty.
-            reader = reader.without_options();
-        }
-        while let Some(next) = reader.next_key()? {
-            let asked = self.ask(next.key, next.written);
-            asked.map_err(|refused| refused.at(|| reader.place()))?;
-            if self.answered() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns `true` if the remaining keys can change the exit status only by an error, and cannot
-    /// change the visible output. A closed pipe does not end the search for the first `maybe`:
-    /// otherwise the exit status could wrongly say that all keys are absent.
-    fn answered(&self) -> bool {
-        (self.arguments.quiet || output::reader_gone()) && self.maybe > 0
-    }
-
-    fn ask(&mut self, key: &[u8], written: &[u8]) -> Result<(), Refused> {
+    /// Adds a key to the batch, and answers the batch if it is full. Returns `true` if the remaining keys
+    /// can change the exit status only by an error, and cannot change the visible output. A closed pipe
+    /// does not end the search for the first `maybe`: otherwise the exit status could wrongly say that
+    /// all keys are absent.
+    fn ask(&mut self, key: &[u8], written: &[u8]) -> Result<bool, Refused> {
         match &self.target {
             Target::Native(filter) if self.arguments.ranges => {
                 let range = KeyRange::parse(key, self.arguments.format.hex).map_err(Refused::Key)?;
@@ -327,8 +230,12 @@ impl<W: Write> Query<'_, W> {
             Target::Foreign(asked) => self.batch.answers.push(asked.may_contain(key).map_err(Refused::Key)?),
         }
         self.batch.push(written);
+
         // --quiet ends at the first "maybe", so it does not collect keys.
-        if self.arguments.quiet || self.batch.is_full() { self.answer().map_err(Refused::Other) } else { Ok(()) }
+        if self.arguments.quiet || self.batch.is_full() {
+            self.answer()?;
+        }
+        Ok((self.arguments.quiet || output::reader_gone()) && self.maybe > 0)
     }
 
     /// Queries the filter block for the hashes of the batch, counts the answers, and empties the
@@ -351,7 +258,12 @@ impl<W: Write> Query<'_, W> {
                 continue;
             }
             let printed = match self.arguments.json {
-                true => print_json_line(&mut self.out, maybe, written, self.arguments.ranges),
+                true => {
+                    let name = if self.arguments.ranges { "range" } else { "key" };
+                    serde_json::to_writer(&mut self.out, &answer_line(maybe, name, written))
+                        .map_err(std::io::Error::from)
+                        .and_then(|()| self.out.write_all(b"\n"))
+                }
                 false => {
                     let answer: &[u8] = if maybe { b"maybe\t" } else { b"absent\t" };
                     self.out
@@ -371,7 +283,7 @@ impl<W: Write> Query<'_, W> {
         let Self { maybe, absent, .. } = self;
         if self.arguments.count {
             let counts = match self.arguments.json {
-                true => output::json(&Counts { maybe, absent })?,
+                true => output::json(&json!({"maybe": maybe, "absent": absent}))?,
                 false => format!("maybe\t{maybe}\nabsent\t{absent}\n"),
             };
             self.out.write_all(counts.as_bytes()).map_err(Failure::stdout)?;
@@ -379,16 +291,4 @@ impl<W: Write> Query<'_, W> {
         self.out.flush().map_err(Failure::stdout)?;
         output::complete(if maybe > 0 { Exit::Success } else { Exit::Negative }, maybe > 0)
     }
-}
-
-fn print_json_line(out: &mut impl Write, maybe: bool, written: &[u8], is_range: bool) -> std::io::Result<()> {
-    let text = std::str::from_utf8(written).ok();
-    let answer = if maybe { "maybe" } else { "absent" };
-    let hex = if text.is_none() { Some(text::hex(written)) } else { None };
-    let line = match is_range {
-        true => Line { answer, range: text, range_hex: hex, ..Line::default() },
-        false => Line { answer, key: text, key_hex: hex, ..Line::default() },
-    };
-    serde_json::to_writer(&mut *out, &line)?;
-    out.write_all(b"\n")
 }

@@ -5,9 +5,10 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::text::printable;
+use crate::prelude::*;
 use filterblock::Error;
 use filterblock_store::lsm::PrefixChoice;
 
@@ -24,6 +25,18 @@ where
         number
             .ok_or_else(|| format!("expected a whole number from {} to {}; try {example}", range.start(), range.end()))
     }
+}
+
+/// Returns a parser of names, each with its help and its value.
+pub fn choice<T: Clone + Send + Sync + 'static>(
+    choices: impl IntoIterator<Item = (&'static str, &'static str, T)>,
+) -> impl TypedValueParser<Value = T> {
+    let choices: Vec<_> = choices.into_iter().collect();
+    let names: Vec<_> = choices.iter().map(|(name, help, _)| PossibleValue::new(*name).help(*help)).collect();
+    PossibleValuesParser::new(names).map(move |given| {
+        let chosen = choices.iter().find(|(name, ..)| *name == given).map(|(.., value)| value.clone());
+        chosen.expect("the parser accepts these names only")
+    })
 }
 
 /// Parses the value of `--prefix`. The library's error about an unknown extractor does not list

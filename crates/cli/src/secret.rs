@@ -5,17 +5,15 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::failure::{Failure, Outcome};
-use super::text;
-use filterblock::Error;
-use filterblock::{HashKind, HashSeed, KeyHasher, Secret};
+use crate::prelude::*;
+use filterblock::{Error, HashKind, HashSeed, KeyHasher, Secret};
 
 /// The maximum length of a secret file: enough for the longest secret and some white space around
 /// it. A longer file is refused, and not read to its end.
 const MAX_FILE_LEN_BYTES: u64 = 1 << 10;
 
 /// The option for the secret file.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct SecretArguments {
     /// The file with the hashing secret: 32 or 64 hexadecimal digits, such as from `openssl rand
     /// -hex 16`; only its owner should be able to read it
@@ -24,7 +22,7 @@ pub struct SecretArguments {
 }
 
 /// The option for the hash function.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct HashArguments {
     /// The hash function: xxh3, or with --secret-file siphash-1-3 (resists attackers who choose
     /// keys) or xxh3-secret [default: siphash-1-3 with a secret, xxh3 without]
@@ -40,10 +38,7 @@ impl SecretArguments {
         let in_file = |error| Failure::file(path, error);
         let mut written = Vec::new();
         if path.is_dir() {
-            return Err(Failure::Message(format!(
-                "--secret-file {}: this is a directory; give a file",
-                path.display()
-            )));
+            return fail(format!("--secret-file {}: this is a directory; give a file", path.display()));
         }
         File::open(path).map_err(in_file)?.take(MAX_FILE_LEN_BYTES + 1).read_to_end(&mut written).map_err(in_file)?;
         let mut bytes = Vec::new();
@@ -54,10 +49,10 @@ impl SecretArguments {
             Ok(secret) if is_hex => Ok(Some(secret)),
             _ => {
                 let path = path.display();
-                Err(Failure::Message(format!(
+                fail(format!(
                     "--secret-file {path}: not a secret; the file must hold 32 or 64 hexadecimal digits, as \"openssl \
                      rand -hex 16\" prints them"
-                )))
+                ))
             }
         }
     }
@@ -72,10 +67,7 @@ impl SecretArguments {
     pub fn refuse(&self, path: &Path) -> Outcome<()> {
         match &self.secret_file {
             None => Ok(()),
-            Some(_) => {
-                let path = path.display();
-                Err(Failure::Message(format!("{path}: no filter of this file needs a secret; omit --secret-file")))
-            }
+            Some(_) => refuse(path, "no filter of this file needs a secret; omit --secret-file"),
         }
     }
 

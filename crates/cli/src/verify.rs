@@ -5,15 +5,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::block_file::{self, BlockFile};
-use super::failure::{Exit, Failure, Outcome};
-use super::foreign::ask::Question;
-use super::foreign::verify::{self as foreign_verify, Walked};
-use super::foreign::{Asked, FileArguments, Foreign, ValueType, value_type};
-use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
-use super::output::{self, message};
-use super::secret::SecretArguments;
-use super::{held, index, progress, text};
+use crate::block_file::{self, FilterFile};
+use crate::foreign::verify::{self as foreign_verify, Walked};
+use crate::foreign::{Asked, FileArguments, Foreign, Question, ValueType, value_type};
+use crate::index;
+use crate::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
+use crate::prelude::*;
+use crate::secret::SecretArguments;
 
 /// The maximum number of false negatives that are listed. All others are only counted.
 const NAMED_MAX: u64 = 10;
@@ -51,7 +49,7 @@ If a Parquet footer contradicts a filter, it is unknown which of them is wrong (
 Exit status: 0 sound; 1 damaged, or false negatives found; 2 an error, such as an unreadable file or a newer format.";
 
 /// Check a filter file for damage and for false negatives
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The filter block file, another file of filterblock (an SST file, an index, a FileFilter), or a
@@ -81,7 +79,7 @@ pub struct Arguments {
     format: KeyFormat,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Default, Serialize)]
 struct Report {
     file: String,
     sound: bool,
@@ -98,9 +96,8 @@ struct Report {
     is_probably_another_list: bool,
 }
 
-/// Runs `filterblock verify`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    held::refuse_both(&arguments.file, arguments.against.as_deref())?;
+    block_file::refuse_both(&arguments.file, arguments.against.as_deref())?;
     let is_index = block_file::is_index(&arguments.file, &arguments.foreign)?;
     if is_index { verify_index(arguments) } else { verify_file(arguments) }
 }
@@ -112,7 +109,7 @@ fn verify_file(arguments: &Arguments) -> Outcome {
     let checked = block_file::check(path, &arguments.foreign);
     bar.finish_and_clear();
     match checked? {
-        BlockFile::Sound(filter) => {
+        Ok(FilterFile::Native(filter)) => {
             // Opening accepts a block whose range filter is damaged, if its filter of keys is
             // usable.
             report.damage = filter.ranges_error().map(|error| block_file::unusable_ranges(path, error));
@@ -129,7 +126,7 @@ fn verify_file(arguments: &Arguments) -> Outcome {
                 report.ask_every_key(keys, arguments.format, |key| Ok(ask(key)))?;
             }
         }
-        BlockFile::Foreign(mut file) => {
+        Ok(FilterFile::Foreign(mut file)) => {
             report.kind = Some(file.kind());
             file.unlock(path, &arguments.foreign, &arguments.secret)?;
             if let Foreign::Parquet(file) = &file {
@@ -137,8 +134,8 @@ fn verify_file(arguments: &Arguments) -> Outcome {
                 // an error.
                 arguments.foreign.chunks(path, file)?;
             }
-            if let Some(note) = file.unusable_filters() {
-                message(format_args!("{}: {note}", path.display()));
+            if let Some(unusable) = file.unusable_filters() {
+                note(path, unusable);
             }
             let bar = progress::spinner("reading every block");
             let walked = foreign_verify::walk(path, &file, arguments.foreign.key_form);
@@ -151,26 +148,25 @@ fn verify_file(arguments: &Arguments) -> Outcome {
                 Err(damage) => report.damage = Some(damage),
             }
             if let (true, Some(keys)) = (report.sound, &arguments.against) {
-                let question = Question {
-                    prefixes: arguments.prefixes,
-                    hex: arguments.format.hex,
-                    value_type: arguments.value_type,
-                };
+                let (hex, value_type) = (arguments.format.hex, arguments.value_type);
+                let question = Question { prefixes: arguments.prefixes, hex, value_type };
                 let asked = Asked::new(path, &file, &arguments.foreign, question)?;
                 report.ask_every_key(keys, arguments.format, |key| asked.may_contain(key))?;
             }
         }
-        BlockFile::Damaged(reason) => report.damage = Some(reason),
+        Err(reason) => report.damage = Some(reason),
     }
     let denied = report.walked.as_ref().map_or(0, Walked::denied_keys);
     let passed = report.sound && report.false_negatives.unwrap_or(0) == 0 && denied == 0;
+    // Whether the form is wrong cannot be judged here: to find the form, the reader asks the filter
+    // under test.
     if !passed && arguments.foreign.key_form.is_some() {
-        tell_of_key_form(path);
+        note(
+            path,
+            "in the wrong --key-form, sound keys look damaged or denied; run again without --key-form to compare",
+        );
     }
-    match arguments.json {
-        true => output::print_json(&report)?,
-        false => output::print(&describe(&report))?,
-    }
+    output::report(arguments.json, &report, || describe(&report))?;
     output::complete(if passed { Exit::Success } else { Exit::Negative }, !passed)
 }
 
@@ -179,22 +175,10 @@ fn verify_index(arguments: &Arguments) -> Outcome {
     let path = &arguments.file;
     arguments.secret.refuse(path)?;
     if arguments.against.is_some() {
-        let path = path.display();
-        return Err(Failure::Message(format!(
-            "{path}: an index holds the keys of many files; to look up keys, use \"filterblock index query\""
-        )));
+        return refuse(path, "an index holds the keys of many files; to look up keys, use \"filterblock index query\"");
     }
-    let files = index::opened::CheckArguments::default();
+    let files = index::CheckArguments::default();
     index::verify::run(&index::verify::Arguments { index: path.clone(), files, json: arguments.json })
-}
-
-/// Says that the damage may come from a wrong --key-form. Whether the form is wrong cannot be judged
-/// here: to find the form, the reader asks the filter under test.
-fn tell_of_key_form(path: &Path) {
-    let path = path.display();
-    message(format_args!(
-        "{path}: in the wrong --key-form, sound keys look damaged or denied; run again without --key-form to compare"
-    ));
 }
 
 impl Report {
@@ -218,7 +202,7 @@ impl Report {
             match may_contain(next.key) {
                 Ok(true) => continue,
                 Ok(false) => {}
-                Err(why) => return Err(Failure::Message(format!("{}: {why}", reader.place()))),
+                Err(why) => return fail(format!("{}: {why}", reader.place())),
             }
             lost += 1;
             if lost <= NAMED_MAX {
@@ -239,13 +223,15 @@ impl Report {
             message(format_args!("and {}", text::count(lost - NAMED_MAX, noun)));
         }
         if self.is_probably_another_list {
-            message(format_args!(
-                "{}: the filter denies {} of {}, as it denies keys that were never added; this is probably not the list \
+            note(
+                keys,
+                format!(
+                    "the filter denies {} of {}, as it denies keys that were never added; this is probably not the list \
                  of its keys; check the list, and its notation (--hex, --delimiter, --type)",
-                keys.display(),
-                text::thousands(lost),
-                text::count(asked, "key"),
-            ));
+                    text::thousands(lost),
+                    text::count(asked, "key")
+                ),
+            );
         }
         self.keys_asked = Some(asked);
         self.false_negatives = Some(lost);

@@ -1,19 +1,28 @@
 //! `filterblock bench load`: loads a store in random order, reopens and checks it, and reports the
-//! measurements.
+//! measurements of puts, gets and opens.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use super::super::failure::{Exit, Failure, Outcome};
-use super::super::interrupt::Temporary;
-use super::super::machine::{Machine, Versions};
-use super::super::new_file::{NewFile, without_path};
-use super::super::refused_value::whole;
-use super::super::{interrupt, output, text};
-use super::load_record::LoadRecord;
-use super::load_report::{LoadReport, LoadSettings};
-use super::load_run::{Load, Plan};
-use super::source::{KEYS_MIN, Source};
+use hdrhistogram::Histogram;
+
+use super::load_report::{Latencies, LoadRecord, LoadReport, LoadSettings, Loaded};
+use super::measure::{median, new_histogram};
+use super::source::{KEYS_MIN, Random, Source, fill_value};
+use super::store::{new_dir, runs};
 use crate::filter_choice::FilterChoice;
+use crate::interrupt;
+use crate::machine::{Machine, Versions};
+use crate::new_file::NewFile;
+use crate::prelude::*;
+use crate::refused_value::whole;
+use filterblock_store::lsm::{Db, Options};
+
+/// The shortest interval between two samples of the size of the directory.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+/// The number of opens of the closed store that are measured. The reported time is the median.
+const REOPENS: u32 = 5;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,7 +66,7 @@ const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
 const GETS_PER_SECOND_MAX: u64 = 1_000_000;
 
 /// Measure a load: rate, amplification, stalls, latencies
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The number of keys to load
@@ -101,7 +110,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let mut record = LoadRecord::default();
     if arguments.append {
         let Some(path) = json else {
-            return Err(Failure::Message("--append: standard output has no earlier loads; give --json a file".into()));
+            return fail("--append: standard output has no earlier loads; give --json a file");
         };
         record = LoadRecord::read_or_empty(path)?;
     }
@@ -113,18 +122,12 @@ pub fn run(arguments: &Arguments) -> Outcome {
         text::thousands(text::whole(megabytes)),
         parent.display()
     ));
-    let plan = Plan {
-        source: &source,
-        value_len_bytes: arguments.value_size,
-        gets_per_second: arguments.gets_per_second,
-        checks: arguments.checks.unwrap_or(arguments.count).min(arguments.count),
-        filter: arguments.filter,
-        seed: arguments.seed,
-    };
+
     let load = interrupt::gracefully(|| {
-        let dir = Temporary::make(|| tempfile::Builder::new().prefix("filterblock-bench-").tempdir_in(&parent))
-            .map_err(|error| Failure::file(&parent, without_path(error)))?;
-        Load::new(plan, &dir.path().join("store"))?.run()
+        let dir = new_dir(&parent)?;
+        let dir = dir.path().join("store");
+        let db = Db::open(&dir, arguments.options())?;
+        Load { arguments, source: &source, dir, db }.run()
     })?;
     let settings = LoadSettings {
         keys: arguments.count,
@@ -140,9 +143,232 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if let Some(file) = file {
         file.publish(output::json(&record)?.as_bytes())?;
     }
-    match to_stdout {
-        true => output::print_json(&record)?,
-        false => output::print(&text)?,
-    }
+
+    output::report(to_stdout, &record, || text)?;
     Ok(if wrong_answers == 0 { Exit::Success } else { Exit::Negative })
+}
+
+impl Arguments {
+    fn options(&self) -> Options {
+        Options { filter: Some(self.filter.policy()), hash_seed: Some(self.seed), ..Options::default() }
+    }
+
+    /// Returns the number of loaded keys to look up at the end.
+    fn num_checks(&self) -> u64 {
+        self.checks.unwrap_or(self.count).min(self.count)
+    }
+
+    /// Opens and closes the store [`REOPENS`] times. Returns the median time of an open in ms.
+    fn reopen_ms(&self, dir: &Path) -> Outcome<f64> {
+        let mut times = Vec::new();
+        for _ in 0..REOPENS {
+            let start = Instant::now();
+            let db = Db::open(dir, self.options())?;
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+            db.close()?;
+        }
+        Ok(median(times))
+    }
+
+    /// Looks up loaded keys: all of them, or random ones, which may repeat. Returns the number of
+    /// lookups whose value is missing or wrong.
+    fn wrong_answers(&self, source: &Source, dir: &Path) -> Outcome<u64> {
+        let (db, checks) = (Db::open(dir, self.options())?, self.num_checks());
+        let bar = progress::bar(Some(checks), "looking up keys");
+        let mut value = vec![0; self.value_size];
+        let (mut wrong, mut random) = (0, Random::new(self.seed.wrapping_add(2)));
+        for nth in 0..checks {
+            interrupt::check()?;
+            let index = if checks == source.len() { nth } else { random.below(source.len()) };
+            let Some(key) = source.generated(index) else { continue };
+            fill_value(&key, &mut value);
+            wrong += u64::from(db.get(&key)?.as_deref() != Some(value.as_slice()));
+            progress::tick(&bar, nth);
+        }
+        bar.finish_and_clear();
+        db.close()?;
+        Ok(wrong)
+    }
+}
+
+/// A load of one store.
+struct Load<'a> {
+    arguments: &'a Arguments,
+    source: &'a Source,
+    dir: PathBuf,
+    db: Db,
+}
+
+/// The state that the writing thread shares with the reading thread.
+#[derive(Default)]
+struct Shared {
+    loaded: AtomicU64,
+    is_done: AtomicBool,
+}
+
+/// The measurements of the reading thread.
+struct Seen {
+    latencies: Histogram<u64>,
+    wrong_answers: u64,
+    peak_dir_bytes: u64,
+}
+
+impl Load<'_> {
+    /// Loads, settles, reopens and checks the store. Returns the measurements.
+    fn run(self) -> Outcome<Loaded> {
+        let shared = Shared::default();
+        let (written, seen) = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| self.read(&shared));
+            let written = self.write(&shared);
+            shared.is_done.store(true, Ordering::Release);
+            let seen = reader
+                .join()
+                .map_err(|_| Failure::Message("the reading thread panicked; report this defect".into()))?;
+            Ok::<_, Failure>((written?, seen?))
+        })?;
+        let mut loaded = written;
+        loaded.get = latencies_of(&seen.latencies);
+        loaded.peak_dir_bytes = seen.peak_dir_bytes.max(loaded.store_bytes);
+        loaded.wrong_answers = seen.wrong_answers;
+        loaded.peak_memory_bytes = peak_memory_bytes();
+        let Self { arguments, source, dir, db } = self;
+        db.close()?;
+        loaded.reopen_ms = arguments.reopen_ms(&dir)?;
+        loaded.wrong_answers += arguments.wrong_answers(source, &dir)?;
+        Ok(loaded)
+    }
+
+    /// Puts all keys, flushes the store, and waits until it has settled. Returns the measurements
+    /// of these steps.
+    fn write(&self, shared: &Shared) -> Outcome<Loaded> {
+        let (source, value_len_bytes) = (self.source, self.arguments.value_size);
+        let bar = progress::bar(Some(source.len()), "loading");
+        let mut value = vec![0; value_len_bytes];
+        let mut latencies = new_histogram()?;
+        let mut loaded = 0u64;
+        let start = Instant::now();
+        // The loop reads the clock only once per put, because each reading slows the load. A
+        // recorded latency thus includes the whole step of the loop, for example making the key and
+        // the value.
+        let mut last = start;
+        source.for_each(|key| {
+            fill_value(key, &mut value);
+            self.db.put(key, &value)?;
+            let now = Instant::now();
+            latencies.saturating_record(nanos(now - last));
+            last = now;
+            loaded += 1;
+            shared.loaded.store(loaded, Ordering::Release);
+            progress::tick(&bar, loaded);
+            interrupt::check()
+        })?;
+        let load_seconds = start.elapsed().as_secs_f64();
+        let at_last_put = self.db.stats();
+        bar.set_message("settling");
+        let settling = Instant::now();
+        self.db.flush()?;
+        self.db.wait_idle()?;
+        let settle_seconds = settling.elapsed().as_secs_f64();
+        bar.finish_and_clear();
+        let stats = self.db.stats();
+        let user_bytes = source.len_bytes() + source.len() * value_len_bytes as u64;
+        let amplification = |bytes: u64| bytes as f64 / user_bytes.max(1) as f64;
+        Ok(Loaded {
+            load_seconds,
+            puts_per_second: source.len() as f64 / load_seconds,
+            settle_seconds,
+            put: latencies_of(&latencies),
+            get: latencies_of(&new_histogram()?),
+            stalls: stats.write_stalls,
+            stall_seconds: stats.write_stall_nanos as f64 / 1e9,
+            delays: stats.write_delays,
+            delay_seconds: stats.write_delay_nanos as f64 / 1e9,
+            flushes: stats.flushes,
+            compactions: stats.compactions,
+            user_bytes,
+            flushed_bytes: stats.flushed_bytes,
+            compacted_bytes: stats.compacted_bytes,
+            write_amplification: amplification(stats.flushed_bytes + stats.compacted_bytes),
+            write_amplification_at_last_put: amplification(at_last_put.flushed_bytes + at_last_put.compacted_bytes),
+            runs_at_last_put: runs(&at_last_put),
+            store_bytes: stats.total.bytes,
+            filter_bytes: stats.total.filter_bytes,
+            peak_dir_bytes: 0,
+            runs: runs(&stats),
+            tables: stats.total.tables,
+            tables_by_level: stats.levels.iter().map(|level| level.tables).collect(),
+            reopen_ms: 0.0,
+            peak_memory_bytes: None,
+            checked_keys: self.arguments.num_checks(),
+            wrong_answers: 0,
+        })
+    }
+
+    /// Makes gets until the writing thread has finished, checks their answers, and samples the size
+    /// of the directory. Gets are spread evenly over time; a late get starts immediately. If the
+    /// plan has 0 gets per second, only samples the size.
+    fn read(&self, shared: &Shared) -> Outcome<Seen> {
+        let mut seen = Seen { latencies: new_histogram()?, wrong_answers: 0, peak_dir_bytes: 0 };
+        let mut random = Random::new(self.arguments.seed.wrapping_add(1));
+        let interval = match self.arguments.gets_per_second {
+            0 => SAMPLE_INTERVAL,
+            rate => Duration::from_secs(1) / u32::try_from(rate).unwrap_or(u32::MAX),
+        };
+        let mut value = vec![0; self.arguments.value_size];
+        let (mut next, mut next_sample) = (Instant::now(), Instant::now());
+        while !shared.is_done.load(Ordering::Acquire) {
+            let now = Instant::now();
+            if now >= next_sample {
+                seen.peak_dir_bytes = seen.peak_dir_bytes.max(dir_len_bytes(&self.dir));
+                next_sample = now + SAMPLE_INTERVAL;
+            }
+            std::thread::sleep(next.saturating_duration_since(now));
+            next += interval;
+            let num_loaded = shared.loaded.load(Ordering::Acquire);
+            if self.arguments.gets_per_second == 0 || num_loaded == 0 {
+                continue;
+            }
+            // About half of the gets look up an absent key: a generated key whose index is at least
+            // `source.len()`.
+            let is_loaded = random.next() & 1 == 0;
+            let index = if is_loaded { random.below(num_loaded) } else { self.source.len() + random.below(1 << 40) };
+            let Some(key) = self.source.generated(index) else { continue };
+            let start = Instant::now();
+            let found = self.db.get(&key)?;
+            seen.latencies.saturating_record(nanos(start.elapsed()));
+            fill_value(&key, &mut value);
+            seen.wrong_answers += u64::from(found.as_deref() != is_loaded.then_some(value.as_slice()));
+        }
+        Ok(seen)
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn latencies_of(histogram: &Histogram<u64>) -> Latencies {
+    let us = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
+    Latencies {
+        count: histogram.len(),
+        p50_us: us(0.5),
+        p99_us: us(0.99),
+        p999_us: us(0.999),
+        max_us: histogram.max() as f64 / 1e3,
+    }
+}
+
+/// Returns the total length in bytes of the files in a directory. A file that has been deleted
+/// meanwhile counts as 0, and so does an unreadable directory.
+fn dir_len_bytes(dir: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
+/// Returns the peak resident memory of this process so far. Returns `None` if the system does not
+/// report it.
+fn peak_memory_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(kib.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }

@@ -1,12 +1,20 @@
-//! Formats the report of `bench load`, as text for people and as JSON for programs.
+//! The report of `bench load`, and its record: a list with the report of each load. Formats both as text,
+//! and the record as Markdown.
 
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use charts::text::whole;
 use serde::{Deserialize, Serialize};
 
-use super::super::machine::{Machine, Versions};
-use super::super::text::{count, significant, thousands, whole};
+use super::measure::median;
+use super::report::markdown;
+use crate::machine::{Machine, Versions};
+use crate::prelude::*;
 
 /// The report of one load.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub struct LoadReport {
     pub load: Loaded,
     pub settings: LoadSettings,
@@ -15,7 +23,7 @@ pub struct LoadReport {
 }
 
 /// The settings of a load that the report records.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub struct LoadSettings {
     pub keys: u64,
     pub key_len_bytes: u64,
@@ -26,7 +34,7 @@ pub struct LoadSettings {
 }
 
 /// The number of operations, and their latencies in microseconds of wall time.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Latencies {
     pub count: u64,
     pub p50_us: f64,
@@ -36,7 +44,7 @@ pub struct Latencies {
 }
 
 /// The measurements of a load. The help text of `bench load` explains the report.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Loaded {
     pub load_seconds: f64,
     pub puts_per_second: f64,
@@ -138,5 +146,148 @@ impl Latencies {
         }
         let [p50, p99, p999, max] = [self.p50_us, self.p99_us, self.p999_us, self.max_us].map(significant);
         format!("p50 {p50} us, p99 {p99} us, p99.9 {p999} us, max {max} us")
+    }
+}
+
+/// The content of a file of `bench load --json`.
+#[derive(Default, Serialize, Deserialize)]
+pub struct LoadRecord {
+    /// One report for each load, oldest first.
+    pub loads: Vec<LoadReport>,
+}
+
+/// A row of the table: its name, whether it shows the largest value instead of the median, and its
+/// function. The function returns the value of one load, or `None` if the load has no value.
+type Measured = (&'static str, bool, fn(&Loaded) -> Option<f64>);
+
+const ROWS: [Measured; 12] = [
+    ("puts per second", false, |load| Some(load.puts_per_second)),
+    ("write amplification, settled", false, |load| Some(load.write_amplification)),
+    ("space amplification, settled", false, |load| Some(load.per_user_byte(load.store_bytes))),
+    ("space amplification, largest sample", true, |load| Some(load.per_user_byte(load.peak_dir_bytes))),
+    ("stalls, s", true, |load| Some(load.stall_seconds)),
+    ("delays, s", true, |load| Some(load.delay_seconds)),
+    ("longest put, ms", true, |load| Some(load.put.max_us / 1e3)),
+    ("longest get, ms", true, |load| (load.get.count > 0).then_some(load.get.max_us / 1e3)),
+    ("runs, settled", false, |load| Some(load.runs as f64)),
+    ("runs at the last put", false, |load| Some(load.runs_at_last_put as f64)),
+    ("reopen, ms", false, |load| Some(load.reopen_ms)),
+    ("largest memory, MB", true, |load| load.peak_memory_bytes.map(|bytes| bytes as f64 / 1e6)),
+];
+
+impl LoadRecord {
+    /// Reads a record for `--append`. A missing file is an empty record.
+    pub fn read_or_empty(path: &Path) -> Outcome<Self> {
+        let text = match fs::read_to_string(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
+            read => read.map_err(|error| Failure::file(path, error))?,
+        };
+        serde_json::from_str(&text).map_err(|error| {
+            Failure::about(path, format!("not a record of bench load ({error}); choose another file for --json"))
+        })
+    }
+
+    pub fn to_text(&self) -> String {
+        self.loads.iter().map(LoadReport::to_text).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns a part of the record as Markdown. Returns `None` if no part has this name.
+    pub fn markdown(&self, name: &str) -> Option<String> {
+        match name {
+            "load-settings" => Some(self.settings()),
+            "loads" => Some(self.table()),
+            _ => None,
+        }
+    }
+
+    /// Groups the loads whose settings differ at most in the seed. The groups are in the order of
+    /// their first loads.
+    fn groups(&self) -> Vec<Vec<&LoadReport>> {
+        let mut groups: Vec<Vec<&LoadReport>> = Vec::new();
+        for load in &self.loads {
+            let is_same =
+                |group: &&mut Vec<&LoadReport>| group.iter().all(|other| other.settings.is_like(&load.settings));
+            match groups.iter_mut().find(is_same) {
+                Some(group) => group.push(load),
+                None => groups.push(vec![load]),
+            }
+        }
+        groups
+    }
+
+    fn settings(&self) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for load in &self.loads {
+            let machine = format!("{}.", load.machine.describe());
+            if !lines.contains(&machine) {
+                lines.push(machine);
+            }
+        }
+        for group in self.groups() {
+            let Some(first) = group.first() else { continue };
+            lines.push(format!("{}: {}.", first.settings.describe(), count(group.len() as u64, "load")));
+        }
+        let unoptimised = self.loads.iter().filter(|load| !load.versions.is_optimised()).count() as u64;
+        if unoptimised > 0 {
+            lines.push(format!(
+                "Measured with an unoptimised build: {}. These times are meaningless; \
+                 measure with a build of \"cargo build --release\".",
+                count(unoptimised, "load")
+            ));
+        }
+        let total = |of: fn(&Loaded) -> u64| self.loads.iter().map(|load| of(&load.load)).sum::<u64>();
+        lines.push(format!(
+            "Wrong answers: {} in all, of {} until the stores had settled and {} at the end.",
+            thousands(total(|load| load.wrong_answers)),
+            count(total(|load| load.get.count), "get"),
+            count(total(|load| load.checked_keys), "lookup")
+        ));
+        lines.join("\n")
+    }
+
+    /// Returns a table with a column for each group of loads.
+    fn table(&self) -> String {
+        let groups = self.groups();
+        let keys = |group: &Vec<&LoadReport>| group.first().map_or(0, |load| load.settings.keys);
+        let columns = groups.iter().map(|group| format!("{} keys", thousands(keys(group))));
+        let header = std::iter::once("What".to_owned()).chain(columns);
+        let rows = ROWS.iter().map(|(name, is_largest, value)| {
+            let cell = |group: &Vec<&LoadReport>| {
+                let values: Vec<f64> = group.iter().filter_map(|report| value(&report.load)).collect();
+                let largest = values.iter().copied().fold(f64::NAN, f64::max);
+                number(if *is_largest { largest } else { median(values) })
+            };
+            std::iter::once((*name).to_owned()).chain(groups.iter().map(cell)).collect()
+        });
+        markdown(header, rows, 1)
+    }
+}
+
+fn number(value: f64) -> String {
+    match value {
+        _ if value.is_nan() => "-".into(),
+        _ if value.fract() == 0.0 || value >= 1_000.0 => thousands(whole(value)),
+        _ => significant(value),
+    }
+}
+
+impl LoadSettings {
+    /// Returns whether two settings differ at most in the seed.
+    fn is_like(&self, other: &Self) -> bool {
+        let parts = |settings: &Self| {
+            (settings.keys, settings.key_len_bytes, settings.value_len_bytes, settings.gets_per_second)
+        };
+        parts(self) == parts(other) && self.filter == other.filter
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "{} of {} bytes with values of {}, filter {}, {} per second",
+            count(self.keys, "key"),
+            self.key_len_bytes,
+            count(self.value_len_bytes as u64, "byte"),
+            self.filter,
+            count(self.gets_per_second, "get")
+        )
     }
 }

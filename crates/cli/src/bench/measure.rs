@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::super::failure::{Failure, Outcome};
-use super::super::interrupt;
 use super::source::{Random, Source, Strings, fill_value};
+use crate::interrupt;
+use crate::prelude::*;
 use filterblock_store::lsm::{Db, Stats};
 
 /// The maximum number of keys in one `multi_get`.
@@ -18,7 +18,7 @@ const MULTI_GET_LEN: usize = 32;
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
 /// The kind of keys that are looked up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
     /// Absent keys between the smallest and the largest loaded key.
     Absent,
@@ -41,7 +41,6 @@ impl Workload {
 }
 
 /// The keys of a workload. They are drawn before any clock runs.
-#[derive(Debug)]
 pub struct Lookups {
     pub workload: Workload,
     keys: Strings,
@@ -109,7 +108,7 @@ fn interleave(present: &Strings, absent: &Strings, random: &mut Random) -> (Stri
 }
 
 /// The mean time per lookup, on two clocks.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Mean {
     pub cpu_ns: f64,
     pub wall_ns: f64,
@@ -131,7 +130,7 @@ fn thread_cpu_time() -> Duration {
 }
 
 /// A reading of both clocks.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Clocks {
     cpu: Duration,
     wall: Instant,
@@ -186,7 +185,6 @@ pub fn batch_mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
 }
 
 /// The result of the second pass.
-#[derive(Debug)]
 pub struct Distribution {
     pub latencies: Histogram<u64>,
     pub stats: Stats,

@@ -2,26 +2,17 @@
 //! a store loads.
 
 mod load;
-mod load_record;
 mod load_report;
-mod load_run;
 mod measure;
-mod outputs;
-mod page_cache;
-mod plot;
 mod point_miss;
 mod range_miss;
-mod range_plot;
-mod range_queries;
 mod range_report;
-mod range_run;
 mod record;
 mod report;
-mod run;
 mod source;
 mod store;
 
-use super::failure::Outcome;
+use crate::prelude::*;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,14 +22,14 @@ Examples:
   filterblock bench load --count 20000000";
 
 /// Measure how many reads filters save, and how fast a store loads
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Debug, clap::Subcommand)]
+#[derive(clap::Subcommand)]
 enum Command {
     PointMiss(Box<point_miss::Arguments>),
     RangeMiss(Box<range_miss::Arguments>),

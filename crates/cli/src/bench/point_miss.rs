@@ -5,20 +5,19 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::ValueEnum;
-
-use super::super::failure::{Exit, Failure, Outcome};
-use super::super::refused_value::whole;
-use super::super::{html, interrupt, output, text};
-use super::outputs::OutputArguments;
-use super::report::Settings;
-use super::run::{Bench, Plan};
+use super::measure::{self, Distribution, Lookups, Mean, Workload, median};
+use super::record::OutputArguments;
+use super::report::{self, Report, Row, Settings, StoreReport};
 use super::source::{KEYS_MIN, Source};
-use super::store::{Layout, Setup};
-use super::{measure, page_cache, plot};
-use crate::filter_choice::{self, FilterChoice};
+use super::store::{Layout, Setup, Store, announce, ask_every_key, check_droppable, filter_use, new_dir};
+use crate::filter_choice::{self, FilterChoice, RangeChoice};
+use crate::html;
+use crate::interrupt;
+use crate::machine::{Machine, Versions};
+use crate::prelude::*;
+use crate::refused_value::{choice, whole};
 use filterblock::Verify;
-use filterblock_store::lsm::Options;
+use filterblock_store::lsm::{Db, Options, PrefixChoice};
 use filterblock_store::storage::IoMode;
 
 const EXAMPLES: &str = "\
@@ -85,7 +84,7 @@ const LOOKUPS_PER_KEY_DEFAULT: u64 = 10;
 const LOOKUPS_DEFAULT_MIN: u64 = 20_000;
 
 /// Measure reads of absent keys, with filters and without
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// Use the lines of FILE as keys [default: generated keys of 16 bytes]
@@ -121,11 +120,17 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = MapTrigger(Options::default().run_map_trigger))]
     run_map_trigger: MapTrigger,
     /// How to read data blocks
-    #[arg(long, value_enum, default_value = "buffered")]
-    io: IoChoice,
+    #[arg(long, default_value = "buffered", value_parser = choice([
+        ("buffered", "Through the page cache", IoMode::Buffered),
+        ("direct", "Without the page cache (O_DIRECT on Linux)", IoMode::Direct),
+    ]))]
+    io: IoMode,
     /// When to verify the pages of a filter
-    #[arg(long, value_enum, default_value = "at-open")]
-    verify: VerifyChoice,
+    #[arg(long, default_value = "at-open", value_parser = choice([
+        ("at-open", "All pages when the filter is opened", Verify::AtOpen),
+        ("on-first-touch", "Each page before the first answer \"absent\" that depends on it", Verify::OnFirstTouch),
+    ]))]
+    verify: Verify,
     /// The memory budget of the filters, such as 64MiB: above it, bumped ribbons lose columns;
     /// filters of other kinds stay whole, even above the budget [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = filter_choice::memory)]
@@ -149,7 +154,7 @@ pub struct Arguments {
 }
 
 /// The value of `--run-map-trigger`. `None` means that there is no map.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct MapTrigger(Option<usize>);
 
 impl FromStr for MapTrigger {
@@ -174,7 +179,7 @@ impl fmt::Display for MapTrigger {
 }
 
 /// The layouts that a value of `--layout` stands for.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct LayoutChoice(Vec<Layout>);
 
 /// The layouts of `--layout all`: all except levels-4, which is slow to load.
@@ -189,84 +194,80 @@ impl FromStr for LayoutChoice {
     }
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum IoChoice {
-    /// Through the page cache
-    Buffered,
-    /// Without the page cache (O_DIRECT on Linux)
-    Direct,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum VerifyChoice {
-    /// All pages when the filter is opened
-    AtOpen,
-    /// Each page before the first answer "absent" that depends on it
-    OnFirstTouch,
-}
-
 pub fn run(arguments: &Arguments) -> Outcome {
     let outputs = arguments.outputs.create(arguments.keys.as_deref())?;
-    let source = source(arguments)?;
-    let plan = plan(arguments, &source);
-    let settings = settings(arguments, &plan)?;
+    let source = match &arguments.keys {
+        Some(path) => Source::lines(path, arguments.count, arguments.seed)?,
+        None => Source::mixed(arguments.count.unwrap_or(1_000_000), arguments.seed),
+    };
+    let plan = arguments.plan(&source);
+    let settings = arguments.settings(&plan)?;
     if arguments.cold {
-        page_cache::check_droppable(&plan.dir)?;
+        check_droppable(&plan.dir)?;
     }
     check_memory(&plan)?;
-    output::message(announcement(&plan));
+    let stores = (plan.filters.len() * plan.layouts.len()) as u64;
+    announce(stores, plan.setup.store_len_bytes() as f64, &plan.dir, &estimated_time(&plan));
     let mut bench = Bench::new(plan, settings)?;
     interrupt::gracefully(|| bench.run())?;
     let Bench { report, .. } = bench;
     let page = || html::page("filterblock bench point-miss", &report, html::plots::point_miss);
-    outputs.publish(&report, || plot::draw(&report, &[]), page, || report.to_text())?;
+    outputs.publish(&report, || report::draw(&report, &[]), page, || report.to_text())?;
     Ok(if report.false_negatives() == 0 { Exit::Success } else { Exit::Negative })
 }
 
-fn source(arguments: &Arguments) -> Outcome<Source> {
-    match &arguments.keys {
-        Some(path) => Source::lines(path, arguments.count, arguments.seed),
-        None => Ok(Source::mixed(arguments.count.unwrap_or(1_000_000), arguments.seed)),
-    }
-}
-
-fn plan<'a>(arguments: &Arguments, source: &'a Source) -> Plan<'a> {
-    let setup = Setup {
-        source,
-        value_len_bytes: arguments.value_size,
-        seed: arguments.seed,
-        io: arguments.io.into(),
-        verify: arguments.verify.into(),
-        cold: arguments.cold,
-        filter_memory: arguments.filter_memory,
-        run_map_trigger: arguments.run_map_trigger.0,
-    };
-    let mut layouts: Vec<Layout> = arguments.layout.iter().flat_map(|choice| choice.0.clone()).collect();
-    layouts.sort_unstable();
-    layouts.dedup();
-    Plan {
-        setup,
-        filters: distinct(&arguments.filter),
-        layouts,
-        lookups: arguments.lookups.unwrap_or_else(|| lookups_for(source.len())),
-        rounds: arguments.rounds,
-        dir: arguments.dir.clone().unwrap_or_else(std::env::temp_dir),
-    }
-}
-
-/// Removes repeated filters, so that each is measured once.
-fn distinct(filters: &[FilterChoice]) -> Vec<FilterChoice> {
-    let mut distinct = Vec::new();
-    for filter in filters {
-        if !distinct.contains(filter) {
-            distinct.push(*filter);
+impl Arguments {
+    fn plan<'a>(&self, source: &'a Source) -> Plan<'a> {
+        let setup = Setup {
+            source,
+            value_len_bytes: self.value_size,
+            seed: self.seed,
+            io: self.io,
+            verify: self.verify,
+            cold: self.cold,
+            filter_memory: self.filter_memory,
+            run_map_trigger: self.run_map_trigger.0,
+        };
+        let mut layouts: Vec<Layout> = self.layout.iter().flat_map(|choice| choice.0.clone()).collect();
+        layouts.sort_unstable();
+        layouts.dedup();
+        let mut filters = Vec::new();
+        for filter in &self.filter {
+            if !filters.contains(filter) {
+                filters.push(*filter);
+            }
+        }
+        let lookups = (source.len() * LOOKUPS_PER_KEY_DEFAULT).clamp(LOOKUPS_DEFAULT_MIN, LOOKUPS_DEFAULT);
+        Plan {
+            setup,
+            filters,
+            layouts,
+            lookups: self.lookups.unwrap_or(lookups),
+            rounds: self.rounds,
+            dir: self.dir.clone().unwrap_or_else(std::env::temp_dir),
         }
     }
-    distinct
-}
 
-fn lookups_for(keys: u64) -> u64 {
-    (keys * LOOKUPS_PER_KEY_DEFAULT).clamp(LOOKUPS_DEFAULT_MIN, LOOKUPS_DEFAULT)
+    fn settings(&self, plan: &Plan<'_>) -> Outcome<Settings> {
+        let source = plan.setup.source;
+        Ok(Settings {
+            filters: plan.filters.iter().map(ToString::to_string).collect(),
+            layouts: plan.layouts.iter().map(ToString::to_string).collect(),
+            keys: source.len(),
+            key_len_bytes_mean: source.len_bytes() as f64 / source.len() as f64,
+            value_len_bytes: self.value_size,
+            seed: self.seed,
+            io: if self.io == IoMode::Direct { "direct" } else { "buffered" }.into(),
+            verify: if self.verify == Verify::AtOpen { "at-open" } else { "on-first-touch" }.into(),
+            cold: self.cold,
+            filter_memory: self.filter_memory,
+            run_map_trigger: self.run_map_trigger.0,
+            lookups: plan.lookups,
+            rounds: self.rounds,
+            mean_clock: if plan.setup.waits() { "wall" } else { "thread CPU" }.into(),
+            clock_cost_ns: measure::clock_cost_ns()?,
+        })
+    }
 }
 
 /// Returns an error if the lookup keys may take too much memory. The estimate is `lookups` keys for
@@ -277,97 +278,214 @@ fn check_memory(plan: &Plan<'_>) -> Outcome<()> {
     let len_bytes = plan.lookups as f64 * 1.5 * key_len_bytes;
     if len_bytes > LOOKUPS_LEN_BYTES_MAX {
         let gigabytes = text::significant(len_bytes / 1e9);
-        return Err(Failure::Message(format!(
+        return fail(format!(
             "--lookups {}: the lookup keys may take {gigabytes} GB of memory; give a smaller number",
             plan.lookups
-        )));
+        ));
     }
     Ok(())
 }
 
-/// Describes the size and, unless reads wait for a device, the estimated time of the benchmark.
-fn announcement(plan: &Plan<'_>) -> String {
-    let stores = (plan.filters.len() * plan.layouts.len()) as u64;
-    let megabytes = (plan.setup.store_len_bytes() as f64 / 1e6).max(1.0);
+/// Returns the estimated time of the benchmark, unless reads wait for a device: their time is unknown.
+fn estimated_time(plan: &Plan<'_>) -> String {
+    let stores = (plan.filters.len() * plan.layouts.len()) as f64;
     let gets = plan.lookups * u64::from(plan.rounds + 1);
-    let seconds = stores as f64 * (plan.setup.source.len() as f64 * SECONDS_PER_KEY + gets as f64 * SECONDS_PER_GET);
-    let time = match seconds {
-        // The time of a read from the device is unknown.
+    let seconds = stores * (plan.setup.source.len() as f64 * SECONDS_PER_KEY + gets as f64 * SECONDS_PER_GET);
+    match seconds {
         _ if plan.setup.cold || plan.setup.io == IoMode::Direct => String::new(),
         seconds if seconds < 60.0 => "; less than a minute".to_owned(),
-        seconds => format!("; about {}", text::count(text::whole(seconds / 60.0), "minute")),
-    };
-    format!(
-        "{} of about {} MB each, one at a time, in {}{time}",
-        text::count(stores, "store"),
-        text::thousands(text::whole(megabytes)),
-        plan.dir.display(),
-    )
-}
-
-fn settings(arguments: &Arguments, plan: &Plan<'_>) -> Outcome<Settings> {
-    let source = plan.setup.source;
-    Ok(Settings {
-        filters: plan.filters.iter().map(ToString::to_string).collect(),
-        layouts: plan.layouts.iter().map(ToString::to_string).collect(),
-        keys: source.len(),
-        key_len_bytes_mean: source.len_bytes() as f64 / source.len() as f64,
-        value_len_bytes: arguments.value_size,
-        seed: arguments.seed,
-        io: match arguments.io {
-            IoChoice::Buffered => "buffered",
-            IoChoice::Direct => "direct",
-        }
-        .into(),
-        verify: match arguments.verify {
-            VerifyChoice::AtOpen => "at-open",
-            VerifyChoice::OnFirstTouch => "on-first-touch",
-        }
-        .into(),
-        cold: arguments.cold,
-        filter_memory: arguments.filter_memory,
-        run_map_trigger: arguments.run_map_trigger.0,
-        lookups: plan.lookups,
-        rounds: arguments.rounds,
-        mean_clock: if plan.setup.waits() { "wall" } else { "thread CPU" }.into(),
-        clock_cost_ns: measure::clock_cost_ns()?,
-    })
-}
-
-impl From<IoChoice> for IoMode {
-    fn from(choice: IoChoice) -> Self {
-        match choice {
-            IoChoice::Buffered => Self::Buffered,
-            IoChoice::Direct => Self::Direct,
-        }
+        seconds => format!("; about {}", count(text::whole(seconds / 60.0), "minute")),
     }
 }
 
-impl From<VerifyChoice> for Verify {
-    fn from(choice: VerifyChoice) -> Self {
-        match choice {
-            VerifyChoice::AtOpen => Self::AtOpen,
-            VerifyChoice::OnFirstTouch => Self::OnFirstTouch,
-        }
-    }
+/// The stores and workloads to measure.
+struct Plan<'a> {
+    setup: Setup<'a>,
+    filters: Vec<FilterChoice>,
+    /// The layouts. [`Layout::Compacted`] follows [`Layout::AsFallen`].
+    layouts: Vec<Layout>,
+    /// The maximum number of gets in a measurement. Slow measurements make fewer gets.
+    lookups: u64,
+    rounds: u32,
+    /// The parent directory of the stores.
+    dir: PathBuf,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
+/// A running benchmark with its results.
+struct Bench<'a> {
+    plan: Plan<'a>,
+    lookups: Vec<Lookups>,
+    report: Report,
+}
 
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        arguments: Arguments,
+struct Measured {
+    workload: Workload,
+    consulted: bool,
+    lookups: u64,
+    means: Vec<Mean>,
+    batch_means: Vec<Mean>,
+}
+
+impl<'a> Bench<'a> {
+    /// Prepares a benchmark and draws its lookup keys.
+    fn new(plan: Plan<'a>, settings: Settings) -> Outcome<Self> {
+        let (rows, stores) = (Vec::new(), Vec::new());
+        let report = Report { rows, stores, machine: Machine::here(), versions: Versions::here(), settings };
+        let mut bench = Self { plan, lookups: Vec::new(), report };
+        for (workload, seed) in Workload::ALL.into_iter().zip(1..) {
+            let len = bench.len_of(workload, true, 1);
+            let seed = bench.plan.setup.seed.wrapping_add(seed);
+            bench.lookups.push(Lookups::new(bench.plan.setup.source, workload, len, seed)?);
+        }
+        Ok(bench)
     }
 
-    #[test]
-    fn the_defaults_are_announced_as_about_one_minute() {
-        let Command { arguments } = Command::parse_from(["point-miss"]);
-        let source = source(&arguments).unwrap();
-        let text = announcement(&plan(&arguments, &source));
-        assert!(text.starts_with("6 stores of about 1") && text.ends_with("; about 1 minute"), "{text}");
+    fn run(&mut self) -> Outcome<()> {
+        self.plan.filters.clone().into_iter().try_for_each(|filter| self.measure_filter(filter))
+    }
+
+    /// Returns the number of lookups in a measurement of a store with `runs` sorted runs. Slow
+    /// measurements make fewer lookups than --lookups, but at least the smaller of --lookups and
+    /// 100.
+    fn len_of(&self, workload: Workload, consulted: bool, runs: u64) -> u64 {
+        let reads_blocks = !consulted || workload != Workload::Absent;
+        let divisor = match () {
+            () if self.plan.setup.cold => 500,
+            () if reads_blocks && self.plan.setup.io == IoMode::Direct => 100,
+            () if consulted && reads_blocks => 4,
+            () if reads_blocks => 10,
+            () => 1,
+        };
+        let runs = if consulted { 1 } else { runs.max(1) };
+        (self.plan.lookups / (divisor * runs)).max(self.plan.lookups.min(100))
+    }
+
+    fn measure_filter(&mut self, filter: FilterChoice) -> Outcome<()> {
+        let mut fallen = None;
+        for layout in self.plan.layouts.clone() {
+            // If the as-fallen layout is also measured, the compacted layout is made from the
+            // as-fallen store, so that both layouts have the same history.
+            let dir = match fallen.take() {
+                Some(dir) if layout == Layout::Compacted => dir,
+                _ => new_dir(&self.plan.dir)?,
+            };
+            let place = dir.path().join("store");
+            let (range_filter, prefix) = (RangeChoice::None, PrefixChoice::None);
+            let store = Store { setup: self.plan.setup, dir: &place, filter, range_filter, prefix };
+            let loaded = if place.exists() { store.compact()? } else { store.load(layout)? };
+            self.measure_store(&store, &loaded)?;
+            fallen = (layout == Layout::AsFallen).then_some(dir);
+        }
+        Ok(())
+    }
+
+    fn measure_store(&mut self, store: &Store<'_>, loaded: &StoreReport) -> Outcome<()> {
+        let lost = ask_every_key(store)?;
+        let title = format!("measuring {} {}", store.filter, loaded.layout);
+        let bar = progress::bar(Some(u64::from(self.plan.rounds) + 1), title);
+        let mut all = Vec::new();
+        for workload in Workload::ALL {
+            for consulted in [true, false] {
+                let lookups = self.len_of(workload, consulted, loaded.runs);
+                all.push(Measured { workload, consulted, lookups, means: Vec::new(), batch_means: Vec::new() });
+            }
+        }
+        for _ in 0..self.plan.rounds {
+            self.take_means(store, &mut all)?;
+            bar.inc(1);
+        }
+        for measured in &all {
+            let distribution = self.take_distribution(store, measured)?;
+            self.report.rows.push(self.row(loaded, measured, &distribution, lost));
+        }
+        bar.finish_and_clear();
+        self.report.stores.push(loaded.clone());
+        Ok(())
+    }
+
+    /// Runs one round of the first pass, with filters and without, so that a slow minute of the
+    /// machine affects both.
+    fn take_means(&self, store: &Store<'_>, all: &mut [Measured]) -> Outcome<()> {
+        for consulted in [true, false] {
+            let mut db = store.open(filter_use(consulted))?;
+            for measured in all.iter_mut().filter(|measured| measured.consulted == consulted) {
+                let Some(lookups) = self.lookups_of(measured.workload) else { continue };
+                db = self.prepare(store, db, lookups, measured)?;
+                measured.means.push(measure::mean(&db, lookups, measured.lookups)?);
+                if measured.workload == Workload::Absent {
+                    db = self.prepare(store, db, lookups, measured)?;
+                    measured.batch_means.push(measure::batch_mean(&db, lookups, measured.lookups)?);
+                }
+            }
+            db.close()?;
+        }
+        Ok(())
+    }
+
+    /// Warms up the store for a measurement. With `--cold`, reopens the store without cached
+    /// pages instead.
+    fn prepare(&self, store: &Store<'_>, db: Db, lookups: &Lookups, measured: &Measured) -> Outcome<Db> {
+        if self.plan.setup.cold {
+            db.close()?;
+            return store.open(filter_use(measured.consulted));
+        }
+        measure::mean(&db, lookups, measured.lookups / 10)?;
+        Ok(db)
+    }
+
+    /// Runs the second pass for one row.
+    fn take_distribution(&self, store: &Store<'_>, measured: &Measured) -> Outcome<Distribution> {
+        let Some(lookups) = self.lookups_of(measured.workload) else {
+            return fail("a workload has no lookups; report this defect");
+        };
+        let db = store.open(filter_use(measured.consulted))?;
+        let db = self.prepare(store, db, lookups, measured)?;
+        let distribution = measure::distribution(&db, lookups, measured.lookups)?;
+        distribution.stats.reports.iter().for_each(output::message);
+        db.close()?;
+        Ok(distribution)
+    }
+
+    fn lookups_of(&self, workload: Workload) -> Option<&Lookups> {
+        self.lookups.iter().find(|lookups| lookups.workload == workload)
+    }
+
+    fn row(&self, loaded: &StoreReport, measured: &Measured, distribution: &Distribution, lost: u64) -> Row {
+        let Distribution { latencies, stats, device_bytes } = distribution;
+        let total = &stats.total;
+        let cpu_mean_ns = median(measured.means.iter().map(|mean| mean.cpu_ns).collect());
+        let wall_mean_ns = median(measured.means.iter().map(|mean| mean.wall_ns).collect());
+        let waits = self.plan.setup.waits();
+        let batch_means = measured.batch_means.iter().map(|mean| if waits { mean.wall_ns } else { mean.cpu_ns });
+        let per_get = |count: f64| count / measured.lookups.max(1) as f64;
+        Row {
+            filter: loaded.filter.clone(),
+            layout: loaded.layout.clone(),
+            workload: measured.workload.name().into(),
+            filters_consulted: measured.consulted,
+            runs: loaded.runs,
+            lookups: measured.lookups,
+            mean_ns: if waits { wall_mean_ns } else { cpu_mean_ns },
+            cpu_mean_ns,
+            wall_mean_ns,
+            batch_mean_ns: (!measured.batch_means.is_empty()).then(|| median(batch_means.collect())),
+            p50_ns: latencies.value_at_quantile(0.5),
+            p99_ns: latencies.value_at_quantile(0.99),
+            p999_ns: latencies.value_at_quantile(0.999),
+            gets_per_second: 1e9 / wall_mean_ns,
+            block_reads_per_get: per_get(total.block_reads as f64),
+            expected_false_positives_per_get: measured
+                .consulted
+                .then(|| per_get(total.points.expected_false_positives)),
+            bytes_per_get: per_get(total.block_read_bytes as f64),
+            device_bytes_per_get: device_bytes.map(|bytes| per_get(bytes as f64)),
+            bits_per_key: loaded.bits_per_key,
+            false_positive_rate: total.points.false_positive_rate(),
+            expected_false_positive_rate: total.points.expected_fpr(),
+            false_negatives: match measured.consulted {
+                true => lost,
+                false => measured.means.iter().map(|mean| mean.lost).max().unwrap_or(0),
+            },
+        }
     }
 }

@@ -1,14 +1,14 @@
-//! Formats the report of `bench range-miss`, as a table for people and as JSON for programs.
+//! The report of `bench range-miss`: a table and a picture for people, and JSON for programs.
 
-use comfy_table::{CellAlignment, Table, presets};
+use charts::bars::Group;
 use serde::{Deserialize, Serialize};
 
-use super::super::machine::{Machine, Versions};
-use super::super::text::{count, significant, thousands};
-use super::report::{StoreReport, markdown, time};
+use super::report::{StoreReport, bars, markdown, misses, time};
+use crate::machine::{Machine, Versions};
+use crate::prelude::*;
 
 /// The whole report; the JSON is this structure, field for field.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub struct RangeReport {
     /// Two rows for each store, kind of query and length: one with filters and one without.
     pub rows: Vec<RangeRow>,
@@ -23,7 +23,7 @@ pub struct RangeReport {
 }
 
 /// The settings of a benchmark.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub struct RangeSettings {
     pub filter: String,
     pub range_filters: Vec<String>,
@@ -40,7 +40,7 @@ pub struct RangeSettings {
 }
 
 /// One measurement.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct RangeRow {
     pub filter: String,
     pub query: String,
@@ -65,31 +65,10 @@ pub struct RangeRow {
     pub bits_per_key: f64,
 }
 
-const HEADER: [&str; 12] = [
-    "Filter",
-    "Query",
-    "Length",
-    "Filters",
-    "Mean",
-    "p50",
-    "p99",
-    "Reads",
-    "Probes",
-    "FPR %",
-    "Expected %",
-    "Bits per key",
-];
-
 impl RangeReport {
     pub fn to_text(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header(HEADER.map(str::to_lowercase));
-        table.add_rows(self.rows.iter().map(RangeRow::cells));
-        for column in table.column_iter_mut().skip(4) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        let mut text = format!("{table}\n\n");
+        let header = "filter|query|length|filters|mean|p50|p99|reads|probes|fpr %|expected %|bits per key".split('|');
+        let mut text = format!("{}\n\n", output::table(header, self.rows.iter().map(RangeRow::cells), 4..));
         self.stores.iter().for_each(|store| text += &format!("{}\n", store.describe()));
         text += &format!("\n{}\n{}{}\n\n", self.machine.describe(), self.versions.warning(), self.settings());
         self.conclusions().for_each(|sentence| text += &format!("{sentence}\n"));
@@ -111,19 +90,8 @@ impl RangeReport {
             let [filter, query, len, _, mean, _, p99, reads, _, fpr, expected, bits] = with.cells();
             vec![format!("`{filter}`"), query, len, mean, time(without.mean_ns), p99, reads, fpr, expected, bits]
         });
-        let header = [
-            "Filter",
-            "Query",
-            "Length",
-            "Mean",
-            "Mean, no filters",
-            "p99",
-            "Reads",
-            "FPR %",
-            "Expected %",
-            "Bits per key",
-        ];
-        markdown(&header.map(str::to_owned), rows, 3)
+        let header = "Filter|Query|Length|Mean|Mean, no filters|p99|Reads|FPR %|Expected %|Bits per key".split('|');
+        markdown(header, rows, 3)
     }
 
     /// Returns each row with filters, and the row of the same query without filters.
@@ -178,6 +146,44 @@ impl RangeReport {
             )
         });
         savings.collect::<Vec<_>>().into_iter().chain(compared)
+    }
+
+    /// Draws the means as an SVG document: a group of bars for each kind of query and length of the
+    /// ranges. A group has one bar without filters, measured in the first store of the group.
+    pub fn svg(&self) -> String {
+        let keys = count(self.settings.keys, "key");
+        misses(
+            ["Mean latency of queries that find nothing", "Mean latency of a query that finds nothing."],
+            format!("{keys} in five sorted runs; data in the page cache, no block cache"),
+            "ns per query (logarithmic)".into(),
+            self.groups(),
+            &self.machine,
+        )
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        let mut kinds: Vec<(&str, Option<u64>)> = Vec::new();
+        for row in &self.rows {
+            if !kinds.contains(&(&row.query, row.range_len)) {
+                kinds.push((&row.query, row.range_len));
+            }
+        }
+        let group = |(query, range_len): (&str, Option<u64>)| {
+            let of_kind = |consulted| {
+                let is_kind = move |row: &&RangeRow| {
+                    row.query == query && row.range_len == range_len && row.filters_consulted == consulted
+                };
+                self.rows.iter().filter(is_kind)
+            };
+            let with = of_kind(true).map(|row| (row.filter.as_str(), row.bits_per_key, row.mean_ns));
+            let bars = bars(with, of_kind(false).next().map(|row| row.mean_ns));
+            let heading = match range_len {
+                Some(len) => format!("Scan of {}, {query}", count(len, "integer")),
+                None => format!("{}{}", query.get(..1).unwrap_or("").to_uppercase(), query.get(1..).unwrap_or("")),
+            };
+            Group { heading, bars }
+        };
+        kinds.into_iter().map(group).collect()
     }
 }
 

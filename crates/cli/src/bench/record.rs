@@ -1,20 +1,20 @@
-//! `filterblock bench report`: prints a record of `bench point-miss`, `bench range-miss` or `bench
-//! load`. It can also draw the record, write it as an HTML page, and insert its tables into a
+//! The output files of the benchmarks of misses, and `filterblock bench report`, which prints a record of
+//! a benchmark. It can also draw the record, write it as an HTML page, and insert its tables into a
 //! Markdown page.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use charts::markdown;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
-use super::super::failure::{Exit, Failure, Outcome};
-use super::super::new_file::{NewFile, refuse_same};
-use super::super::{html, output};
-use super::load_record::LoadRecord;
+use super::load_report::LoadRecord;
 use super::range_report::RangeReport;
-use super::report::Report;
-use super::{plot, range_plot};
+use super::report::{self, Report};
+use crate::html;
+use crate::new_file::{NewFile, refuse_same};
+use crate::prelude::*;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,8 +40,73 @@ Exit status: 0 done; 2 an error.";
 
 const BEGIN: &str = "<!-- bench report: ";
 
+/// The options for the output files.
+#[derive(clap::Args)]
+pub struct OutputArguments {
+    /// Write the results as JSON to FILE; `-` prints them instead of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the mean latencies of misses, with and without filters, as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Also write the results as an HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Replace the files of --json, --svg and --html if they exist
+    #[arg(long)]
+    force: bool,
+}
+
+/// The output files. The command has checked that it can write them.
+pub struct Outputs {
+    json_to_stdout: bool,
+    json: Option<NewFile>,
+    svg: Option<NewFile>,
+    page: Option<NewFile>,
+}
+
+impl OutputArguments {
+    /// Checks, before a benchmark that may take minutes, that stdout and the files can be written.
+    /// Returns an error if two of the files are the same, or if a file is among `inputs`.
+    pub fn create(&self, inputs: Option<&Path>) -> Outcome<Outputs> {
+        output::check_stdout()?;
+        let json_to_stdout = self.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+        let json_path = self.json.as_deref().filter(|_| !json_to_stdout);
+        let files = [("--json", json_path), ("--svg", self.svg.as_deref()), ("--html", self.html.as_deref())];
+        let files: Vec<_> = files.into_iter().filter_map(|(option, path)| Some((option, path?))).collect();
+        refuse_same(&files)?;
+        let create = |path: Option<&Path>| path.map(|path| NewFile::create(path, self.force)).transpose();
+        let json = create(json_path)?;
+        let (svg, page) = (create(self.svg.as_deref())?, create(self.html.as_deref())?);
+        [&json, &svg, &page].into_iter().flatten().try_for_each(|file| file.refuse_inputs(inputs))?;
+        Ok(Outputs { json_to_stdout, json, svg, page })
+    }
+}
+
+impl Outputs {
+    /// Writes the files, and prints the report as text or as JSON.
+    pub fn publish(
+        self,
+        report: &impl Serialize,
+        svg: impl FnOnce() -> String,
+        page: impl FnOnce() -> Outcome<String>,
+        text: impl FnOnce() -> String,
+    ) -> Outcome<()> {
+        if let Some(file) = self.svg {
+            file.publish(svg().as_bytes())?;
+        }
+        if let Some(file) = self.page {
+            file.publish(page()?.as_bytes())?;
+        }
+        if let Some(file) = self.json {
+            file.publish(output::json(report)?.as_bytes())?;
+        }
+        output::report(self.json_to_stdout, report, text)
+    }
+}
+
 /// Print or draw the results in a JSON file of point-miss, range-miss or load
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The file that --json of `bench point-miss`, `bench range-miss` or `bench load` wrote
@@ -71,7 +136,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             [] => "only records of point-miss have a choice of filters; omit --filter".to_owned(),
             known => format!("the record has no such filter; choose one of {}", known.join(", ")),
         };
-        return Err(Failure::Message(format!("--filter {unknown}: {why}")));
+        return fail(format!("--filter {unknown}: {why}"));
     }
     let files = [("--svg", &arguments.svg), ("--html", &arguments.html), ("--markdown", &arguments.markdown)];
     let files: Vec<_> = files.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?))).collect();
@@ -85,8 +150,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     if let Some(path) = &arguments.markdown {
         let file = NewFile::create(path, true)?;
-        let page = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
-        let filled = filled(&page, &report).map_err(|why| Failure::Message(format!("{}: {why}", path.display())))?;
+        let page = fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
+        let filled = filled(&page, &report).map_err(|why| Failure::about(path, why))?;
         files.push((file, filled));
     }
     files.iter().try_for_each(|(file, _)| file.refuse_inputs([arguments.record.as_path()]))?;
@@ -100,19 +165,14 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// The content of a record file.
-#[derive(Debug)]
 enum Record {
     Points(Box<Report>),
     Ranges(Box<RangeReport>),
     Loads(LoadRecord),
 }
 
-/// The names of the tables of a record of `bench point-miss`.
-const POINT_TABLES: [&str; 3] = ["machine", "absent", "present"];
-/// The names of the tables of a record of `bench range-miss`.
-const RANGE_TABLES: [&str; 2] = ["range-settings", "ranges"];
-/// The names of the tables of a record of `bench load`.
-const LOAD_TABLES: [&str; 2] = ["load-settings", "loads"];
+/// The names of the tables of all records.
+const TABLES: [&str; 7] = ["machine", "absent", "present", "range-settings", "ranges", "load-settings", "loads"];
 
 impl Record {
     /// Returns the filters that can be drawn alone.
@@ -125,9 +185,9 @@ impl Record {
 
     fn svg(&self, filters: &[String]) -> Outcome<String> {
         match self {
-            Self::Points(report) => Ok(plot::draw(report, filters)),
-            Self::Ranges(report) => Ok(range_plot::draw(report)),
-            Self::Loads(_) => Err(Failure::Message("--svg: a record of loads has no picture; use --html".into())),
+            Self::Points(report) => Ok(report::draw(report, filters)),
+            Self::Ranges(report) => Ok(report.svg()),
+            Self::Loads(_) => fail("--svg: a record of loads has no picture; use --html"),
         }
     }
 
@@ -157,21 +217,21 @@ impl Record {
 }
 
 /// The fields that tell the records of the benchmarks apart.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Fields {
     loads: Option<IgnoredAny>,
     settings: SettingsFields,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct SettingsFields {
     range_filters: Option<IgnoredAny>,
 }
 
 fn read(path: &Path) -> Outcome<Record> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
+    let text = fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
     let fields = serde_json::from_str(&text).unwrap_or_default();
     let (bench, record) = match fields {
         Fields { loads: Some(_), .. } => (Some("load"), serde_json::from_str(&text).map(Record::Loads)),
@@ -199,10 +259,9 @@ fn read(path: &Path) -> Outcome<Record> {
 /// markers of other kinds of record stays. Returns an error with the reason if the page has a wrong
 /// marker, or no marker for this record.
 fn filled(page: &str, report: &Record) -> Result<String, String> {
-    let known = [&POINT_TABLES[..], &RANGE_TABLES, &LOAD_TABLES].concat();
     let mut num_filled = 0;
     let filled = markdown::fill(page, BEGIN, |name| match report.markdown(name) {
-        None if !known.contains(&name) => markdown::unknown(&known),
+        None if !TABLES.contains(&name) => markdown::unknown(&TABLES),
         table => {
             num_filled += usize::from(table.is_some());
             Ok(table)
@@ -219,120 +278,5 @@ fn filled(page: &str, report: &Record) -> Result<String, String> {
              table belongs"
         )),
         _ => Ok(filled),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use charts::check;
-
-    use super::*;
-
-    fn recorded() -> Box<Report> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/record/point-miss.json");
-        match read(&path).unwrap() {
-            Record::Points(report) => report,
-            other => panic!("another record: {other:?}"),
-        }
-    }
-
-    fn recorded_ranges() -> Box<RangeReport> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/record/range-miss.json");
-        match read(&path).unwrap() {
-            Record::Ranges(report) => report,
-            other => panic!("another record: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn each_record_fills_its_own_markers() {
-        let page =
-            "<!-- bench report: absent -->\nold\n<!-- end -->\n<!-- bench report: ranges -->\nold\n<!-- end -->\n";
-        let points = filled(page, &Record::Points(recorded())).unwrap();
-        assert!(
-            points.starts_with("<!-- bench report: absent -->\n| ")
-                && points.ends_with("ranges -->\nold\n<!-- end -->\n")
-        );
-        let ranges = filled(page, &Record::Ranges(recorded_ranges())).unwrap();
-        assert!(
-            ranges.starts_with("<!-- bench report: absent -->\nold\n") && ranges.contains("ranges -->\n| "),
-            "{ranges}"
-        );
-        let only_points = "<!-- bench report: absent -->\n<!-- end -->\n";
-        assert!(filled(only_points, &Record::Ranges(recorded_ranges())).unwrap_err().contains("ranges -->"));
-    }
-
-    #[test]
-    fn the_error_of_a_damaged_record_names_its_benchmark() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("record.json");
-        for (text, bench, fault) in [
-            ("{\"loads\": [{}]}", "bench load", "missing field"),
-            ("{\"settings\": {\"range_filters\": []}}", "bench range-miss", "missing field"),
-            ("{\"settings\": 1}", "a benchmark", "invalid type"),
-            ("", "a benchmark", "EOF"),
-        ] {
-            std::fs::write(&path, text).unwrap();
-            let message = read(&path).unwrap_err().to_string();
-            assert!(message.contains(&format!("record of {bench} ({fault}")), "{message}");
-        }
-    }
-
-    #[test]
-    fn the_picture_of_ranges_is_readable() {
-        let mut report = recorded_ranges();
-        check::is_readable(&range_plot::draw(&report));
-        report.rows.iter_mut().for_each(|row| row.mean_ns *= 1e4);
-        check::is_readable(&range_plot::draw(&report));
-        report.rows.clear();
-        assert!(range_plot::draw(&report).ends_with("</svg>\n"));
-    }
-
-    #[test]
-    fn only_lines_between_markers_are_replaced() {
-        let report = Record::Points(recorded());
-        let page = "a\n<!-- bench report: absent -->\nold\n<!-- end -->\nb\n<!-- generated: x -->\nc\n<!-- end -->\n";
-        let once = filled(page, &report).unwrap();
-        assert!(once.starts_with("a\n<!-- bench report: absent -->\n| "), "{once}");
-        assert!(once.ends_with("\n<!-- end -->\nb\n<!-- generated: x -->\nc\n<!-- end -->\n"), "{once}");
-        assert_eq!(filled(&once, &report).unwrap(), once);
-        for (page, why) in [
-            ("nothing", "no marker"),
-            ("a\n<!-- bench report: other -->\n<!-- end -->", "line 2: the marker <!-- bench report: other --> names"),
-        ] {
-            assert!(filled(page, &report).unwrap_err().contains(why), "{page}");
-        }
-    }
-
-    #[test]
-    fn the_table_of_absent_keys_has_every_store_and_every_layout_without_filters() {
-        let report = recorded();
-        let rows = report.markdown("absent").unwrap().lines().count() - 2;
-        assert_eq!(rows, report.stores.len() + report.settings.layouts.len());
-        assert!(report.markdown("machine").unwrap().contains(&report.settings.rounds.to_string()));
-        for name in ["absent", "present"] {
-            let table = report.markdown(name).unwrap();
-            assert!(table.lines().all(|line| line.split('|').all(|cell| cell.len() <= 120)), "{table}");
-        }
-    }
-
-    #[test]
-    fn pictures_of_any_report_are_readable() {
-        let mut report = recorded();
-        let some = report.settings.filters.get(..1).unwrap().to_vec();
-        for filters in [&[][..], &some] {
-            let svg = plot::draw(&report, filters);
-            check::is_readable(&svg);
-            for text in ["1 sorted run", "no filters", "by-level", "times less"] {
-                assert!(svg.contains(text), "{text}");
-            }
-        }
-        for row in &mut report.rows {
-            row.mean_ns *= 1e4;
-            row.filter = format!("budget:{}:1073741824", row.filter);
-        }
-        check::is_readable(&plot::draw(&report, &[]));
-        report.rows.clear();
-        assert!(plot::draw(&report, &[]).ends_with("</svg>\n"));
     }
 }

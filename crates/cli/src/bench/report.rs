@@ -1,10 +1,14 @@
-//! Formats the report of `bench point-miss`, as a table for people and as JSON for programs.
+//! The report of `bench point-miss`: a table and a picture for people, and JSON for programs.
 
-use comfy_table::{CellAlignment, Table, presets};
+use charts::bars::{Bar, Bars, Group};
+use charts::frame::Axis;
+use charts::text::whole;
+use charts::theme::Colour;
+use comfy_table::Cell;
 use serde::{Deserialize, Serialize};
 
-use super::super::machine::{Machine, Versions};
-use super::super::text::{count, significant, thousands, whole};
+use crate::machine::{Machine, Versions};
+use crate::prelude::*;
 
 /// Filter sizes that differ by at most this fraction count as equal.
 const SAME_MEMORY: f64 = 0.03;
@@ -12,7 +16,7 @@ const SAME_MEMORY: f64 = 0.03;
 const WORTH_A_SENTENCE: f64 = 1.5;
 
 /// The whole report; the JSON is this structure, field for field.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Report {
     /// Two rows for each filter, layout and workload: one with filters and one without.
     pub rows: Vec<Row>,
@@ -24,7 +28,7 @@ pub struct Report {
 }
 
 /// The settings of a benchmark, and the measured cost of the clock.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Settings {
     pub filters: Vec<String>,
     pub layouts: Vec<String>,
@@ -52,7 +56,7 @@ pub struct Settings {
 }
 
 /// A store as it was loaded and opened.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct StoreReport {
     pub filter: String,
     pub layout: String,
@@ -74,7 +78,7 @@ pub struct StoreReport {
 }
 
 /// One measurement.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Row {
     pub filter: String,
     pub layout: String,
@@ -173,10 +177,9 @@ impl Report {
     fn markdown_rows(&self, workload: &str, columns: usize) -> String {
         let first = self.rows.first().map_or("", |row| &row.filter);
         let is_shown = |row: &&Row| row.workload == workload && (row.filters_consulted || row.filter == first);
-        let pick = |cells: [String; 7]| cells.into_iter().take(columns).collect::<Vec<_>>();
         let header = ["Filter", "Layout", "Mean", "p99", "Reads", "Bits per key", "FPR %"];
-        let rows = self.rows.iter().filter(is_shown).map(|row| pick(row.markdown_cells()));
-        markdown(&pick(header.map(str::to_owned)), rows, 2)
+        let cells = |row: &Row| row.markdown_cells().into_iter().take(columns).collect();
+        markdown(header.into_iter().take(columns), self.rows.iter().filter(is_shown).map(cells), 2)
     }
 
     fn false_negatives_line(&self) -> String {
@@ -189,28 +192,9 @@ impl Report {
         )
     }
 
-    fn table(&self) -> Table {
-        let mut table = Table::new();
-        table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header([
-            "filter",
-            "layout",
-            "keys",
-            "filters",
-            "mean",
-            "batch",
-            "p50",
-            "p99",
-            "p99.9",
-            "reads",
-            "FPR %",
-            "exp. FPR %",
-        ]);
-        table.add_rows(self.rows.iter().map(Row::cells));
-        for column in table.column_iter_mut().skip(4) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        table
+    fn table(&self) -> impl std::fmt::Display {
+        let header = "filter|layout|keys|filters|mean|batch|p50|p99|p99.9|reads|FPR %|exp. FPR %".split('|');
+        output::table(header, self.rows.iter().map(Row::cells), 4..)
     }
 
     /// Compares filters of equal size in the same layout by the blocks that a get of an absent key
@@ -342,14 +326,12 @@ impl Row {
 
 /// Returns a Markdown table. The columns from number `numbers` on, counted from 0, are aligned to
 /// the right.
-pub fn markdown(header: &[String], rows: impl Iterator<Item = Vec<String>>, numbers: usize) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(header);
-    table.add_rows(rows);
-    for column in table.column_iter_mut().skip(numbers) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+pub fn markdown(
+    header: impl IntoIterator<Item: Into<Cell>>,
+    rows: impl Iterator<Item = Vec<String>>,
+    numbers: usize,
+) -> String {
+    let table = output::table(header, rows, numbers..);
     // In Markdown, a colon in the line below the header aligns a column to the right. The style
     // writes no colons.
     let mut lines: Vec<String> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
@@ -374,15 +356,96 @@ pub fn time(ns: f64) -> String {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Draws the rows of absent keys of the report as an SVG document. `filters` names the filters to
+/// draw; an empty slice means all.
+pub fn draw(report: &Report, filters: &[String]) -> String {
+    let settings = &report.settings;
+    let waits = match (settings.cold, settings.io.as_str()) {
+        (true, _) => "page cache dropped",
+        (false, "direct") => "page cache bypassed, no block cache",
+        (false, _) => "data in the page cache, no block cache",
+    };
+    let (keys, reads) = (count(settings.keys, "key"), &settings.io);
+    misses(
+        ["Mean latency of a miss, with and without filters", "Mean latency of a get of an absent key."],
+        format!("A get of an absent key among {keys}; {reads} reads, {waits}"),
+        format!("ns per get, {} time (logarithmic)", settings.mean_clock),
+        groups(report, filters),
+        &report.machine,
+    )
+}
 
-    #[test]
-    fn times_have_at_most_six_characters() {
-        let cases = [(40.71, "40.7"), (99_999.0, "99,999"), (209_279.0, "209k"), (999_499.0, "999k"), (2.9e6, "2.90M")];
-        for (ns, text) in cases {
-            assert_eq!(time(ns), text);
+/// Draws groups of latencies as an SVG document. Screen readers read all bars.
+pub fn misses(
+    [title, description]: [&str; 2],
+    subtitle: String,
+    axis_title: String,
+    groups: Vec<Group>,
+    machine: &Machine,
+) -> String {
+    let slowest = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value).fold(100.0, f64::max);
+    let bar = |bar: &Bar| format!("{} {}", bar.label, bar.value_text);
+    let group =
+        |group: &Group| format!(" {}: {}.", group.heading, group.bars.iter().map(bar).collect::<Vec<_>>().join("; "));
+    Bars {
+        title: title.into(),
+        subtitle,
+        description: format!("{description}{}", groups.iter().map(group).collect::<String>()),
+        axis: Axis::decades(axis_title, 10.0, slowest, |ns| thousands(whole(ns))),
+        caption: machine.short(),
+        groups,
+    }
+    .svg()
+}
+
+/// Returns a group of bars for each layout: a bar for each filter, and one for reads without
+/// filters. Leaves out a layout that has no row with filters, and a layout with as many runs as an
+/// earlier layout.
+fn groups(report: &Report, filters: &[String]) -> Vec<Group> {
+    let is_shown = |row: &&Row| filters.is_empty() || filters.contains(&row.filter);
+    let absent: Vec<&Row> = report.rows.iter().filter(|row| row.workload == "absent").filter(is_shown).collect();
+    let mut groups: Vec<(u64, Group)> = Vec::new();
+    for layout in &report.settings.layouts {
+        let of_layout = |consulted| {
+            absent.iter().copied().filter(move |row| row.layout == *layout && row.filters_consulted == consulted)
+        };
+        let Some(runs) = of_layout(true).next().map(|row| row.runs) else { continue };
+        // The layouts `compacted` and `as-fallen` may both have one run.
+        if groups.iter().any(|&(shown, _)| shown == runs) {
+            continue;
         }
+        let heading = format!("{}{}", count(runs, "sorted run"), note(layout));
+        let with = of_layout(true).map(|row| (row.filter.as_str(), row.bits_per_key, row.mean_ns));
+        groups.push((runs, Group { heading, bars: bars(with, of_layout(false).next().map(|row| row.mean_ns)) }));
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// Returns the text that follows the number of runs in the heading of a layout.
+fn note(layout: &str) -> &'static str {
+    match layout {
+        "levels-4" => " on four full levels",
+        _ => "",
+    }
+}
+
+/// Returns a bar for each filter, its bits per key and its mean latency in ns, and a bar for reads
+/// without filters.
+pub fn bars<'a>(with: impl Iterator<Item = (&'a str, f64, f64)>, without_ns: Option<f64>) -> Vec<Bar> {
+    let with = with.zip((0..).map(Colour::Series)).map(|((filter, bits, ns), colour)| {
+        let gain = without_ns.map_or(String::new(), |without| times_less(without / ns));
+        Bar::new(format!("{filter}, {bits:.1} bits per key"), ns, format!("{} ns{gain}", significant(ns)), colour)
+    });
+    let without = without_ns.map(|ns| Bar::new("no filters", ns, format!("{} ns", significant(ns)), Colour::Faint));
+    with.chain(without).collect()
+}
+
+/// Returns a text with the factor by which filters reduce the latency. The text is empty if the
+/// factor is below 1.05.
+fn times_less(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio < 1.05 => String::new(),
+        ratio if ratio < 9.95 => format!(", {ratio:.1} times less"),
+        ratio => format!(", {} times less", thousands(whole(ratio))),
     }
 }

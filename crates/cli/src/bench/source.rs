@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::super::failure::{Failure, Outcome};
-use super::super::keys::KeyReader;
-use super::super::text::count as count_of;
+use crate::keys::KeyReader;
+use crate::prelude::*;
+use charts::text::count as count_of;
 use filterblock::{HashSeed, KeyHash};
 use filterblock_store::lsm::MAX_KEY_LEN_BYTES;
 
@@ -32,7 +32,7 @@ pub fn mix(mut x: u64) -> u64 {
 }
 
 /// A repeatable stream of pseudo-random numbers.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Random(u64);
 
 impl Random {
@@ -59,7 +59,7 @@ impl Random {
 }
 
 /// Byte strings stored back to back in one allocation.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Strings {
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -87,7 +87,6 @@ impl Strings {
 }
 
 /// The keys of a benchmark, in the order in which they are loaded.
-#[derive(Debug)]
 pub enum Source {
     /// Distinct pseudo-random keys of 16 bytes. Keys with an index below `count` are loaded. All
     /// other keys are absent.
@@ -126,7 +125,7 @@ impl Source {
         }
         if (read.len() as u64) < KEYS_MIN {
             let (path, found) = (path.display(), count_of(read.len() as u64, "distinct key"));
-            return Err(Failure::Message(format!("{path}: {found} found; give a file with at least {KEYS_MIN}")));
+            return fail(format!("{path}: {found} found; give a file with at least {KEYS_MIN}"));
         }
         Ok(Self::shuffled(&read, loaded, seed))
     }
@@ -207,7 +206,7 @@ impl Source {
             if !found {
                 let why = "--keys: cannot find absent keys between the smallest and the largest key; give a file with \
                            other keys, or omit --keys";
-                return Err(Failure::Message(why.into()));
+                return fail(why);
             }
             chosen.push(&key);
         }
@@ -269,43 +268,5 @@ pub fn fill_value(key: &[u8], value: &mut [u8]) {
     for chunk in value.chunks_mut(8) {
         let bytes = random.next().to_le_bytes();
         chunk.copy_from_slice(bytes.get(..chunk.len()).unwrap_or_default());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn generated_keys_differ_and_absent_keys_lie_between_them() {
-        let source = Source::mixed(1_000, 7);
-        let mut loaded = std::collections::BTreeSet::new();
-        let insert = |key: &[u8]| {
-            assert!(loaded.insert(key.to_vec()));
-            Ok(())
-        };
-        source.for_each(insert).unwrap();
-        assert_eq!(loaded.len(), 1_000);
-        for key in source.absent(500, &mut Random::new(1)).unwrap().iter() {
-            assert!(!loaded.contains(key) && loaded.first().unwrap() < &key.to_vec());
-            assert!(&key.to_vec() < loaded.last().unwrap());
-        }
-        for key in source.present(500, &mut Random::new(1)).iter() {
-            assert!(loaded.contains(key));
-        }
-    }
-
-    #[test]
-    fn lines_are_loaded_once_and_give_absent_keys() {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        let lines: String = (0..200).map(|i| format!("package-{}\n", i % 100)).collect();
-        std::io::Write::write_all(&mut file, lines.as_bytes()).unwrap();
-        let source = Source::lines(file.path(), None, 1).unwrap();
-        assert_eq!(source.len(), 100);
-        let absent = source.absent(300, &mut Random::new(2)).unwrap();
-        assert_eq!(absent.len(), 300);
-        assert!(absent.iter().all(|key| !lines.as_bytes().split(|&b| b == b'\n').any(|line| line == key)));
-        let few = Source::lines(file.path(), Some(3), 1);
-        assert!(few.unwrap_err().to_string().contains("3 distinct keys"));
     }
 }

@@ -1,18 +1,20 @@
-//! Loads a store, brings its SST files into a layout, and opens it again.
+//! Loads a store, brings its SST files into a layout, and opens it again. Makes reads cold without root:
+//! drops the files of a store from the page cache of the operating system.
 
 use std::fmt;
+use std::fs::{self, File};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::super::failure::Outcome;
-use super::super::{interrupt, progress};
-use super::page_cache;
+use super::measure;
 use super::report::StoreReport;
 use super::source::{Source, fill_value};
-use crate::filter_choice::FilterChoice;
-use crate::range_choice::RangeChoice;
+use crate::filter_choice::{FilterChoice, RangeChoice};
+use crate::interrupt::{self, Temporary};
+use crate::new_file::without_path;
+use crate::prelude::*;
 use filterblock::Verify;
 use filterblock::policy::{FilterPolicy, LevelShape, TableShape};
 use filterblock_store::lsm::{Db, FilterUse, Options, PrefixChoice, Stats};
@@ -27,7 +29,7 @@ const TABLE_OVERHEAD_BYTES: u64 = 14;
 const ENTRY_OVERHEAD_BYTES: u64 = 256;
 
 /// The layout of the SST files of a store, in the order in which a benchmark measures layouts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layout {
     /// The result of loading with automatic compaction.
     AsFallen,
@@ -95,7 +97,7 @@ impl Layout {
 }
 
 /// The settings shared by all stores of a benchmark.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Setup<'a> {
     pub source: &'a Source,
     pub value_len_bytes: usize,
@@ -135,7 +137,6 @@ struct Loading {
 }
 
 /// A directory for a store, and the options of the store.
-#[derive(Debug)]
 pub struct Store<'a> {
     pub setup: Setup<'a>,
     pub dir: &'a Path,
@@ -281,14 +282,14 @@ impl Store<'_> {
         let db = self.open_at_once(filter_use)?;
         db.wait_idle()?;
         if self.setup.cold {
-            page_cache::drop_files(self.dir)?;
+            drop_files(self.dir)?;
         }
         Ok(db)
     }
 
     fn open_at_once(&self, filter_use: FilterUse) -> Outcome<Db> {
         if self.setup.cold {
-            page_cache::drop_files(self.dir)?;
+            drop_files(self.dir)?;
         }
         // Compaction stays off, so that the measured layout does not change.
         let options = Options { auto_compaction: false, ..self.options(filter_use) };
@@ -330,4 +331,85 @@ fn compact(db: &Db) -> Outcome<f64> {
 /// files is one run.
 pub fn runs(stats: &Stats) -> u64 {
     stats.levels.iter().map(|level| if level.level == 0 { level.tables } else { level.tables.min(1) }).sum()
+}
+
+/// Creates a temporary directory in `parent`.
+pub fn new_dir(parent: &Path) -> Outcome<Temporary<tempfile::TempDir>> {
+    let mut builder = tempfile::Builder::new();
+    Temporary::make(|| builder.prefix("filterblock-bench-").tempdir_in(parent))
+        .map_err(|error| Failure::file(parent, without_path(error)))
+}
+
+/// Looks up each loaded key once with filters. Returns the number of keys whose value is missing or
+/// wrong.
+pub fn ask_every_key(store: &Store<'_>) -> Outcome<u64> {
+    let title = format!("looking up every key of {}", store.filter);
+    let bar = progress::bar(Some(store.setup.source.len()), title);
+    let db = store.open(FilterUse::Consult)?;
+    let mut asked = 0;
+    let lost = measure::false_negatives(&db, store.setup.source, store.setup.value_len_bytes, || {
+        asked += 1;
+        progress::tick(&bar, asked);
+    })?;
+    bar.finish_and_clear();
+    db.close()?;
+    Ok(lost)
+}
+
+pub fn filter_use(consulted: bool) -> FilterUse {
+    if consulted { FilterUse::Consult } else { FilterUse::Ignore }
+}
+
+/// Prints a message about the number and the size of the stores.
+pub fn announce(stores: u64, len_bytes: f64, dir: &Path, time: &str) {
+    let megabytes = thousands(text::whole((len_bytes / 1e6).max(1.0)));
+    let (stores, dir) = (count(stores, "store"), dir.display());
+    message(format_args!("{stores} of about {megabytes} MB each, one at a time, in {dir}{time}"));
+}
+
+/// Writes every file in `dir` to the device and drops its pages from the page cache. Mapped pages
+/// cannot be dropped, so the store must be closed.
+fn drop_files(dir: &Path) -> Outcome<()> {
+    for entry in fs::read_dir(dir).map_err(|error| Failure::file(dir, error))? {
+        let path = entry.map_err(|error| Failure::file(dir, error))?.path();
+        if path.is_file() {
+            drop_file(&path).map_err(|error| Failure::file(&path, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns an error if `dir` is on a tmpfs, an in-memory file system whose pages cannot be dropped.
+#[cfg(target_os = "linux")]
+pub fn check_droppable(dir: &Path) -> Outcome<()> {
+    const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+    let found = rustix::fs::statfs(dir).map_err(|error| Failure::file(dir, error.into()))?;
+    if found.f_type == TMPFS_MAGIC {
+        return refuse(
+            dir,
+            "--cold does not work on an in-memory file system (tmpfs); choose a directory on a disk with --dir",
+        );
+    }
+    Ok(())
+}
+
+/// Does nothing. Outside Linux, [`drop_files`] returns an error at the first file.
+#[cfg(not(target_os = "linux"))]
+pub fn check_droppable(_dir: &Path) -> Outcome<()> {
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn drop_file(path: &Path) -> std::io::Result<()> {
+    let file = File::open(path)?;
+    // Dirty pages cannot be dropped.
+    file.sync_all()?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn drop_file(path: &Path) -> std::io::Result<()> {
+    File::open(path)?;
+    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "--cold works on Linux only; omit it"))
 }

@@ -1,12 +1,11 @@
 //! Draws the most important steps of the demo as a terminal shows them. The SVG document follows
 //! the light or dark theme of the reader.
 
+use super::step::{Ran, Step};
+use crate::prelude::*;
 use charts::picture::{self, WIDTH};
 use charts::text::escaped;
 use charts::theme::{Colour, style};
-
-use super::super::text::count;
-use super::step::{Ran, Step};
 
 /// The maximum number of characters in a line of a command or of its output. The widest common
 /// monospaced font takes 7.25 SVG units per character.
@@ -104,23 +103,4 @@ fn without_controls(text: &str) -> String {
         column += width;
     }
     shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_lines_are_broken_and_no_letter_is_lost() {
-        let mut lines = Vec::new();
-        let words = "0123456 ".repeat(40);
-        let letters = "x".repeat(300);
-        add(&mut lines, "ink", words.trim_end());
-        add(&mut lines, "ink", &letters);
-        add(&mut lines, "ink", "a\tb\u{1b}[1m");
-        assert!(lines.iter().all(|line| line.text.chars().count() <= COLUMNS));
-        let all: String = lines.iter().map(|line| line.text.replace(' ', "")).collect();
-        assert_eq!(all, format!("{}{letters}ab[1m", words.replace(' ', "")));
-        assert_eq!(lines.last().unwrap().text, "a       b[1m");
-    }
 }

@@ -2,19 +2,16 @@
 //! step runs this executable in a folder, or writes a file there as the shown shell command would.
 
 mod draw;
-mod script;
 mod step;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io, thread};
 
-use super::failure::{Exit, Failure, Outcome};
-use super::interrupt::Temporary;
-use super::new_file::{NewFile, without_path};
-use super::{output, text};
-
-use step::{Ran, Step};
+use crate::interrupt::Temporary;
+use crate::new_file::{NewFile, without_path};
+use crate::prelude::*;
+use step::{Ran, STEPS, Step};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,7 +36,7 @@ const WORDS: &str = include_str!("words.tsv");
 const OTHER_WORDS: &str = include_str!("other-words.txt");
 
 /// Show filters and a store at work in one minute: build, query, damage, repair
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// Work in this new or empty folder and keep its files [default: a temporary folder]
@@ -74,7 +71,12 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if let Some(file) = svg {
         file.publish(draw::draw(&ran).as_bytes())?;
     }
-    output::print(&ending(arguments))?;
+    let steps = count(STEPS.len() as u64, "step");
+    let ending = match &arguments.keep {
+        Some(dir) => format!("The files are in {}.", dir.display()),
+        None => "The files are removed; \"filterblock demo --keep DIR\" keeps them.".to_owned(),
+    };
+    output::print(&format!("# All {steps} behaved as explained. {ending}\n"))?;
     Ok(Exit::Success)
 }
 
@@ -83,10 +85,7 @@ fn make_empty(dir: &Path) -> Outcome<()> {
     let in_dir = |error: io::Error| Failure::file(dir, error);
     fs::create_dir_all(dir).map_err(in_dir)?;
     match fs::read_dir(dir).map_err(in_dir)?.next() {
-        Some(_) => Err(Failure::Message(format!(
-            "{}: this folder is not empty; give --keep a new or an empty folder",
-            dir.display()
-        ))),
+        Some(_) => refuse(dir, "this folder is not empty; give --keep a new or an empty folder"),
         None => Ok(()),
     }
 }
@@ -100,7 +99,7 @@ fn run_in(dir: &Path, arguments: &Arguments) -> Outcome<Vec<(Step, Ran)>> {
     }
     let pauses = !arguments.fast && io::IsTerminal::is_terminal(&io::stdout());
     let mut all = Vec::new();
-    for (number, make) in (1..).zip(script::STEPS) {
+    for (number, make) in (1..).zip(STEPS) {
         let step = make(dir)?;
         output::print(&format!("# {number}. {}\n{}\n", step.explanation, bold(&format!("$ {}", step.command))))?;
         let ran = step.run(dir)?;
@@ -124,15 +123,5 @@ fn bold(text: &str) -> String {
     match anstream::AutoStream::choice(&io::stdout()) {
         anstream::ColorChoice::Never => text.to_owned(),
         _ => format!("\x1b[1m{text}\x1b[0m"),
-    }
-}
-
-fn ending(arguments: &Arguments) -> String {
-    let steps = text::count(script::STEPS.len() as u64, "step");
-    match &arguments.keep {
-        Some(dir) => format!("# All {steps} behaved as explained. The files are in {}.\n", dir.display()),
-        None => format!(
-            "# All {steps} behaved as explained. The files are removed; \"filterblock demo --keep DIR\" keeps them.\n"
-        ),
     }
 }

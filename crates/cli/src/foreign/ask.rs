@@ -2,18 +2,16 @@
 
 use std::path::Path;
 
-use super::super::failure::{Failure, Outcome};
-use super::content::Content;
-use super::file::{FileArguments, Foreign, RawFormat, filter_of};
+use super::file::{Content, FileArguments, Foreign, RawFormat, filter_of};
 use super::own::Sst;
-use super::value::{Encoding, ValueType};
+use crate::prelude::*;
 use filterblock_family::{FileFilter, Membership};
-use filterblock_foreign::rocksdb::RocksDbFilterLayout;
-use filterblock_foreign::{leveldb, rocksdb};
+use filterblock_foreign::leveldb;
+use filterblock_foreign::rocksdb::{self, RocksDbFilterLayout};
+use filterblock_parquet::written::{Encoding, ValueType};
 use filterblock_parquet::{ParquetBloom, ParquetFile};
 
 /// The filters that answer a query.
-#[derive(Debug)]
 pub enum Asked<'a> {
     Sst {
         sst: &'a Sst,
@@ -36,7 +34,7 @@ pub enum Asked<'a> {
 }
 
 /// The form of the queried keys.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Question {
     /// Whether the keys are prefixes (--prefixes).
     pub prefixes: bool,
@@ -54,13 +52,10 @@ impl<'a> Asked<'a> {
     /// Returns an error if the question does not fit the file, for example because a type is
     /// missing. Also returns an error if a filter is damaged or the file cannot be read.
     pub fn new(path: &Path, file: &'a Foreign, arguments: &FileArguments, question: Question) -> Outcome<Self> {
-        let name = path.display();
         let is_parquet = matches!(file, Foreign::Parquet(_) | Foreign::Raw(RawFormat::ParquetSbbf, _));
         if question.value_type.is_some() && !is_parquet {
             let kind = file.kind();
-            return Err(Failure::Message(format!(
-                "{name}: --type is for Parquet values, and this is a {kind}; omit --type"
-            )));
+            return refuse(path, format!("--type is for Parquet values, and this is a {kind}; omit --type"));
         }
         let has_prefixes = match file {
             Foreign::Sst(sst) => !sst.table.properties().prefix_extractor.is_empty(),
@@ -69,10 +64,10 @@ impl<'a> Asked<'a> {
             _ => false,
         };
         if question.prefixes && !has_prefixes {
-            return Err(Failure::Message(format!(
-                "{name}: the filters hold no prefixes, or prefixes of an unknown extractor; give whole keys without \
-                 --prefixes"
-            )));
+            return refuse(
+                path,
+                "the filters hold no prefixes, or prefixes of an unknown extractor; give whole keys without --prefixes",
+            );
         }
         Ok(match file {
             Foreign::Sst(sst) => Self::Sst { sst, prefixes: question.prefixes },
@@ -90,10 +85,11 @@ impl<'a> Asked<'a> {
                     (true, _) => Encoding::Plain(None),
                     (false, Some(kind)) => Encoding::Typed(kind),
                     (false, None) => {
-                        return Err(Failure::Message(format!(
-                            "{name}: a bare filter does not record the type of its values; give --type, or give values in plain \
-                             encoding with --hex"
-                        )));
+                        return refuse(
+                            path,
+                            "a bare filter does not record the type of its values; give --type, or give values in \
+                             plain encoding with --hex",
+                        );
                     }
                 };
                 let parsed = ParquetBloom::parse(bytes.as_ref());
@@ -117,7 +113,7 @@ impl<'a> Asked<'a> {
         }
         let asked = arguments.column.as_deref().unwrap_or_default();
         let column = chunks.first().map_or(asked, |chunk| &*chunk.path);
-        let refused = |why: String| Failure::Message(format!("{}: column {column:?} {why}", path.display()));
+        let refused = |why: String| Failure::about(path, format!("column {column:?} {why}"));
         let mut same = file.leaves().iter().filter(|leaf| *leaf.path == *column);
         let encoding = match (same.next(), same.next()) {
             (Some(leaf), None) if leaf.physical_type.is_none() && question.hex => {

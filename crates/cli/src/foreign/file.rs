@@ -1,25 +1,27 @@
 //! Opens a file of another engine. The magic at the ends of a file determines its type. A bare
 //! filter has no magic, so `--format` gives its type.
 
+use std::fs::File;
 use std::path::Path;
 
 use clap::ValueEnum;
+use clap::builder::TypedValueParser;
 
-use super::super::failure::{Failure, Outcome};
-use super::super::format::Ends;
-use super::super::refused_value::whole;
-use super::super::secret::{HashArguments, SecretArguments};
-use super::super::text::{count, printable, thousands, without_advice};
-use super::content::Content;
 use super::own::Sst;
-use filterblock::{HashIdentity, HashKind, HashSeed, KeyHasher};
+use crate::format::Ends;
+use crate::prelude::*;
+use crate::refused_value::{choice, whole};
+use crate::secret::{HashArguments, SecretArguments};
+use charts::text::without_advice;
+use filterblock::{AlignedBytes, HashIdentity, HashKind, HashSeed, KeyHasher, Mapped, Populate};
 use filterblock_family::FileFilter;
-use filterblock_foreign::{Error, Field};
-use filterblock_foreign::{FileKind, KeyForm, leveldb, rocksdb};
-use filterblock_parquet::{self as parquet, ParquetColumnChunk};
+use filterblock_foreign::{Error, Field, FileKind, KeyForm, leveldb, rocksdb};
+use filterblock_parquet as parquet;
+use filterblock_parquet::ParquetColumnChunk;
+use filterblock_parquet::written::ValueType;
 
 /// A bare filter: the bytes of one filter without the file around it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RawFormat {
     /// One filter of LevelDB's Bloom policy: bits, and a byte with the number of probes
     LeveldbBloom,
@@ -29,18 +31,23 @@ pub enum RawFormat {
     ParquetSbbf,
 }
 
-/// The form of the keys in a LevelDB table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Form {
-    /// Plain keys, from a table that was written without a database
-    User,
-    /// Keys with eight bytes of sequence number and type, from a table of a database
-    Internal,
+/// Returns the parser of `--key-form`.
+pub fn key_form() -> impl TypedValueParser<Value = KeyForm> {
+    let internal = "Keys with eight bytes of sequence number and type, from a table of a database";
+    choice([
+        ("user", "Plain keys, from a table that was written without a database", KeyForm::User),
+        ("internal", internal, KeyForm::Internal),
+    ])
+}
+
+/// Returns the parser of `--type`, the type of the Parquet values that the user gives as text.
+pub fn value_type() -> impl TypedValueParser<Value = ValueType> {
+    choice(ValueType::ALL.map(|kind| (kind.name(), kind.description(), kind)))
 }
 
 /// The options for files of other engines. They give what a file does not record, or select a part
 /// of the file.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 #[command(next_help_heading = "Files of other engines")]
 pub struct FileArguments {
     /// FILE is a bare filter without a magic: leveldb-bloom, rocksdb-filter or parquet-sbbf (header
@@ -56,8 +63,8 @@ pub struct FileArguments {
     pub row_group: Option<usize>,
     /// The form of LevelDB keys: `user` for plain keys, `internal` for keys with 8 bytes of
     /// sequence number and type [default: the form that fits the table]
-    #[arg(long, value_enum, value_name = "FORM", conflicts_with = "format", hide_possible_values = true)]
-    pub key_form: Option<Form>,
+    #[arg(long, value_parser = key_form(), value_name = "FORM", conflicts_with = "format", hide_possible_values = true)]
+    pub key_form: Option<KeyForm>,
     /// The seed of the key hash for filterblock's filters in a LevelDB table; these filters do not
     /// store the seed [default: 0]
     #[arg(long, value_name = "NUMBER", conflicts_with = "format", value_parser = whole(0..=u64::MAX, 0))]
@@ -68,17 +75,42 @@ pub struct FileArguments {
     pub hash: Option<HashKind>,
 }
 
-impl Form {
-    fn of_keys(self) -> KeyForm {
+/// The maximum length of a file that is read into memory. By default, RocksDB's tables have 64 MiB.
+const READ_LEN_BYTES_MAX: u64 = 256 << 20;
+
+/// The bytes of a file. Files up to 256 MiB are read: another process could truncate a mapped file, and
+/// access to the missing pages would kill the command. Longer files are mapped, to save memory.
+pub enum Content {
+    Read(AlignedBytes),
+    /// A mapped file. If it is truncated, the next access may kill the command. But engines never
+    /// change a finished file.
+    Mapped(Mapped),
+}
+
+impl Content {
+    /// Reads or maps a file.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path)?;
+        let len = file.metadata()?.len();
+        if len <= READ_LEN_BYTES_MAX {
+            return Ok(Self::Read(AlignedBytes::read(path)?));
+        }
+        let len = usize::try_from(len).map_err(|_| Error::Corrupt { field: Field::Length, offset: 0 })?;
+        Ok(Self::Mapped(Mapped::region(&file, 0, len, Populate::No)?))
+    }
+}
+
+impl AsRef<[u8]> for Content {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
         match self {
-            Self::User => KeyForm::User,
-            Self::Internal => KeyForm::Internal,
+            Self::Read(bytes) => bytes.as_ref(),
+            Self::Mapped(bytes) => bytes.as_ref(),
         }
     }
 }
 
 /// A file of another engine, or a file of filterblock that is no filter block.
-#[derive(Debug)]
 pub enum Foreign {
     Sst(Sst),
     FileFilter(Box<FileFilter>),
@@ -112,8 +144,7 @@ impl Foreign {
         Ok(Some(match kind {
             FileKind::LevelDbTable => {
                 let hasher = KeyHasher::xxh3(HashSeed(arguments.seed.unwrap_or_default()));
-                let form = arguments.key_form.map(Form::of_keys);
-                let table = leveldb::LevelDbTable::open_with(bytes, form, &hasher);
+                let table = leveldb::LevelDbTable::open_with(bytes, arguments.key_form, &hasher);
                 Self::LevelDb(table.map_err(foreign)?)
             }
             FileKind::RocksDbTable => Self::RocksDb(rocksdb::RocksDbTable::open(bytes).map_err(foreign)?),
@@ -134,9 +165,7 @@ impl Foreign {
         {
             let hasher =
                 arguments.hasher(&HashArguments { hash: file.hash }, HashSeed(file.seed.unwrap_or_default()))?;
-            return table
-                .set_hasher(&hasher, file.key_form.map(Form::of_keys))
-                .map_err(|error| error.in_file(path).into());
+            return table.set_hasher(&hasher, file.key_form).map_err(|error| error.in_file(path).into());
         }
         if let Self::Sst(sst) = self {
             return sst.unlock(path, arguments);
@@ -226,31 +255,25 @@ impl FileArguments {
     /// Returns an error for an option that does not fit `file`. Without a file, `kind` names what
     /// the file is instead.
     pub fn check(&self, path: &Path, file: Option<&Foreign>, kind: &'static str) -> Outcome<()> {
+        let kind = file.map_or(kind, Foreign::kind);
         let is_parquet = matches!(file, Some(Foreign::Parquet(_)));
-        let (file_name, kind) = (path.display(), file.map_or(kind, Foreign::kind));
-        let refuse = |flag: &str, what: &str, kind: &str| {
-            Err(Failure::Message(format!("{file_name}: {flag} is for {what}, and this is a {kind}; omit {flag}")))
-        };
-        let refused = |flag: &str, what: &str| refuse(flag, what, kind);
-        if self.column.is_some() && !is_parquet {
-            return refused("--column", "Parquet files");
-        }
-        if self.row_group.is_some() && !is_parquet {
-            return refused("--row-group", "Parquet files");
-        }
-        if self.key_form.is_some() && !matches!(file, Some(Foreign::LevelDb(_))) {
-            return refused("--key-form", "LevelDB tables");
-        }
+        let is_leveldb = matches!(file, Some(Foreign::LevelDb(_)));
         let has_compact = matches!(file, Some(Foreign::LevelDb(table)) if table.has_native_filters());
         let compact = "LevelDB tables with filters of filterblock";
-        let kind = if matches!(file, Some(Foreign::LevelDb(_))) { "leveldb-table without them" } else { kind };
-        if self.seed.is_some() && !has_compact {
-            return refuse("--seed", compact, kind);
+        let plain = if is_leveldb { "leveldb-table without them" } else { kind };
+        let options = [
+            ("--column", self.column.is_some(), is_parquet, "Parquet files", kind),
+            ("--row-group", self.row_group.is_some(), is_parquet, "Parquet files", kind),
+            ("--key-form", self.key_form.is_some(), is_leveldb, "LevelDB tables", kind),
+            ("--seed", self.seed.is_some(), has_compact, compact, plain),
+            ("--hash", self.hash.is_some(), has_compact, compact, plain),
+        ];
+        match options.into_iter().find(|(_, is_given, fits, ..)| *is_given && !fits) {
+            None => Ok(()),
+            Some((option, .., what, kind)) => {
+                refuse(path, format!("{option} is for {what}, and this is a {kind}; omit {option}"))
+            }
         }
-        if self.hash.is_some() && !has_compact {
-            return refuse("--hash", compact, kind);
-        }
-        Ok(())
     }
 
     /// Returns the column chunks that --column and --row-group select. Without these options,
@@ -268,7 +291,7 @@ impl FileArguments {
                 _ => format!("give a number from 0 to {}", groups - 1),
             };
             let (path, groups) = (path.display(), count(groups as u64, "row group"));
-            return Err(Failure::Message(format!("{path}: no row group {number}: the file has {groups}; {next}")));
+            return fail(format!("{path}: no row group {number}: the file has {groups}; {next}"));
         }
         let is_column = |chunk: &ParquetColumnChunk| self.column.as_ref().is_none_or(|column| **column == *chunk.path);
         let is_group = |chunk: &ParquetColumnChunk| self.row_group.is_none_or(|number| number == chunk.row_group);
@@ -280,7 +303,7 @@ impl FileArguments {
                     (0, None) => "the file has no columns and no row groups; give a file with rows".to_owned(),
                     _ => format!("the file has: {}", columns(file.leaves().iter().map(|leaf| &*leaf.path))),
                 };
-                Err(Failure::Message(format!("{}: no column {column:?}; {known}", path.display())))
+                refuse(path, format!("no column {column:?}; {known}"))
             }
             _ => Ok(chunks),
         }
@@ -305,15 +328,13 @@ impl FileArguments {
                 Some(_) => "choose another --row-group, or give a file with filters",
                 None => "give a file with filters",
             };
-            return Err(Failure::Message(format!(
+            return fail(format!(
                 "{path}: no selected column chunk has a filter, so every value may be present; {next}"
-            )));
+            ));
         };
         if with_filter().any(|chunk| chunk.path != first.path) {
             let columns = columns(with_filter().map(|chunk| &*chunk.path));
-            return Err(Failure::Message(format!(
-                "{path}: several columns have filters; choose one with --column: {columns}"
-            )));
+            return fail(format!("{path}: several columns have filters; choose one with --column: {columns}"));
         }
         one_column(file_path, chunks.iter().copied().filter(|chunk| chunk.path == first.path).collect())
     }
@@ -321,7 +342,7 @@ impl FileArguments {
 
 /// Returns the message if the failure is damage of the file. If parts of a Parquet footer contradict
 /// each other or a filter, it is unknown which part is wrong, so this is no verdict of damage.
-pub fn damage_of(failure: &Failure, key_form: Option<Form>) -> Option<String> {
+pub fn damage_of(failure: &Failure, key_form: Option<KeyForm>) -> Option<String> {
     match failure {
         Failure::Foreign(error) if error.is_damage() => Some(table_message(error, key_form)),
         Failure::Parquet(error) if error.is_damage() && !error.is_contradiction() => Some(error.to_string()),
@@ -348,9 +369,9 @@ fn one_column<'a>(path: &Path, chunks: Vec<&'a ParquetColumnChunk>) -> Outcome<V
     let neighbours = chunks.iter().zip(chunks.iter().skip(1));
     if let Some((chunk, _)) = neighbours.into_iter().find(|(one, next)| one.row_group == next.row_group) {
         let (path, column) = (path.display(), printable(&chunk.path));
-        return Err(Failure::Message(format!(
+        return fail(format!(
             "{path}: several columns have the path {column}, and this command cannot tell them apart; rename one of them"
-        )));
+        ));
     }
     Ok(chunks)
 }
@@ -375,7 +396,7 @@ fn columns<'a>(paths: impl Iterator<Item = &'a str>) -> String {
 
 /// Returns the message of an error. With --key-form, keys of another form look damaged, so the
 /// advice is then to omit the option.
-pub fn table_message(error: &Error, key_form: Option<Form>) -> String {
+pub fn table_message(error: &Error, key_form: Option<KeyForm>) -> String {
     let text = error.to_string();
     match (error.root(), key_form) {
         (Error::Corrupt { field: Field::Key, .. }, Some(_)) => {

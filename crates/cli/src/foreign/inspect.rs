@@ -1,26 +1,28 @@
-//! Makes the report of `inspect` about a file of another engine.
+//! Makes the report of `inspect` about a file of another engine, and formats it as text.
 
 use std::path::Path;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::failure::{Failure, Outcome};
-use super::super::output::message;
-use super::super::text;
-use super::super::what_if::{Engine, Present, WhatIf};
-use super::content::Content;
-use super::file::{FileArguments, Foreign, RawFormat, filter_of};
+use super::file::{Content, FileArguments, Foreign, RawFormat, filter_of};
 use super::own;
+use crate::prelude::*;
+use crate::what_if::{Engine, Present, WhatIf};
 use filterblock_foreign::{leveldb, rocksdb};
 use filterblock_parquet as parquet;
-use filterblock_report::{FileReport, FilterReport};
+use filterblock_report::{FileReport, FilterReport, Holds};
+
+/// The maximum number of filters that are all shown. If there are more, only the first
+/// [`SHOWN_OF_MANY`] and the last [`SHOWN_OF_MANY`] filters are shown.
+const SHOWN_MAX: usize = 12;
+const SHOWN_OF_MANY: usize = 5;
 
 /// The report about a file of another engine, and the comparison of --what-if.
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 pub struct Report {
     #[serde(flatten)]
-    pub(super) found: FileReport,
+    found: FileReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what_if: Option<WhatIf>,
 }
@@ -132,8 +134,88 @@ impl Report {
 
     /// Prints the notes on stderr.
     pub fn tell_notes(&self) {
-        for note in &self.found.notes {
-            message(format_args!("{}: {note}", self.found.file));
+        self.found.notes.iter().for_each(|text| message(format_args!("{}: {text}", self.found.file)));
+    }
+
+    pub fn describe(&self) -> String {
+        let found = &self.found;
+        let mut out = format!("{}: {}, {}\n\n", found.file, found.kind, count(found.file_len_bytes, "byte"));
+        let mut line = |name: &str, value: &str| out += &format!("{:<30}{value}\n", name.replace('_', " "));
+        for (name, value) in &found.properties {
+            let shown = match value {
+                Value::String(value) if value.is_empty() => continue,
+                Value::Null => continue,
+                Value::String(value) => printable(value),
+                Value::Number(value) => value.as_u64().map_or_else(|| value.to_string(), thousands),
+                other => other.to_string(),
+            };
+            line(name, &shown);
         }
+        if let Some(keys) = found.keys {
+            line("keys", &thousands(keys));
+        }
+        if let Some(summary) = &found.summary {
+            let or_unknown = |number: Option<f64>| number.map_or_else(|| "unknown".to_owned(), significant);
+            line("filters", &format!("{}, {}", thousands(summary.filters), count(summary.len_bytes, "byte")));
+            line("estimated keys", &or_unknown(summary.estimated_keys));
+            line("bits per key", &or_unknown(summary.bits_per_key));
+            if let Some(fill) = summary.fill {
+                line("fill ratio", &percent(fill));
+            }
+            line("expected FPR", &percent(summary.expected_false_positive_rate));
+        }
+        let filters = &found.filters;
+        if filters.len() > SHOWN_MAX {
+            let hidden = count((filters.len() - 2 * SHOWN_OF_MANY) as u64, "filter");
+            let ends = filters.iter().take(SHOWN_OF_MANY).chain(filters.iter().skip(filters.len() - SHOWN_OF_MANY));
+            out += &format!("\n{}\n{hidden} in the middle not shown; --json shows all\n", table(ends));
+        } else if !filters.is_empty() {
+            out += &format!("\n{}\n", table(filters.iter()));
+        }
+        out + &self.what_if.as_ref().map_or_else(String::new, |what_if| format!("\n{what_if}"))
+    }
+}
+
+fn table<'a>(filters: impl Iterator<Item = &'a FilterReport>) -> impl std::fmt::Display {
+    let dash = || "-".to_owned();
+    let row = |filter: &FilterReport| {
+        let probes = match (filter.probes, filter.columns) {
+            (Some(probes), _) => probes.to_string(),
+            (None, Some(columns)) => format!("{} columns", significant(columns)),
+            (None, None) => dash(),
+        };
+        [
+            filter.offset.to_string(),
+            filter.len_bytes.to_string(),
+            filter.kind.to_owned(),
+            probes,
+            filter.seed.map_or_else(dash, |seed| seed.to_string()),
+            filter.fill.map_or_else(dash, percent),
+            filter.estimated_keys.map_or_else(dash, significant),
+            percent(filter.expected_false_positive_rate),
+            described(&filter.holds),
+        ]
+    };
+    let header =
+        ["offset", "bytes", "kind", "probes", "seed", "fill ratio", "estimated keys", "expected FPR", "covers"];
+    output::table(header, filters.map(row), ..2)
+}
+
+fn described(holds: &Holds) -> String {
+    match holds {
+        Holds::Everything {} => "all keys".to_owned(),
+        Holds::DataBlocks { data_blocks_from: from, data_blocks_below: below } => {
+            format!("data blocks that begin at offsets {from} to {}", below.saturating_sub(1))
+        }
+        Holds::UpTo { up_to_hex } => {
+            let mut key = Vec::new();
+            let is_text =
+                text::unhex(up_to_hex.as_bytes(), &mut key).is_ok() && key.iter().all(|byte| byte.is_ascii_graphic());
+            match is_text {
+                true => format!("keys up to {}", String::from_utf8_lossy(&key)),
+                false => format!("keys up to 0x{up_to_hex}"),
+            }
+        }
+        Holds::Chunk { row_group, column, .. } => format!("row group {row_group}, {}", printable(column)),
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::super::failure::{Failure, Outcome};
-use super::super::secret::SecretArguments;
-use super::super::text::{count, hex};
+use crate::prelude::*;
+use crate::secret::SecretArguments;
+use charts::text::hex;
 use filterblock::{FilterKind, ParsedBlock, Verify};
 use filterblock_family::{FileFilter, Membership};
 use filterblock_report::{FileReport, FilterReport, Holds};
@@ -19,7 +19,6 @@ use filterblock_store::sstable::{Table, TableCheck, TableReadOptions};
 use filterblock_store::storage::Disk;
 
 /// An SST file of filterblock.
-#[derive(Debug)]
 pub struct Sst {
     pub table: Arc<Table>,
     /// The path at which the file is opened.
@@ -38,7 +37,7 @@ impl Sst {
         match Table::open(&Disk, &place, TableReadOptions::default()) {
             Ok(table) => Ok(Ok(Self { table: Arc::new(table), place })),
             Err(error) if error.is_damage() => Ok(Err(in_file(path, error.root()))),
-            Err(error) => Err(Failure::Message(in_file(path, error.root()))),
+            Err(error) => fail(in_file(path, error.root())),
         }
     }
 
@@ -141,7 +140,7 @@ pub fn open_file_filter(path: &Path, place: &Path) -> Outcome<Result<FileFilter,
     match FileFilter::open_read_only(place) {
         Ok(filter) => Ok(Ok(filter)),
         Err(error) if error.is_damage() => Ok(Err(in_file(path, error.root()))),
-        Err(error) => Err(Failure::Message(in_file(path, error.root()))),
+        Err(error) => fail(in_file(path, error.root())),
     }
 }
 

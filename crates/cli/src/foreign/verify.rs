@@ -5,17 +5,15 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::super::failure::{Failure, Outcome};
-use super::super::output::message;
-use super::super::text::{count, quoted_path, thousands};
-use super::content::Content;
-use super::file::{Foreign, Form, filter_of, table_message, unknown_form};
+use super::file::{Content, Foreign, filter_of, table_message, unknown_form};
 use super::own;
-use filterblock_foreign::Verified;
+use crate::prelude::*;
+use charts::text::quoted_path;
+use filterblock_foreign::{KeyForm, Verified};
 use filterblock_parquet::ParquetFile;
 
 /// The result of a check that found no damage.
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 #[serde(untagged)]
 pub enum Walked {
     /// A table. Every block that was read has a valid checksum, unless the table has no checksums.
@@ -32,12 +30,6 @@ impl Walked {
     /// Returns the number of keys of a table that its own filters deny. Returns 0 for other files.
     pub fn denied_keys(&self) -> u64 {
         if let Self::Table { denied_keys, .. } = self { *denied_keys } else { 0 }
-    }
-}
-
-impl From<Verified> for Walked {
-    fn from(found: Verified) -> Self {
-        Self::Table { blocks: found.blocks, keys: found.keys, denied_keys: found.denied_keys }
     }
 }
 
@@ -60,7 +52,9 @@ impl fmt::Display for Walked {
 
 /// Checks a whole file. The inner error describes damage and names its file. The outer error means
 /// that the check could not finish.
-pub fn walk(path: &Path, file: &Foreign, key_form: Option<Form>) -> Outcome<Result<Walked, String>> {
+pub fn walk(path: &Path, file: &Foreign, key_form: Option<KeyForm>) -> Outcome<Result<Walked, String>> {
+    let of_table =
+        |found: Verified| Walked::Table { blocks: found.blocks, keys: found.keys, denied_keys: found.denied_keys };
     let walked = match file {
         Foreign::Sst(sst) => {
             return Ok(sst.verify(path)?.map(|check| Walked::Table {
@@ -74,8 +68,8 @@ pub fn walk(path: &Path, file: &Foreign, key_form: Option<Form>) -> Outcome<Resu
             let damage = own::damage_of(filter).map(|damage| format!("{}: {damage}", path.display()));
             return Ok(damage.map_or(Ok(Walked::FileFilter { keys }), Err));
         }
-        Foreign::LevelDb(table) => table.verify().map(Walked::from),
-        Foreign::RocksDb(table) => table.verify().map(Walked::from),
+        Foreign::LevelDb(table) => table.verify().map(of_table),
+        Foreign::RocksDb(table) => table.verify().map(of_table),
         Foreign::Parquet(file) => return walk_parquet(path, file),
         Foreign::Raw(..) => Ok(Walked::Raw {}),
     };
@@ -97,17 +91,19 @@ fn walk_parquet(path: &Path, file: &ParquetFile<Content>) -> Outcome<Result<Walk
                 without_bits += u64::from(filter.is_some_and(|filter| filter.num_blocks() == 0));
             }
             Err((error, text)) if error.is_damage() && !error.is_contradiction() => return Ok(Err(text)),
-            Err((_, text)) => return Err(Failure::Message(text)),
+            Err((_, text)) => return fail(text),
         }
     }
     if without_bits > 0 {
-        message(format_args!(
-            "{}: {} without a set bit, but its row group may have values; engines skip these row groups, and \
+        note(
+            path,
+            format!(
+                "{} without a set bit, but its row group may have values; engines skip these row groups, and \
              `query` answers \"maybe\"; run filterblock parquet check --values {}",
-            path.display(),
-            count(without_bits, "filter"),
-            quoted_path(&path.display().to_string())
-        ));
+                count(without_bits, "filter"),
+                quoted_path(&path.display().to_string())
+            ),
+        );
     }
     Ok(Ok(Walked::Filters { filters }))
 }

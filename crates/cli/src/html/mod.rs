@@ -1,32 +1,29 @@
 //! Makes HTML pages from reports, for `--html`. A page shows the report in tables and as JSON, and
 //! some values of the report also in plots. The page is one file, loads nothing, and follows the
-//! light or dark theme.
+//! light or dark theme. A list of objects becomes a table with a row for each object. The plain fields
+//! of an object become a table of two columns, with a row for each field.
 
 pub mod plots;
-mod table;
 
 use charts::bars::Bars;
-use charts::text::escaped;
+use charts::text::{escaped, quoted};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::failure::{Failure, Outcome};
-use super::machine::Machine;
-use super::text::{percent, printable, quoted, significant, thousands};
+use crate::machine::Machine;
+use crate::prelude::*;
 
 /// Makes the page of a report: first the plots, then the tables, then the report as JSON.
 pub fn page(title: &str, report: &impl Serialize, plots: impl FnOnce(&Value) -> Vec<Bars>) -> Outcome<String> {
-    let failed = |error: serde_json::Error| Failure::Message(format!("HTML report: {error}"));
-    let report = serde_json::to_value(report).map_err(failed)?;
-    let json = serde_json::to_string_pretty(&report).map_err(failed)?;
+    let report = serde_json::to_value(report)?;
+    let json = serde_json::to_string_pretty(&report)?;
     let plots: String = plots(&report).iter().map(Bars::html).collect();
     let mut tables = String::new();
-    table::add_sections(&mut tables, "report", &report);
+    add_sections(&mut tables, "report", &report);
     // In a record of loads, each load names its own machine. So the heading says that this is the
     // machine of this command.
     if report.get("machine").is_none() {
-        let machine = serde_json::to_value(Machine::here()).map_err(failed)?;
-        table::add_sections(&mut tables, "machine_of_this_command", &machine);
+        add_sections(&mut tables, "machine_of_this_command", &serde_json::to_value(Machine::here())?);
     }
     let (command, version) = (text(&command_line()), env!("CARGO_PKG_VERSION"));
     let body = format!(
@@ -92,32 +89,104 @@ fn flat(value: &Value) -> Vec<(String, &Value)> {
     fields
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn values_are_shown_by_the_name_of_their_field() {
-        let cases = [
-            ("false_positive_rate", json!(0.0095), "0.950 %"),
-            ("len_bytes", json!(1_234_567), "1,234,567"),
-            ("hash_seed", json!(1_234_567), "1234567"),
-            ("mean_ns", json!(83.61), "83.6"),
-            ("notes", json!(["a", "b\n"]), "a, b\\u{a}"),
-            ("cold", json!(false), "no"),
-            ("refused", Value::Null, "-"),
-        ];
-        for (field, value, text) in cases {
-            assert_eq!(shown(field, &value), text);
+/// Adds a section for each object and each list of objects in `value`. The other fields of an
+/// object are in the section of the object. The objects in a list of objects are rows of the list's
+/// table and have no sections.
+fn add_sections(page: &mut String, name: &str, value: &Value) {
+    match value {
+        Value::Object(fields) => {
+            add_fields(page, name, fields);
+            for (inner, value) in fields.iter().filter(|(_, value)| is_section(value)) {
+                let name = if name == "report" { inner.clone() } else { format!("{name}_{inner}") };
+                add_sections(page, &name, value);
+            }
         }
-        assert_eq!(label("expected_false_positive_rate"), "expected FPR");
-        assert_eq!(
-            (label("len_bytes"), label("payload_len_bytes")),
-            ("length in bytes".into(), "payload bytes".into())
+        Value::Array(rows) => add_rows(page, name, rows),
+        _ => {}
+    }
+}
+
+/// Returns whether `value` is an object or a list that begins with an object.
+fn is_section(value: &Value) -> bool {
+    match value {
+        Value::Object(_) => true,
+        Value::Array(values) => values.first().is_some_and(Value::is_object),
+        _ => false,
+    }
+}
+
+/// Adds the fields of an object that have no section of their own.
+fn add_fields(page: &mut String, name: &str, fields: &Map<String, Value>) {
+    let rows = fields.iter().filter(|(_, value)| !is_section(value)).map(|(field, value)| {
+        format!("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", text(&label(field)), text(&shown(field, value)))
+    });
+    let rows: String = rows.collect();
+    if !rows.is_empty() {
+        let heading = text(&label(name));
+        *page += &format!(
+            "<section>\n<h2>{heading}</h2>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+             aria-label=\"{heading}\"><table>\n<tbody>\n{rows}</tbody>\n</table></div>\n</section>\n"
         );
-        let nested = json!({"a": {"b": 1, "c": {"d": 2}}});
-        let names: Vec<String> = flat(&nested).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["a_b", "a_c_d"]);
+    }
+}
+
+/// Adds a list of objects. If there are several rows, columns whose values are all equal are shown
+/// above the table, except the first column. Columns without any value are left out.
+fn add_rows(page: &mut String, name: &str, rows: &[Value]) {
+    let rows: Vec<Vec<(String, &Value)>> = rows.iter().map(flat).collect();
+    let mut columns: Vec<&str> = Vec::new();
+    for (field, value) in rows.iter().flatten() {
+        if !value.is_null() && !columns.contains(&field.as_str()) {
+            columns.push(field);
+        }
+    }
+    let value_of = |row: &[(String, &Value)], column: &str| {
+        row.iter().find(|(field, _)| field == column).map_or(Value::Null, |(_, value)| (*value).clone())
+    };
+    // The first column stays in the table, because it names the row.
+    let is_constant = |column: &&str| {
+        let mut values = rows.iter().map(|row| value_of(row, column));
+        let first = values.next();
+        rows.len() > 1 && Some(column) != columns.first() && values.all(|value| Some(value) == first)
+    };
+    let (constant, varied): (Vec<&str>, Vec<&str>) = columns.iter().copied().partition(is_constant);
+    let heading = text(&label(name));
+    *page += &format!("<section>\n<h2>{heading}</h2>\n");
+    if let (Some(row), false) = (rows.first(), constant.is_empty()) {
+        let same = constant.iter().map(|column| format!("{} {}", label(column), shown(column, &value_of(row, column))));
+        *page += &format!("<p class=\"note\">In all rows: {}.</p>\n", text(&same.collect::<Vec<_>>().join("; ")));
+    }
+    *page += &format!(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{heading}\"><table class=\"sorts\">\n<thead><tr>"
+    );
+    let is_number = |column: &&str| rows.iter().any(|row| value_of(row, column).is_number());
+    let varied: Vec<(&str, bool)> = varied.iter().map(|column| (*column, is_number(column))).collect();
+    for (column, in_numbers) in &varied {
+        let class = if *in_numbers { " class=\"number\"" } else { "" };
+        *page += &format!("<th scope=\"col\"{class}>{}</th>", text(&label(column)));
+    }
+    *page += "</tr></thead>\n<tbody>\n";
+    for row in &rows {
+        *page += "<tr>";
+        for (number, (column, in_numbers)) in varied.iter().enumerate() {
+            *page += &cell(number == 0, *in_numbers, column, &value_of(row, column));
+        }
+        *page += "</tr>\n";
+    }
+    *page += "</tbody>\n</table></div>\n</section>\n";
+}
+
+/// Returns a cell. In a column of numbers, `data-sort` is the exact number, or empty if there is
+/// none.
+fn cell(is_first: bool, in_numbers: bool, column: &str, value: &Value) -> String {
+    let shown = text(&shown(column, value));
+    let sort = if value.is_number() { value.to_string() } else { String::new() };
+    let element = if is_first { "th scope=\"row\"" } else { "td" };
+    let end = if is_first { "th" } else { "td" };
+    // Long texts get wide columns, so that they take few lines.
+    let long = if shown.len() > 24 { " class=\"long\"" } else { "" };
+    match in_numbers {
+        true => format!("<{element} class=\"number\" data-sort=\"{sort}\">{shown}</{end}>"),
+        false => format!("<{element}{long}>{shown}</{end}>"),
     }
 }

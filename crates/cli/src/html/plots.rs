@@ -1,11 +1,11 @@
 //! Makes the plots of a page from the values of its report.
 
-use charts::bars::{Bar, Bars, Group};
-use charts::frame::Axis;
-use charts::theme::Colour;
 use serde_json::Value;
 
 use super::{flat, label, shown};
+use charts::bars::{Bar, Bars, Group};
+use charts::frame::Axis;
+use charts::theme::Colour;
 
 /// The colour of measurements with filters, and of filters in general.
 const WITH_FILTERS: Colour = Colour::Series(0);
@@ -15,7 +15,7 @@ const WITHOUT_FILTERS: Colour = Colour::Faint;
 const CURRENT: Colour = Colour::Series(1);
 
 /// The scale from values to lengths of bars.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Scale {
     FromZero,
     /// From 0 to 1.

@@ -5,17 +5,13 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::failure::{Failure, Outcome};
-use super::super::foreign::content::Content as FileContent;
-use super::super::foreign::file::{Form, table_message, unknown_form};
-use super::super::foreign::{FileArguments, Foreign};
-use super::super::format::{self, Ends};
-use super::super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
-use super::super::output::message;
-use super::super::progress;
-use super::super::text::count;
 use super::failure;
-use filterblock_foreign::FileKind;
+use crate::foreign::file::{table_message, unknown_form};
+use crate::foreign::{FileArguments, Foreign, key_form};
+use crate::format::{self, Ends};
+use crate::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
+use crate::prelude::*;
+use filterblock_foreign::{FileKind, KeyForm};
 use filterblock_parquet::index::{
     DistinctHashes, FileIdentity, IndexBuilder, KeyType, ParquetColumn, SourceKind, Stamp, hash,
 };
@@ -25,7 +21,7 @@ use filterblock_store::sstable::{MAGIC, Table, TableReadOptions};
 use filterblock_store::storage::Disk;
 
 /// The files of an index, for `build` and `add`.
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 pub struct FileList {
     /// Parquet files, SST files of filterblock, or tables of LevelDB and RocksDB
     #[arg(value_name = "FILE", required_unless_present = "key_files")]
@@ -38,12 +34,12 @@ pub struct FileList {
     from_filters: bool,
     /// The form of LevelDB keys: `user` for plain keys, `internal` for keys with 8 bytes of
     /// sequence number and type [default: the form that fits the table]
-    #[arg(long, value_enum, value_name = "FORM", hide_possible_values = true)]
-    key_form: Option<Form>,
+    #[arg(long, value_parser = key_form(), value_name = "FORM", hide_possible_values = true)]
+    key_form: Option<KeyForm>,
     /// The directory in which relative paths are looked up; the index stores the paths as given
     /// [default: the working directory]
     #[arg(long, value_name = "DIR")]
-    base: Option<PathBuf>,
+    pub base: Option<PathBuf>,
     #[command(flatten)]
     format: KeyFormat,
 }
@@ -87,11 +83,6 @@ impl FileList {
         self.paths().map(|path| self.place(path)).collect()
     }
 
-    /// Returns whether --base is given.
-    pub fn has_base(&self) -> bool {
-        self.base.is_some()
-    }
-
     /// Returns the path at which a file is opened. If --base is given, a relative `path` is looked
     /// up in that directory.
     pub fn place(&self, path: &Path) -> PathBuf {
@@ -104,14 +95,14 @@ impl FileList {
         self.refuse_needless_options()?;
         let bar = progress::bar(Some((self.files.len() + self.key_files.len()) as u64), "indexing files");
         for path in &self.files {
-            add(self.open(path, column)?)?;
+            let place = self.place(path);
+            let stamp = stamp(&place)?;
+            add(Input { name: path, stamp, content: self.content(&place, column)?, path: place })?;
             bar.inc(1);
         }
         for path in &self.key_files {
             if path.as_os_str() == "-" {
-                return Err(Failure::Message(
-                    "--key-file -: the index checks its files for changes, so keys must come from a file".into(),
-                ));
+                return fail("--key-file -: the index checks its files for changes, so keys must come from a file");
             }
             let place = self.place(path);
             add(Input { name: path, stamp: stamp(&place)?, path: place, content: Content::Keys(&self.format) })?;
@@ -131,14 +122,13 @@ impl FileList {
                 if !place.is_file() {
                     return true;
                 }
-                let is_sst = ends_with(&place, &MAGIC).unwrap_or(false);
-                !is_sst && Ends::of(&place).ok().and_then(|ends| ends.foreign()).is_none_or(|kind| kind == wanted)
+                Ends::of(&place)
+                    .map_or(true, |ends| !ends.ends(&MAGIC) && ends.foreign().is_none_or(|kind| kind == wanted))
             };
             self.files.iter().any(fits)
         };
-        let refused = |option: &str, what: &str| {
-            Err(Failure::Message(format!("{option} is for {what}, and none is given; omit {option}")))
-        };
+        let refused =
+            |option: &str, what: &str| fail(format!("{option} is for {what}, and none is given; omit {option}"));
         if self.from_filters && !needed(FileKind::ParquetFile) {
             return refused("--from-filters", "Parquet files");
         }
@@ -148,30 +138,25 @@ impl FileList {
         Ok(())
     }
 
-    fn open<'a>(&self, name: &'a Path, column: Option<&'a str>) -> Outcome<Input<'a>> {
-        let (stamp, content) = self.content(&self.place(name), column)?;
-        Ok(Input { name, path: self.place(name), stamp, content })
-    }
-
-    fn content<'a>(&self, path: &Path, column: Option<&'a str>) -> Outcome<(Stamp, Content<'a>)> {
-        let stamp = stamp(path)?;
-        let refused = |why: &str| Err(Failure::Message(format!("{}: {why}", path.display())));
-        if ends_with(path, &MAGIC)? {
-            if column.is_some_and(|column| !column.is_empty()) {
+    fn content<'a>(&self, path: &Path, column: Option<&'a str>) -> Outcome<Content<'a>> {
+        let ends = Ends::of(path).map_err(|error| Failure::file(path, error))?;
+        let column = column.filter(|name| !name.is_empty());
+        let refused = |why: &str| refuse(path, why);
+        if ends.ends(&MAGIC) {
+            if column.is_some() {
                 return refused("an SST file has no columns; build another index for it, without --column");
             }
             let table = Table::open(&Disk, path, TableReadOptions::default())?;
-            return Ok((stamp, Content::Sst(Arc::new(table))));
+            return Ok(Content::Sst(Arc::new(table)));
         }
-        if ends_with(path, b"PAR1")? {
-            let Some(name) = column.filter(|name| !name.is_empty()) else {
+        if ends.ends(b"PAR1") {
+            let Some(name) = column else {
                 return refused("a Parquet file needs an index of one column; build such an index with --column NAME");
             };
             let file = File::open(path).map_err(|error| Failure::file(path, error))?;
             let values = ParquetValues::open(file).map_err(|error| error.in_file(path))?;
             let column = ParquetColumn::find(values.parsed(), name).map_err(|error| failure(path, error))?;
-            let content = Content::Parquet { values, column, name, from_filters: self.from_filters };
-            return Ok((stamp, content));
+            return Ok(Content::Parquet { values, column, name, from_filters: self.from_filters });
         }
         let arguments = FileArguments { key_form: self.key_form, ..FileArguments::default() };
         let opened = Foreign::open(path, path, &arguments).map_err(|failure| match failure {
@@ -190,12 +175,12 @@ impl FileList {
                 );
             }
         };
-        if column.is_some_and(|column| !column.is_empty()) {
+        if column.is_some() {
             return refused(
                 "an SST file of LevelDB or RocksDB has no columns; build another index for it, without --column",
             );
         }
-        Ok((stamp, content))
+        Ok(content)
     }
 }
 
@@ -245,12 +230,14 @@ impl Input<'_> {
             Content::Parquet { values, column, name, from_filters: true } => {
                 let found = read_filters(path, name, values, column)?;
                 if found.unusable > 0 {
-                    message(format_args!(
-                        "{}: {} of column {name:?} cannot be used, so the file is a candidate for every key: {}",
-                        path.display(),
-                        count(found.unusable, "filter"),
-                        found.why
-                    ));
+                    note(
+                        path,
+                        format!(
+                            "{} of column {name:?} cannot be used, so the file is a candidate for every key: {}",
+                            count(found.unusable, "filter"),
+                            found.why
+                        ),
+                    );
                 }
                 filters = Some((found.num_values, found.bits));
                 SourceKind::ParquetFilters
@@ -261,10 +248,7 @@ impl Input<'_> {
             }
         };
         if stamp(path)? != self.stamp {
-            return Err(Failure::Message(format!(
-                "{}: the file changed while it was read; run the command again",
-                path.display()
-            )));
+            return refuse(path, "the file changed while it was read; run the command again");
         }
         let identity = FileIdentity { path: self.name.to_path_buf(), source, stamp: self.stamp };
         let added = match filters {
@@ -277,7 +261,7 @@ impl Input<'_> {
         added.map_err(|error| match error {
             error @ Error::Invalid { what: "filter", .. } => {
                 let column = if let Content::Parquet { name, .. } = &self.content { *name } else { "" };
-                Failure::Message(format!("{}: column {column:?}: {error}, without --from-filters", path.display()))
+                Failure::about(path, format!("column {column:?}: {error}, without --from-filters"))
             }
             // The hashes are in a temporary file beside the index, so an I/O error names the index.
             Error::Io(error) => Failure::file(index, error),
@@ -289,22 +273,9 @@ impl Input<'_> {
 fn stamp(path: &Path) -> Outcome<Stamp> {
     let found = path.metadata().map_err(|error| Failure::file(path, error))?;
     if !found.is_file() {
-        return Err(Failure::Message(format!("{}: {}", path.display(), format::not_a_file(path))));
+        return refuse(path, format::not_a_file(path));
     }
     Stamp::of(path).map_err(|error| Failure::file(path, error))
-}
-
-/// Returns whether the file ends with these bytes.
-fn ends_with(path: &Path, magic: &[u8]) -> Outcome<bool> {
-    use std::io::{Read, Seek, SeekFrom};
-    let read = || {
-        let mut file = File::open(path)?;
-        let len = file.metadata()?.len();
-        file.seek(SeekFrom::Start(len.saturating_sub(magic.len() as u64)))?;
-        let mut tail = Vec::new();
-        file.take(magic.len() as u64).read_to_end(&mut tail).map(|_| tail == magic)
-    };
-    read().map_err(|error| Failure::file(path, error))
 }
 
 fn add_table(path: &Path, table: &Foreign, hashes: &mut DistinctHashes) -> Outcome<SourceKind> {
@@ -340,16 +311,16 @@ const MAYBE: [u8; 32] = [0xff; 32];
 /// by [`MAYBE`]. Also returns an error if the row groups together do not have the number of values
 /// that the footer gives for the column.
 fn read_filters(path: &Path, name: &str, values: &ParquetValues<File>, column: &ParquetColumn) -> Outcome<Filters> {
-    let bytes = FileContent::open(path).map_err(|error| error.in_file(path))?;
+    let bytes = crate::foreign::file::Content::open(path).map_err(|error| error.in_file(path))?;
     let file = ParquetFile::open(bytes).map_err(|error| error.in_file(path))?;
     let mut found = Filters { num_values: 0, bits: Vec::new(), unusable: 0, why: String::new() };
     let mut values_seen = 0;
     for row_group in 0..file.num_row_groups() {
         let refused = |why: &str| {
-            Failure::Message(format!(
-                "{}: column {name:?} of row group {row_group} {why}; omit --from-filters to read the values",
-                path.display()
-            ))
+            Failure::about(
+                path,
+                format!("column {name:?} of row group {row_group} {why}; omit --from-filters to read the values"),
+            )
         };
         let chunk = file
             .column_chunk(row_group, name)
@@ -376,13 +347,15 @@ fn read_filters(path: &Path, name: &str, values: &ParquetValues<File>, column: &
         found.num_values += chunk.num_values;
     }
     if values_seen != column.num_values {
-        let path = path.display();
-        return Err(Failure::Message(format!(
-            "{path}: the column chunks at the position of column {name:?} have {} values, but the column \
+        return refuse(
+            path,
+            format!(
+                "the column chunks at the position of column {name:?} have {} values, but the column \
              chunks with this path have {values_seen}, so the footer is damaged; restore the file, or let its writer \
              write it again",
-            column.num_values
-        )));
+                column.num_values
+            ),
+        );
     }
     Ok(found)
 }

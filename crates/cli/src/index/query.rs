@@ -1,20 +1,18 @@
 //! `filterblock index query`: asks which files may hold a key.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde_json::json;
 
-use super::super::failure::{Exit, Failure, Outcome};
-use super::super::foreign::value::{ColumnType, Encoding};
-use super::super::foreign::{ValueType, value_type};
-use super::super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
-use super::super::output::{self, message};
-use super::super::{held, text};
-use super::opened::{self, CheckArguments};
+use super::{CheckArguments, open, report_differences};
+use crate::block_file::refuse_both;
+use crate::foreign::{ColumnType, Encoding, ValueType, value_type};
+use crate::keys::{KeyFormat, Questions, Refused, answer_line};
+use crate::prelude::*;
 use filterblock_parquet::PhysicalType;
 use filterblock_parquet::index::{IndexReader, KeyType, Settings, hash};
 
@@ -57,18 +55,14 @@ files and these keys are counted on stderr. If the index does not open, the stat
 Exit status, as grep: 0 some key may be in a file; 1 all keys are absent from all files; 2 an error.";
 
 /// Look up keys in an index: which files may hold them?
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The index
     #[arg(value_name = "INDEX")]
     pub index: PathBuf,
-    /// The keys, or `-` for standard input
-    #[arg(value_name = "KEY", required_unless_present = "keys", allow_negative_numbers = true)]
-    pub arguments: Vec<OsString>,
-    /// A file with one key per line
-    #[arg(long, value_name = "KEYFILE", conflicts_with = "arguments")]
-    pub keys: Option<PathBuf>,
+    #[command(flatten)]
+    pub questions: Questions,
     /// Print only three numbers: the keys with candidates (`maybe`), the keys without (`absent`),
     /// and the candidates of all keys together
     #[arg(long, conflicts_with = "quiet")]
@@ -88,35 +82,36 @@ pub struct Arguments {
     pub format: KeyFormat,
 }
 
-/// Runs `filterblock index query`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let from_file = match arguments.arguments.as_slice() {
-        [only] if only == "-" => Some(Path::new("-")),
-        _ => arguments.keys.as_deref(),
-    };
-    held::refuse_both(&arguments.index, from_file)?;
-    let index = opened::open(&arguments.index)?;
+    let from_file = arguments.questions.file();
+    refuse_both(&arguments.index, from_file)?;
+    let index = open(&arguments.index)?;
     let encoding = encoding(arguments, index.settings())?;
-    let out = output::stdout();
-    let (batch, counts, changed) = (Batch::default(), Counts::default(), HashSet::new());
-    let mut query = Query { arguments, index, encoding, batch, batch_len: BATCH_LEN, changed, out, counts };
+    let mut query = Query {
+        arguments,
+        index,
+        encoding,
+        batch: Batch::default(),
+        batch_len: if from_file.is_some_and(|path| !is_regular(path)) { STREAM_BATCH_LEN } else { BATCH_LEN },
+        changed: HashSet::new(),
+        out: output::stdout(),
+        maybe: 0,
+        absent: 0,
+        candidates: 0,
+    };
     query.check_files();
-    match from_file {
-        Some(path) => query.ask_file(path)?,
-        None => query.ask_arguments()?,
-    }
+    arguments.questions.ask_each(arguments.format, true, |key, written| query.ask(key, written))?;
     query.finish()
 }
 
 /// Returns the encoding that turns written keys into the bytes that are hashed.
 fn encoding(arguments: &Arguments, settings: &Settings) -> Outcome<Encoding> {
-    let path = arguments.index.display();
     let KeyType::Parquet { physical_type, type_len_bytes } = settings.key_type else {
         return match arguments.value_type {
             None => Ok(Encoding::Plain(None)),
-            Some(_) => Err(Failure::Message(format!(
-                "{path}: --type is for Parquet values, and this index has keys of bytes; omit --type"
-            ))),
+            Some(_) => {
+                refuse(&arguments.index, "--type is for Parquet values, and this index has keys of bytes; omit --type")
+            }
         };
     };
     let is_fixed = physical_type == PhysicalType::FixedLenByteArray;
@@ -125,7 +120,7 @@ fn encoding(arguments: &Arguments, settings: &Settings) -> Outcome<Encoding> {
     let column = ColumnType { physical: physical_type, len_bytes, logical, integer_bits: None };
     column
         .encoding(arguments.format.hex, arguments.value_type)
-        .map_err(|why| Failure::Message(format!("{path}: column {:?} {why}", settings.column)))
+        .map_err(|why| Failure::about(&arguments.index, format!("column {:?} {why}", settings.column)))
 }
 
 /// Returns whether the keys come from a regular file.
@@ -135,7 +130,7 @@ fn is_regular(path: &Path) -> bool {
 }
 
 /// Keys that wait for their answers.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Batch {
     /// The hashes of all encodings of all keys.
     hashes: Vec<u64>,
@@ -144,25 +139,6 @@ struct Batch {
     hash_ends: Vec<usize>,
     written: Vec<u8>,
     ends: Vec<usize>,
-}
-
-/// The numbers that `--count` prints.
-#[derive(Debug, Default, Serialize)]
-struct Counts {
-    maybe: u64,
-    absent: u64,
-    candidates: u64,
-}
-
-/// A line of the output of `--json`.
-#[derive(Debug, Serialize)]
-struct Line<'a> {
-    answer: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key_hex: Option<String>,
-    files: Vec<String>,
 }
 
 struct Query<'a, W> {
@@ -175,50 +151,31 @@ struct Query<'a, W> {
     /// candidates for every key.
     changed: HashSet<usize>,
     out: W,
-    counts: Counts,
+    maybe: u64,
+    absent: u64,
+    /// The candidates of all keys together.
+    candidates: u64,
 }
 
 impl<W: Write> Query<'_, W> {
-    fn ask_arguments(&mut self) -> Outcome<()> {
-        for written in &self.arguments.arguments {
-            let key = self.arguments.format.argument(written)?;
-            let place = || format!("argument {:?}", written.to_string_lossy());
-            self.ask(&key, written.as_encoded_bytes(), place)?;
-        }
-        Ok(())
-    }
-
-    fn ask_file(&mut self, path: &Path) -> Outcome<()> {
-        let mut reader = KeyReader::open_questions(path, self.arguments.format, MAX_FILTER_KEY_LEN_BYTES)?;
-        if !is_regular(path) {
-            self.batch_len = STREAM_BATCH_LEN;
-        }
-        let mut line = (Vec::new(), Vec::new());
-        while let Some(next) = reader.next_key()? {
-            line.0.clear();
-            line.1.clear();
-            line.0.extend_from_slice(next.key);
-            line.1.extend_from_slice(next.written);
-            self.ask(&line.0, &line.1, || reader.place())?;
-        }
-        Ok(())
-    }
-
-    /// Adds a key with all its encodings to the batch. Answers the batch if it is full.
-    fn ask(&mut self, key: &[u8], written: &[u8], place: impl Fn() -> String) -> Outcome<()> {
-        let hashes = std::cell::RefCell::new(std::mem::take(&mut self.batch.hashes));
+    /// Adds a key with all its encodings to the batch. Answers the batch if it is full. Returns `false`:
+    /// the next key is asked, too.
+    fn ask(&mut self, key: &[u8], written: &[u8]) -> Result<bool, Refused> {
+        let hashes = RefCell::new(std::mem::take(&mut self.batch.hashes));
         // The answer `false` makes `Encoding::ask` try the next encoding of the value.
         let asked = self.encoding.ask(key, |encoded| {
             hashes.borrow_mut().push(hash(encoded));
             false
         });
         self.batch.hashes = hashes.into_inner();
-        asked.map_err(|why| Failure::Message(format!("{}: {why}", place())))?;
+        asked.map_err(Refused::Key)?;
         self.batch.hash_ends.push(self.batch.hashes.len());
         self.batch.written.extend_from_slice(written);
         self.batch.ends.push(self.batch.written.len());
-        let is_full = self.batch.ends.len() >= self.batch_len || self.batch.written.len() >= BATCH_LEN_BYTES;
-        if is_full { self.answer() } else { Ok(()) }
+        if self.batch.ends.len() >= self.batch_len || self.batch.written.len() >= BATCH_LEN_BYTES {
+            self.answer()?;
+        }
+        Ok(false)
     }
 
     /// Looks, as --check says, for files that have changed since they were indexed, are missing or
@@ -227,7 +184,7 @@ impl<W: Write> Query<'_, W> {
     fn check_files(&mut self) {
         let mut differences = self.arguments.files.differences(&self.index);
         differences.retain(|(file, _)| self.changed.insert(*file));
-        opened::report_differences(&self.arguments.index, &self.index, &differences);
+        report_differences(&self.arguments.index, &self.index, &differences);
         differences.iter().for_each(|(file, _)| self.index.distrust(*file));
     }
 
@@ -253,8 +210,8 @@ impl<W: Write> Query<'_, W> {
             start = end;
             files.sort_unstable();
             files.dedup();
-            *(if files.is_empty() { &mut self.counts.absent } else { &mut self.counts.maybe }) += 1;
-            self.counts.candidates += files.len() as u64;
+            *(if files.is_empty() { &mut self.absent } else { &mut self.maybe }) += 1;
+            self.candidates += files.len() as u64;
             if !self.arguments.quiet && !self.arguments.count {
                 self.print(written, &files).map_err(Failure::stdout)?;
             }
@@ -265,13 +222,8 @@ impl<W: Write> Query<'_, W> {
     fn print(&mut self, written: &[u8], files: &[usize]) -> std::io::Result<()> {
         let paths = files.iter().filter_map(|&file| self.index.files().get(file)).map(|file| &file.identity.path);
         if self.arguments.json {
-            let text = std::str::from_utf8(written).ok();
-            let line = Line {
-                answer: if files.is_empty() { "absent" } else { "maybe" },
-                key: text,
-                key_hex: if text.is_none() { Some(text::hex(written)) } else { None },
-                files: paths.map(|path| path.display().to_string()).collect(),
-            };
+            let mut line = answer_line(!files.is_empty(), "key", written);
+            line.insert("files".into(), paths.map(|path| path.display().to_string()).collect());
             serde_json::to_writer(&mut self.out, &line)?;
             return self.out.write_all(b"\n");
         }
@@ -288,31 +240,25 @@ impl<W: Write> Query<'_, W> {
     fn finish(mut self) -> Outcome {
         self.answer()?;
         let counts = self.index.counts();
-        let index = self.arguments.index.display();
+        let all = "so all files are candidates for the keys of these lookups";
         if counts.damaged > 0 {
-            message(format_args!(
-                "{index}: {} met a damaged row, so all files are candidates for the keys of these lookups; build the \
-                 index again",
-                text::count(counts.damaged, "lookup")
-            ));
+            let lookups = count(counts.damaged, "lookup");
+            note(&self.arguments.index, format!("{lookups} met a damaged row, {all}; build the index again"));
         }
         if counts.unreadable > 0 {
-            message(format_args!(
-                "{index}: {} met an unreadable row, so all files are candidates for the keys of these lookups; check \
-                 the device, and query again",
-                text::count(counts.unreadable, "lookup")
-            ));
+            let lookups = count(counts.unreadable, "lookup");
+            let advice = "check the device, and query again";
+            note(&self.arguments.index, format!("{lookups} met an unreadable row, {all}; {advice}"));
         }
+        let Self { maybe, absent, candidates, .. } = self;
         if self.arguments.count {
-            let Counts { maybe, absent, candidates } = self.counts;
             let printed = match self.arguments.json {
-                true => output::json(&self.counts)?,
+                true => output::json(&json!({"maybe": maybe, "absent": absent, "candidates": candidates}))?,
                 false => format!("maybe\t{maybe}\nabsent\t{absent}\ncandidates\t{candidates}\n"),
             };
             self.out.write_all(printed.as_bytes()).map_err(Failure::stdout)?;
         }
         self.out.flush().map_err(Failure::stdout)?;
-        let is_maybe = self.counts.maybe > 0;
-        output::complete(if is_maybe { Exit::Success } else { Exit::Negative }, is_maybe)
+        output::complete(if maybe > 0 { Exit::Success } else { Exit::Negative }, maybe > 0)
     }
 }

@@ -2,16 +2,13 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::super::failure::{Exit, Outcome};
-use super::super::output::{self, message};
-use super::super::{progress, text};
-use super::failure;
-use super::opened::{self, CheckArguments};
+use super::{CheckArguments, failure, report_differences, try_open};
+use crate::prelude::*;
 
 /// The maximum number of damaged or unreadable rows that are named. All others are only counted.
-const NAMED_MAX: usize = 10;
+const NAMED_MAX: u64 = 10;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,7 +25,7 @@ Exit status: 0 sound; 1 damaged, or files have changed, are missing or unreadabl
 newer format.";
 
 /// Check an index for damage, and its files for changes
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// The index
@@ -41,56 +38,19 @@ pub struct Arguments {
     pub json: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct Report {
-    index: String,
-    /// Whether no row is damaged or unreadable.
-    sound: bool,
-    column: String,
-    key_type: String,
-    logical_type: String,
-    fpr: f64,
-    generation: u64,
-    rows: u32,
-    cells: u32,
-    index_len_bytes: u64,
-    damaged_rows: u64,
-    changed_files: u64,
-    keys: u64,
-    files: Vec<FileReport>,
-}
-
-/// The report about an index whose header or file table is damaged, so that nothing else is known.
-#[derive(Debug, Serialize)]
-struct DamagedReport {
-    index: String,
-    sound: bool,
-    damage: String,
-}
-
-#[derive(Debug, Serialize)]
-struct FileReport {
-    path: String,
-    source: &'static str,
-    keys: u64,
-    fpr: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    changed: Option<String>,
-}
-
-/// Runs `filterblock index verify`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let path = &arguments.index;
     if arguments.json {
         output::check_stdout()?;
     }
-    let index = match opened::try_open(path)? {
+    let index = match try_open(path)? {
         Ok(index) => index,
+        // If the header or the file table is damaged, nothing else is known.
         Err(error) if error.is_damage() => {
             let damage = failure(path, error).to_string();
             message(&damage);
             if arguments.json {
-                output::print_json(&DamagedReport { index: path.display().to_string(), sound: false, damage })?;
+                output::print_json(&json!({"index": path.display().to_string(), "sound": false, "damage": damage}))?;
             }
             return Ok(Exit::Negative);
         }
@@ -102,67 +62,58 @@ pub fn run(arguments: &Arguments) -> Outcome {
         bar.set_position(row.into());
         if let Some(error) = error {
             damaged += 1;
-            if damaged <= NAMED_MAX as u64 {
+            if damaged <= NAMED_MAX {
                 message(failure(path, error));
             }
         }
     });
     bar.finish_and_clear();
     let differences = arguments.files.differences(&index);
-    opened::report_differences(path, &index, &differences);
-    let rates = index.measure();
-    let files = index.files().iter().zip(&rates).enumerate().map(|(number, (file, &fpr))| FileReport {
-        path: file.identity.path.display().to_string(),
-        source: file.identity.source.name(),
-        keys: file.num_keys,
-        fpr,
-        changed: differences.iter().find(|(changed, _)| *changed == number).map(|(_, how)| how.to_string()),
-    });
-    let report = Report {
-        index: path.display().to_string(),
-        sound: damaged == 0,
-        column: index.settings().column.clone(),
-        key_type: index.settings().key_type.to_string(),
-        logical_type: index.settings().logical_type.clone(),
-        fpr: index.settings().fpr,
-        generation: index.generation(),
-        rows: index.rows(),
-        cells: index.cells(),
-        index_len_bytes: index.len_bytes(),
-        damaged_rows: damaged,
-        changed_files: differences.len() as u64,
-        keys: index.files().iter().map(|file| file.num_keys).sum(),
-        files: files.collect(),
-    };
-    let is_sound = damaged == 0 && differences.is_empty();
-    match arguments.json {
-        true => output::print_json(&report)?,
-        false => output::print(&summary(&report))?,
-    }
-    Ok(if is_sound { Exit::Success } else { Exit::Negative })
-}
 
-fn summary(report: &Report) -> String {
-    // `Iterator::sum` of no numbers is -0.0.
-    let mean =
-        report.files.iter().map(|file| file.fpr).fold(0.0, |sum, fpr| sum + fpr) / report.files.len().max(1) as f64;
-    let state = match (report.damaged_rows, report.changed_files) {
-        (0, 0) => "sound".to_owned(),
-        (0, changed) => format!("sound, but {} changed, missing or unreadable", text::count(changed, "file")),
-        (damaged, changed) => {
-            format!(
-                "{} damaged or unreadable; {} changed, missing or unreadable",
-                text::count(damaged, "row"),
-                text::count(changed, "file")
-            )
+    report_differences(path, &index, &differences);
+    let (rates, settings) = (index.measure(), index.settings());
+    let files = index.files().iter().zip(&rates).enumerate().map(|(number, (file, fpr))| {
+        let mut report = json!({
+            "path": file.identity.path.display().to_string(),
+            "source": file.identity.source.name(),
+            "keys": file.num_keys,
+            "fpr": fpr,
+        });
+        let difference = differences.iter().find(|(changed, _)| *changed == number);
+        if let (Some((_, how)), Some(fields)) = (difference, report.as_object_mut()) {
+            fields.insert("changed".to_owned(), how.to_string().into());
         }
-    };
-    format!(
-        "{}: {state}; {}, {}, {}, mean FPR of a file {}\n",
-        report.index,
-        text::count(report.files.len() as u64, "file"),
-        text::count(report.keys, "key"),
-        text::count(report.index_len_bytes, "byte"),
-        text::percent(mean),
-    )
+        report
+    });
+    let keys: u64 = index.files().iter().map(|file| file.num_keys).sum();
+    let report = json!({
+        "index": path.display().to_string(),
+        "sound": damaged == 0,
+        "column": settings.column,
+        "key_type": settings.key_type.to_string(),
+        "logical_type": settings.logical_type,
+        "fpr": settings.fpr,
+        "generation": index.generation(),
+        "rows": index.rows(),
+        "cells": index.cells(),
+        "index_len_bytes": index.len_bytes(),
+        "damaged_rows": damaged,
+        "changed_files": differences.len(),
+        "keys": keys,
+        "files": files.collect::<Vec<Value>>(),
+    });
+    output::report(arguments.json, &report, || {
+        let changed = format!("{} changed, missing or unreadable", count(differences.len() as u64, "file"));
+        let state = match (damaged, differences.len()) {
+            (0, 0) => "sound".to_owned(),
+            (0, _) => format!("sound, but {changed}"),
+            _ => format!("{} damaged or unreadable; {changed}", count(damaged, "row")),
+        };
+        // `Iterator::sum` of no numbers is -0.0.
+        let mean = percent(rates.iter().fold(0.0, |sum, fpr| sum + fpr) / rates.len().max(1) as f64);
+        let (files, keys) = (count(rates.len() as u64, "file"), count(keys, "key"));
+        let (name, bytes) = (path.display(), count(index.len_bytes(), "byte"));
+        format!("{name}: {state}; {files}, {keys}, {bytes}, mean FPR of a file {mean}\n")
+    })?;
+    Ok(if damaged == 0 && differences.is_empty() { Exit::Success } else { Exit::Negative })
 }

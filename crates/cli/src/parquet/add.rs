@@ -6,16 +6,13 @@ use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 
-use super::super::failure::{Exit, Failure, Outcome};
-use super::super::new_file::NewFile;
-use super::super::output::{self, message};
-use super::super::progress;
-use super::super::refused_value::{BITS_EXPECTED, RATE_EXPECTED, number};
-use super::super::text::{count, printable};
-use super::inputs::{self, Input, Inputs};
+use super::DEFAULT_FPR;
+use super::files::{self, Input, Inputs};
 use super::one_file::{Source, Work};
 use super::report::{FileReport, Report};
-use super::{DEFAULT_FPR, targets};
+use crate::new_file::NewFile;
+use crate::prelude::*;
+use crate::refused_value::{BITS_EXPECTED, RATE_EXPECTED, number};
 use filterblock_parquet::Loss;
 use filterblock_parquet::filters::{Budget, Sizing};
 
@@ -89,7 +86,7 @@ underscore are skipped.
 Exit status: 0 done; 2 an error. With several files, the command continues after an error in one of them.";
 
 /// Add filters to Parquet files without rewriting their data
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 #[command(group(clap::ArgGroup::new("target").required(true).args(["output", "in_place", "dry_run"])))]
 pub struct Arguments {
@@ -139,12 +136,11 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Runs `filterblock parquet add`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    inputs::require(&arguments.files, &arguments.columns)?;
+    files::require(&arguments.files, &arguments.columns)?;
     let work = arguments.work()?;
     output::check_stdout()?;
-    let inputs = inputs::find(&arguments.files)?;
+    let inputs = files::find(&arguments.files)?;
     let targets = arguments.targets(&inputs)?;
     let mut report = Report { dry_run: arguments.dry_run, ..Report::default() };
     let bar = progress::bytes("adding filters", arguments.json);
@@ -171,7 +167,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         0 => Ok(Exit::Success),
         failed => {
             let all = count(inputs.files.len() as u64, "file");
-            Err(Failure::Message(format!("{failed} of {all} failed; the messages above say why")))
+            fail(format!("{failed} of {all} failed; the messages above say why"))
         }
     }
 }
@@ -191,10 +187,10 @@ impl Arguments {
         };
         if let Some(name) = self.force_types.iter().find(|name| !is_known(name)) {
             let names = Loss::ALL.map(|loss| loss.name).join(", ");
-            return Err(Failure::Message(format!(
+            return fail(format!(
                 "--force-type {}: there is no such type; give one of {names}, or the name of a --column",
                 printable(name)
-            )));
+            ));
         }
         Ok(Work::Add { columns: &self.columns, sizing, replace: self.replace, force_types: &self.force_types })
     }
@@ -203,8 +199,8 @@ impl Arguments {
     fn targets(&self, inputs: &Inputs) -> Outcome<Vec<Option<PathBuf>>> {
         let targets = match &self.output {
             _ if self.dry_run => return Ok(vec![None; inputs.files.len()]),
-            None => targets::in_place(inputs)?,
-            Some(output) => targets::below(output, inputs)?,
+            None => files::in_place(inputs)?,
+            Some(output) => files::below(output, inputs)?,
         };
         Ok(targets.into_iter().map(Some).collect())
     }
@@ -245,7 +241,7 @@ impl Arguments {
                         true => file.check_replaces(&source.version)?,
                         false => refuse_input(&file, &input.path)?,
                     }
-                    if let Some(text) = targets::table_around(target).filter(|text| tips.insert(text.clone())) {
+                    if let Some(text) = files::table_around(target).filter(|text| tips.insert(text.clone())) {
                         bar.suspend(|| message(text));
                     }
                     Ok(file)

@@ -4,14 +4,11 @@ use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 
-use super::super::failure::{Exit, Failure, Outcome};
-use super::super::output::{self, message};
-use super::super::progress;
-use super::super::refused_value::{RATE_EXPECTED, number};
-use super::super::text::count;
 use super::check_report::{FileReport, Given, Report};
-use super::one_file::Source;
-use super::{columns, engines, inputs};
+use super::one_file::{Source, find};
+use super::{engines, files};
+use crate::prelude::*;
+use crate::refused_value::{RATE_EXPECTED, number};
 use filterblock_parquet::check::{self, Request};
 use filterblock_parquet::filters::{Budget, Sizing};
 
@@ -43,7 +40,7 @@ Exit status:
   With several files, the command continues after an error in one of them.";
 
 /// Check the filters of Parquet files: presence, size, false-positive rate and damage
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// Parquet files, folders of them, or quoted patterns such as 'lake/*.parquet'
@@ -70,29 +67,28 @@ pub struct Arguments {
     quiet: bool,
 }
 
-/// Runs `filterblock parquet check`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    inputs::require(&arguments.files, &arguments.columns)?;
+    files::require(&arguments.files, &arguments.columns)?;
     let sizing = Sizing::new(Budget::Fpr(arguments.fpr), false)?;
     if !(arguments.max_fpr >= arguments.fpr && arguments.max_fpr < 1.0) {
-        return Err(Failure::Message(format!(
+        return fail(format!(
             "--max-fpr {}: expected a rate of at least --fpr {} and below 1; try {}",
             arguments.max_fpr,
             arguments.fpr,
             arguments.fpr.max(0.06)
-        )));
+        ));
     }
     if !arguments.quiet {
         output::check_stdout()?;
     }
-    let inputs = inputs::find(&arguments.files)?;
+    let inputs = files::find(&arguments.files)?;
     let bar = progress::bytes("checking filters", arguments.json || arguments.quiet);
     let mut report = Report::default();
     for input in &inputs.files {
         match arguments.one(&input.path, sizing, &bar) {
             Ok(found) => {
                 bar.suspend(|| arguments.tell(&found))?;
-                report.failed += u64::from(found.has_unread());
+                report.failed += u64::from(!found.unread.is_empty());
                 report.findings += found.num_findings();
                 report.files.push(found);
             }
@@ -113,8 +109,7 @@ impl Arguments {
         let footer = &source.footer;
         let leaves = match self.columns.is_empty() {
             true => (0..footer.leaves().len()).collect(),
-            false => columns::find(footer, &self.columns)
-                .map_err(|failure| Failure::Message(format!("{}: {failure}", path.display())))?,
+            false => find(footer, &self.columns).map_err(|failure| Failure::about(path, failure))?,
         };
         let request = Request { leaves, sizing, max_fpr: self.max_fpr, looks_up_values: self.values };
         let values = match source.values() {
@@ -139,7 +134,7 @@ impl Arguments {
     /// Prints messages about values that cannot be read. Also prints the report of the file, unless
     /// --json or --quiet is given.
     fn tell(&self, found: &FileReport) -> Outcome<()> {
-        found.unread().for_each(message);
+        found.unread.iter().for_each(message);
         if self.json || self.quiet {
             return Ok(());
         }
@@ -160,9 +155,7 @@ impl Arguments {
             (0, _) => Ok(Exit::Negative),
             (failed, _) => {
                 let all = count(num_files as u64, "file");
-                Err(Failure::Message(format!(
-                    "{failed} of {all} could not be checked completely; the messages above say why"
-                )))
+                fail(format!("{failed} of {all} could not be checked completely; the messages above say why"))
             }
         }
     }

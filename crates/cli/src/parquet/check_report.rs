@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::super::text::{count, percent, printable, quoted, quoted_path, thousands};
-use super::{DEFAULT_FPR, engines, tips};
+use super::report::{Ranges, are_few, is_sorted};
+use super::{DEFAULT_FPR, engines};
+use crate::prelude::*;
+use charts::text::{quoted, quoted_path};
 use filterblock_parquet::check::{self, CheckedChunk, CheckedFilter, Size, State};
 use filterblock_parquet::filters::MAX_LEN_BYTES;
 use filterblock_parquet::{Error, Footer, Leaf, PhysicalType};
@@ -16,7 +18,7 @@ use filterblock_parquet::{Error, Footer, Leaf, PhysicalType};
 const NAMED_MAX: usize = 5;
 
 /// The report of all files.
-#[derive(Debug, Default, Serialize)]
+#[derive(Default, Serialize)]
 pub struct Report {
     pub files: Vec<FileReport>,
     /// The number of findings. If there are any and no file failed, the exit status is 1.
@@ -26,17 +28,20 @@ pub struct Report {
 }
 
 /// The report of a file.
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 pub struct FileReport {
     file: String,
     row_groups: usize,
     columns: Vec<ColumnReport>,
     #[serde(skip)]
     given: Given,
+    /// The messages about values that cannot be read.
+    #[serde(skip)]
+    pub unread: Vec<String>,
 }
 
 /// The options of the command that decide which columns have findings, and what the user should do.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Given {
     /// Whether the user has named the columns, so that a missing filter is a finding.
     pub is_required: bool,
@@ -52,7 +57,7 @@ impl Given {
 }
 
 /// The filters of a column in a file.
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 struct ColumnReport {
     column: String,
     physical_type: &'static str,
@@ -97,27 +102,7 @@ struct ColumnReport {
     engines: Option<Vec<&'static str>>,
     findings: Vec<String>,
     remarks: Vec<String>,
-    chunks: Vec<ChunkReport>,
-}
-
-/// The filter of a column chunk.
-#[derive(Debug, Serialize)]
-struct ChunkReport {
-    row_group: usize,
-    /// `missing`, `damaged`, `unsafe`, `right`, `oversized` or `undersized`.
-    filter: &'static str,
-    offset: Option<u64>,
-    len_bytes: Option<u64>,
-    blocks: Option<usize>,
-    needed_blocks: Option<usize>,
-    has_length: Option<bool>,
-    fpr: Option<f64>,
-    distinct_values: Option<u64>,
-    is_estimate: bool,
-    false_negatives: Option<u64>,
-    damage: Option<String>,
-    /// The reason why the values cannot be read, or null if they were read or not needed.
-    unread: Option<String>,
+    chunks: Vec<Value>,
 }
 
 impl FileReport {
@@ -136,7 +121,9 @@ impl FileReport {
             Some(Column { file: &file, footer, number, leaf, chunks, ranges, is_ambiguous, given }.report())
         };
         let columns = leaves.iter().zip(&ranges).filter_map(column).collect();
-        Self { row_groups: footer.num_row_groups(), columns, file, given }
+        let unread = checked.iter().filter_map(|chunk| chunk.unread.as_ref());
+        let unread = unread.map(|error| format!("{}: {error}", printable(&file))).collect();
+        Self { row_groups: footer.num_row_groups(), columns, file, given, unread }
     }
 
     pub fn num_findings(&self) -> u64 {
@@ -147,27 +134,10 @@ impl FileReport {
         self.columns.iter().any(|column| column.filters > 0)
     }
 
-    pub fn has_unread(&self) -> bool {
-        self.unread().next().is_some()
-    }
-
-    /// Returns the messages about values that cannot be read.
-    pub fn unread(&self) -> impl Iterator<Item = String> {
-        let chunks = self.columns.iter().flat_map(|column| &column.chunks);
-        chunks.filter_map(|chunk| Some(format!("{}: {}", printable(&self.file), chunk.unread.as_ref()?)))
-    }
-
     /// Returns the table, the findings, the remarks and a hint about columns without filters.
     pub fn text(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header(["column", "filters", "distinct values (sum)", "bytes", "highest FPR", "used by"]);
-        table.add_rows(self.columns.iter().map(|column| column.row(self.row_groups)));
-        for number in 2..5 {
-            if let Some(column) = table.column_mut(number) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
+        let header = ["column", "filters", "distinct values (sum)", "bytes", "highest FPR", "used by"];
+        let table = output::table(header, self.columns.iter().map(|column| column.row(self.row_groups)), 2..5);
         let groups = count(self.row_groups as u64, "row group");
         let mut text = format!("{}: {groups}\n{table}\n", printable(&self.file));
         for column in &self.columns {
@@ -240,7 +210,7 @@ struct Column<'a> {
     number: usize,
     leaf: &'a Leaf,
     chunks: Vec<&'a CheckedChunk>,
-    ranges: &'a tips::Ranges,
+    ranges: &'a Ranges,
     is_ambiguous: bool,
     given: Given,
 }
@@ -408,13 +378,13 @@ impl Column<'_> {
         if let Some(loss) = self.leaf.loss() {
             return Some(format!("{} loses rows with filters on this type", loss.engine));
         }
-        if tips::is_sorted(self.footer, self.number, self.ranges) {
+        if is_sorted(self.footer, self.number, self.ranges) {
             return Some("sorted".into());
         }
         let most = self.chunks.iter().map(|chunk| chunk.distinct).collect::<Option<Vec<_>>>()?.into_iter().max()?;
         let chunks = self.chunks.iter().filter_map(|chunk| self.footer.chunk(chunk.row_group, self.number));
         let values = chunks.map(|chunk| chunk.num_values).max().unwrap_or(0);
-        tips::are_few(most, values).then(|| format!("at most {} in a row group", count(most, "distinct value")))
+        are_few(most, values).then(|| format!("at most {} in a row group", count(most, "distinct value")))
     }
 }
 
@@ -454,35 +424,37 @@ fn named(groups: &[usize]) -> String {
     format!("row group{plural} {}{rest}", first.join(", "))
 }
 
-fn chunk_report(chunk: &CheckedChunk) -> ChunkReport {
-    let filter = match &chunk.state {
-        State::Sound(filter) => Some(filter),
-        _ => None,
+/// Returns the JSON of a column chunk. `filter` is `missing`, `damaged`, `unsafe`, `right`, `oversized` or
+/// `undersized`. `unread` is the reason why the values cannot be read, or null if they were read or not
+/// needed.
+fn chunk_report(chunk: &CheckedChunk) -> Value {
+    let (filter, damaged) = match &chunk.state {
+        State::Sound(filter) => (Some(filter), None),
+        State::Damaged { range, error } => (None, Some((*range, error.problem()))),
+        State::Missing => (None, None),
     };
-    let damaged = match &chunk.state {
-        State::Damaged { range, error } => Some((*range, error.problem())),
-        _ => None,
+    let verdict = match (filter.map(|filter| filter.size), &damaged) {
+        _ if filter.is_some_and(|filter| filter.loss.is_some()) => "unsafe",
+        (Some(Size::Right), _) => "right",
+        (Some(Size::Oversized), _) => "oversized",
+        (Some(Size::Undersized), _) => "undersized",
+        (None, Some(_)) => "damaged",
+        (None, None) => "missing",
     };
-    ChunkReport {
-        row_group: chunk.row_group,
-        filter: match (filter.map(|filter| filter.size), &damaged) {
-            _ if filter.is_some_and(|filter| filter.loss.is_some()) => "unsafe",
-            (Some(Size::Right), _) => "right",
-            (Some(Size::Oversized), _) => "oversized",
-            (Some(Size::Undersized), _) => "undersized",
-            (None, Some(_)) => "damaged",
-            (None, None) => "missing",
-        },
-        offset: filter.map(|filter| filter.offset).or(damaged.as_ref().map(|(range, _)| range.offset)),
-        len_bytes: filter.map(|filter| filter.len_bytes).or(damaged.as_ref().and_then(|(range, _)| range.len_bytes)),
-        blocks: filter.map(|filter| filter.num_blocks),
-        needed_blocks: filter.map(|filter| filter.needed_blocks),
-        has_length: filter.map(|filter| filter.has_length),
-        fpr: filter.map(|filter| filter.fpr),
-        distinct_values: chunk.distinct,
-        is_estimate: chunk.is_estimate,
-        false_negatives: filter.and_then(|filter| filter.false_negatives),
-        damage: damaged.map(|(_, reason)| reason),
-        unread: chunk.unread.as_ref().map(Error::to_string),
-    }
+    let range = damaged.as_ref().map(|(range, _)| range);
+    json!({
+        "row_group": chunk.row_group,
+        "filter": verdict,
+        "offset": filter.map(|filter| filter.offset).or(range.map(|range| range.offset)),
+        "len_bytes": filter.map(|filter| filter.len_bytes).or(range.and_then(|range| range.len_bytes)),
+        "blocks": filter.map(|filter| filter.num_blocks),
+        "needed_blocks": filter.map(|filter| filter.needed_blocks),
+        "has_length": filter.map(|filter| filter.has_length),
+        "fpr": filter.map(|filter| filter.fpr),
+        "distinct_values": chunk.distinct,
+        "is_estimate": chunk.is_estimate,
+        "false_negatives": filter.and_then(|filter| filter.false_negatives),
+        "damage": damaged.as_ref().map(|(_, reason)| reason),
+        "unread": chunk.unread.as_ref().map(Error::to_string),
+    })
 }

@@ -3,15 +3,12 @@
 mod add;
 mod check;
 mod check_report;
-mod columns;
 mod engines;
-mod inputs;
+mod files;
 mod one_file;
 mod report;
-mod targets;
-mod tips;
 
-use super::failure::Outcome;
+use crate::prelude::*;
 
 /// The default false-positive rate of new filters.
 const DEFAULT_FPR: f64 = 0.01;
@@ -25,20 +22,19 @@ Examples:
 See docs/PARQUET.md for the engines that use such filters.";
 
 /// Add filters to Parquet files without rewriting their data, and check the filters of files
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Debug, clap::Subcommand)]
+#[derive(clap::Subcommand)]
 enum Command {
     Add(add::Arguments),
     Check(check::Arguments),
 }
 
-/// Runs `filterblock parquet`.
 pub fn run(arguments: &Arguments) -> Outcome {
     quiet_guarded_panics();
     match &arguments.command {

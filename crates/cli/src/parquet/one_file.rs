@@ -1,7 +1,7 @@
-//! Opens one Parquet file, and adds filters, or lengths of filters, to it: copies the file, appends
-//! to the copy, and publishes the copy.
+//! Opens one Parquet file, finds its columns by name, and adds filters, or lengths of filters, to it: copies
+//! the file, appends to the copy, and publishes the copy.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
-use super::super::failure::{Failure, Outcome};
-use super::super::new_file::{NewFile, without_path};
-use super::{columns, inputs};
+use super::files::refuse_companion;
+use crate::new_file::{NewFile, without_path};
+use crate::prelude::*;
 use filterblock::open_regular_file;
 use filterblock_family::replace::Version;
 use filterblock_parquet::append::{self, Added, DamagedFilter, Request};
+use filterblock_parquet::error::shortened;
 use filterblock_parquet::filters::Sizing;
 use filterblock_parquet::values::{FileStart, ParquetValues};
-use filterblock_parquet::{Error, Footer};
+use filterblock_parquet::{Error, Footer, PhysicalType};
 
 /// The operation on each file.
-#[derive(Debug)]
 pub enum Work<'a> {
     /// Add filters of these columns.
     Add { columns: &'a [String], sizing: Sizing, replace: bool, force_types: &'a [String] },
@@ -29,7 +29,6 @@ pub enum Work<'a> {
 }
 
 /// An opened Parquet file with its footer.
-#[derive(Debug)]
 pub struct Source<'a> {
     path: &'a Path,
     pub file: File,
@@ -39,7 +38,6 @@ pub struct Source<'a> {
 }
 
 /// The result of the operation on a file.
-#[derive(Debug)]
 pub struct Done {
     pub added: Vec<Added>,
     pub fixed_lengths: u64,
@@ -56,7 +54,7 @@ pub struct Done {
 impl<'a> Source<'a> {
     /// Opens a file and reads its footer.
     pub fn open(path: &'a Path) -> Outcome<Self> {
-        inputs::refuse_companion(path)?;
+        refuse_companion(path)?;
         let failed = |error| Failure::file(path, error);
         let mut file = open_regular_file(path).map_err(failed)?;
         let version = Version::of(&file).map_err(failed)?;
@@ -70,10 +68,9 @@ impl<'a> Source<'a> {
         match work {
             Work::FixLengths => Ok(None),
             Work::Add { columns, sizing, replace, force_types } => {
-                let found = columns::find(&self.footer, columns)
-                    .and_then(|leaves| Ok((columns::forced(&self.footer, &leaves, force_types)?, leaves)));
-                let (forced, leaves) =
-                    found.map_err(|failure| Failure::Message(format!("{}: {failure}", self.path.display())))?;
+                let found = find(&self.footer, columns)
+                    .and_then(|leaves| Ok((forced(&self.footer, &leaves, force_types)?, leaves)));
+                let (forced, leaves) = found.map_err(|failure| Failure::about(self.path, failure))?;
                 let request = Request { leaves, sizing: *sizing, replace: *replace, forced };
                 self.check_kept(&request).map_err(|error| error.in_file(self.path))?;
                 Ok(Some(request))
@@ -220,4 +217,87 @@ fn copy_start(file: &File, mut copy: &File, len_bytes: u64) -> io::Result<()> {
     let mut from = file;
     from.seek(SeekFrom::Start(0))?;
     io::copy(&mut from.take(len_bytes), &mut copy).map(drop)
+}
+
+/// The minimum score of a suggested name, on the scale of the Jaro-Winkler similarity.
+const SIMILARITY_MIN: f64 = 0.7;
+/// The maximum number of column names in a message.
+const NAMED_MAX: usize = 5;
+
+/// Returns the numbers of the leaf columns with these names, each once, in the order of the names.
+/// Returns an error for an unknown or ambiguous name, and for a type that gets no filters.
+pub fn find(footer: &Footer, names: &[String]) -> Outcome<Vec<usize>> {
+    let mut by_path: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (number, leaf) in footer.leaves().iter().enumerate() {
+        by_path.entry(&leaf.path).or_default().push(number);
+    }
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+    for name in names {
+        let same = by_path.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let first = same.first().and_then(|&number| Some((number, footer.leaves().get(number)?)));
+        let (number, leaf) = first.ok_or_else(|| unknown(footer, name))?;
+        let name = shown(name);
+        if same.len() > 1 {
+            return fail(format!(
+                "several columns have the path {name}, and this command cannot tell them apart; rename one of them"
+            ));
+        }
+        if leaf.physical_type == Some(PhysicalType::Boolean) {
+            return fail(format!(
+                "column {name} is Boolean: a filter of two values rarely skips a row group; omit this column"
+            ));
+        }
+        if seen.insert(number) {
+            found.push(number);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the leaf columns with filters of which an engine loses rows. Returns an error unless
+/// `accepted` has the path or the type of each.
+fn forced(footer: &Footer, leaves: &[usize], accepted: &[String]) -> Outcome<Vec<usize>> {
+    let mut forced = Vec::new();
+    for &number in leaves {
+        let leaf = footer.leaves().get(number);
+        let Some((leaf, loss)) = leaf.and_then(|leaf| Some((leaf, leaf.loss()?))) else { continue };
+        if !accepted.iter().any(|name| **name == *leaf.path || name.eq_ignore_ascii_case(loss.name)) {
+            return fail(format!(
+                "column {} has {loss}; omit this column, or accept that queries lose rows with --force-type {}",
+                shown(&leaf.path),
+                loss.name
+            ));
+        }
+        forced.push(number);
+    }
+    Ok(forced)
+}
+
+fn unknown(footer: &Footer, name: &str) -> Failure {
+    let paths = footer.leaves().iter().map(|leaf| &*leaf.path);
+    let lower = name.to_lowercase();
+    // The name may be that of a group, or the last part of a path.
+    let score = |path: &str| match path.to_lowercase() {
+        path if path.starts_with(&format!("{lower}.")) || path.ends_with(&format!(".{lower}")) => 1.0,
+        path => strsim::jaro_winkler(&path, &lower),
+    };
+    let mut near: Vec<(f64, &str)> = paths.clone().map(|path| (score(path), path)).collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    near.retain(|(score, _)| *score >= SIMILARITY_MIN);
+    let list = |names: Vec<&str>| names.into_iter().map(shown).collect::<Vec<_>>().join(", ");
+    let next = match near.is_empty() {
+        false => format!("did you mean {}?", list(near.into_iter().take(NAMED_MAX).map(|(_, path)| path).collect())),
+        true => match paths.len() {
+            0 => "the file has no columns; give another file".into(),
+            1 => format!("the only column is {}", list(paths.collect())),
+            num if num <= NAMED_MAX => format!("the columns are {}", list(paths.collect())),
+            num => format!("the first {NAMED_MAX} of {num} columns are {}", list(paths.take(NAMED_MAX).collect())),
+        },
+    };
+    Failure::Message(format!("there is no column {}; {next}", shown(name)))
+}
+
+/// Returns a column name for a message.
+fn shown(name: &str) -> String {
+    printable(&shortened(name))
 }

@@ -1,12 +1,12 @@
 //! Draws the pictures of a plan: the formulas of Bloom filters, and the space that each kind of
 //! filter takes.
 
+use super::KINDS;
+use crate::prelude::*;
 use charts::frame::{Axis, Frame, spread};
 use charts::picture::{Anchor, Picture, Stroke, TEXT_SIZE, text_width};
+use charts::text::whole;
 use charts::theme::Colour;
-
-use super::super::text::{count, percent, thousands, whole};
-use super::table::KINDS;
 use filterblock::planning::{Plan, best_probes, classical_fpr, fpr_exponent, simplified_fpr};
 use filterblock::{FilterKind, FilterSpec};
 
@@ -250,29 +250,4 @@ fn space_by_rate(num_keys: u64) -> String {
         picture.text(name, (x + 8.0, y), Anchor::Start, colour);
     }
     picture.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use charts::check;
-
-    #[test]
-    fn every_picture_names_axes_and_lines_and_is_readable() {
-        for keys in [1, 1_000, 1_000_000, 1 << 56] {
-            for (name, svg) in all(keys) {
-                let expected: &[&str] = match name {
-                    "plan-rate-by-probes.svg" => &["n = 2: best ", "n = 8: best 2 probes", "probes of a query"],
-                    "plan-exponent.svg" => &["8 bits per key: rate 2.14 %", "share of the bits"],
-                    "plan-rate-by-keys.svg" => &["512 B", "512 MiB"],
-                    _ if keys < 1_000 => &["impossible"],
-                    _ => &["bumped-ribbon", "bloom", "impossible"],
-                };
-                for text in expected {
-                    assert!(svg.contains(text), "{name}: {text}");
-                }
-                check::is_readable(&svg);
-            }
-        }
-    }
 }
