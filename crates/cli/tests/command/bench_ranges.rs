@@ -1,10 +1,8 @@
-//! Tests of `filterblock bench range-miss`, and of the documents made from its record.
+//! Tests of `filterblock bench range-miss`.
 
 use std::fs;
 
 use crate::shell::Shell;
-
-const RECORD: &str = "benches/record/range-miss.json";
 
 fn small(more: &[&'static str]) -> Vec<&'static str> {
     let small = ["bench", "range-miss", "--count", "3000", "--queries", "400", "--rounds", "1", "--dir", "."];
@@ -50,24 +48,4 @@ fn the_record_is_printed_drawn_and_inserted() {
     shell.run(&["bench", "report", "ranges.json", "--filter", "bloom:10", "--svg", "x.svg"]).fails_with(&["bloom:10"]);
     shell.run(&small(&["--range-filter", "bloom:10"])).fails_with(&["--range-filter", "grafite:fpr=0.01"]);
     shell.run(&small(&["--length", "18446744073709551615"])).fails_with(&["--length"]);
-}
-
-#[test]
-fn the_tables_of_ranges_in_the_documents_are_the_recorded_ones() {
-    let shell = Shell::new();
-    let record = crate::repository(RECORD);
-    let page = fs::read_to_string(crate::repository("docs/BENCHMARKS.md")).unwrap();
-    // The page leaves the table of all rows to the report.
-    shell.write("page.md", &format!("{page}<!-- bench report: ranges -->\n<!-- end -->\n"));
-    let run = ["bench", "report", record.to_str().unwrap(), "--svg", "ranges.svg", "--markdown", "page.md"];
-    assert_eq!(shell.run(&run).exits(0), "");
-    let filled = fs::read_to_string(shell.path("page.md")).unwrap();
-    let rows = filled.strip_prefix(&page).unwrap_or_else(|| panic!("docs/BENCHMARKS.md differs from {RECORD}"));
-    assert!(rows.contains("| 4,874 |            7,560 | 9,471 |"), "{rows}");
-    // On other platforms a logarithm may differ in its last digit, and a bar by a tenth of a pixel.
-    if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-        let documented = fs::read_to_string(crate::repository("docs/range-miss.svg")).unwrap();
-        let drawn = fs::read_to_string(shell.path("ranges.svg")).unwrap();
-        assert!(drawn == documented, "docs/range-miss.svg differs from the picture of {RECORD}");
-    }
 }

@@ -64,6 +64,20 @@ fn a_range_filter_answers_ranges() {
         "{\"answer\":\"absent\",\"range\":\"62..63\"}\n{\"answer\":\"maybe\",\"range\":\"70..=706c756d\"}\n"
     );
     shell.run(&["query", "ranges.filter", "--ranges", "banana..cherry"]).exits(1);
+    // The empty key is a bound if it is included. Only the first two points separate the bounds.
+    for (range, hex, status) in [
+        ("..", false, 0),
+        ("..=", false, 1),
+        ("apple..", false, 0),
+        ("apple..apple", false, 1),
+        ("apple..=apple", false, 0),
+        ("a..apple..", false, 0),
+        ("612e2e..=6170706c65", true, 0),
+    ] {
+        let hex = if hex { &["--hex"][..] } else { &[] };
+        let run = shell.run(&[&["query", "ranges.filter", "--ranges", range][..], hex].concat());
+        assert_eq!(run.status, status, "{range}: {run:?}");
+    }
     for (arguments, message) in [
         (
             &["ranges.filter", "--ranges", "pear..apple"][..],
@@ -72,7 +86,9 @@ fn a_range_filter_answers_ranges() {
         (&["ranges.filter", "--ranges", "--quiet", "pear..=apple"], "exchange the bounds"),
         (&["ranges.filter", "--ranges", "--hex", "--count", "62..61"], "exchange the bounds"),
         (&["ranges.filter", "--ranges", "plum"], "argument \"plum\": not a range"),
+        (&["ranges.filter", "--ranges", "b..="], "exchange the bounds"),
         (&["ranges.filter", "--ranges", "--hex", "6x..70"], "column 2"),
+        (&["ranges.filter", "--ranges", "--hex", "61..6"], "column 6"),
         (&["ranges.filter", "--ranges", "--keys", "keys"], "keys: line 1: not a range"),
         (&["fruit.filter", "--ranges", "a..b"], "this filter cannot answer range queries"),
         (&["ranges.filter", "--ranges", "--prefixes", "a..b"], "cannot be used with"),

@@ -46,18 +46,41 @@ fn json(page: &str) -> Value {
 fn a_page_holds_the_values_of_the_json() {
     let shell = Shell::new();
     shell.write("keys", (0..5_000).map(|key| format!("{key}\n")).collect::<String>());
-    shell.run(&["build", "-o", "keys.filter", "keys"]).exits(0);
+    shell.run(&["build", "-o", "keys.filter", "--seed", "1234567", "keys"]).exits(0);
     let sst = crate::repository("tests/golden/foreign/rocksdb-9.8.4/fv6-bloom-n100.sst");
     let parquet = crate::repository("tests/golden/foreign/parquet/pyarrow.parquet");
-    for (name, arguments) in [
-        ("native", &["inspect", "--what-if", "keys.filter"][..]),
-        ("sst", &["inspect", "--what-if", sst.to_str().unwrap()]),
-        ("parquet", &["inspect", parquet.to_str().unwrap()]),
-        ("plan", &["plan", "--keys", "1000000", "--memory", "1MiB"]),
+    for (name, arguments, parts) in [
+        (
+            "native",
+            &["inspect", "--what-if", "keys.filter"][..],
+            &[
+                "<h2>what if filters</h2>",
+                "<tr><th scope=\"row\">payload bytes</th><td>6,272</td></tr>",
+                "<tr><th scope=\"row\">fill</th><td>44.8 %</td></tr>",
+                "<tr><th scope=\"row\">hash seed</th><td>1234567</td></tr>",
+            ][..],
+        ),
+        ("sst", &["inspect", "--what-if", sst.to_str().unwrap()], &[]),
+        ("parquet", &["inspect", parquet.to_str().unwrap()], &["In all rows: "]),
+        (
+            "plan",
+            &["plan", "--keys", "1000000", "--memory", "1MiB"],
+            &[
+                "<th scope=\"row\">bloom:8.379</th><td>no</td>",
+                "<td class=\"number\" data-sort=\"8.38768\">8.39</td>",
+                "<td class=\"number\" data-sort=\"\">-</td>",
+                ">length in bytes</th>",
+                ">expected FPR</th>",
+                ">measured ns if absent</th>",
+            ],
+        ),
     ] {
         let printed = shell.run(&[arguments, &["--json", "--html", name]].concat()).json(0);
         let page = page(&shell, name);
         assert_eq!(json(&page), printed, "{name}");
+        for part in parts {
+            assert!(page.contains(part), "{name}: {part}: {page}");
+        }
         assert!(page.contains("<figure>") && page.contains("<table class=\"sorts\">"), "{name}");
         // Without --json, the command prints its usual text.
         let text = shell.run(&[arguments, &["--html", "again"]].concat()).exits(0);

@@ -1,7 +1,6 @@
 //! Tests of `filterblock index`: builds, queries, updates, changed files and damage.
 
 mod changes;
-mod values;
 
 use std::fs;
 

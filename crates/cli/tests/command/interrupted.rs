@@ -78,8 +78,8 @@ fn a_signal_while_a_file_is_published_leaves_no_temporary() {
     if !has_strace() {
         return;
     }
-    let mut ended = 0;
-    for arguments in WRITERS {
+    let ended = |arguments: &[&str]| {
+        let mut ended = 0;
         // Write, sync and rename are delayed in turn, each with another signal.
         for (call, (signal, number)) in ["write", "fsync", "rename,renameat,renameat2,linkat"].iter().zip(SIGNALS) {
             let shell = shell();
@@ -96,7 +96,13 @@ fn a_signal_while_a_file_is_published_leaves_no_temporary() {
             let old = crate::parquet_add::parquet_file(false);
             assert!(fs::read(shell.path("a.parquet")).unwrap().starts_with(&old), "{what}");
         }
-    }
+        ended
+    };
+    // The commands sleep for most of the time, so they run at the same time.
+    let ended: i32 = std::thread::scope(|scope| {
+        let threads = WRITERS.map(|arguments| scope.spawn(move || ended(arguments)));
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
     assert!(ended > 16, "only {ended} of 24 commands were ended");
 }
 
@@ -214,6 +220,9 @@ fn a_benchmark_leaves_no_store_after_any_signal() {
             }
             let status = status_of(child.wait().unwrap());
             assert!(status == 128 + number || (impatient && status == 128 + 15), "{signal}: {status}");
+            let mut said = String::new();
+            std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+            assert!(said.contains("6 stores of about 1") && said.contains("; about 1 minute"), "{said}");
             assert!(shell.files().is_empty(), "{signal}, impatient {impatient}: {:?}", shell.files());
         }
     }

@@ -231,6 +231,41 @@ fn a_list_that_begins_or_ends_like_another_format_is_taken() {
 }
 
 #[test]
+fn line_ends_are_removed_and_other_bytes_are_kept() {
+    let (shell, _) = shell();
+    let asked = shell.run_with(&["query", "block", "--json", "--keys", "-"], b"a\r\nb\rc\n\n\xff\0 \nlast").exits(1);
+    let keys: Vec<&str> = asked.lines().map(|line| line.split_once(",").unwrap().1).collect();
+    assert_eq!(keys, [r#""key":"a"}"#, r#""key":"b\rc"}"#, r#""key_hex":"ff0020"}"#, r#""key":"last"}"#]);
+    let asked =
+        shell.run_with(&["query", "block", "--json", "--delimiter", "nul", "--keys", "-"], b"a\r\n\0\0b").exits(1);
+    let keys: Vec<&str> = asked.lines().map(|line| line.split_once(",").unwrap().1).collect();
+    assert_eq!(keys, [r#""key":"a\r\n"}"#, r#""key":"b"}"#]);
+    let built = shell.run_with(&["build", "-o", "kept", "--keep-empty", "--json"], b"\n\r\na\n").json(0);
+    assert_eq!(built["keys_read"], 3);
+}
+
+#[test]
+fn wrong_lines_are_named_by_line_and_column() {
+    let (shell, _) = shell();
+    let longest = [b'k'; 65_536];
+    let get =
+        |key: &[u8], end: &[u8]| shell.run_with(&["db", "get", "store", "--keys", "-"], &[b"a\n", key, end].concat());
+    for end in [&b"\r\n"[..], b"\n", b""] {
+        assert_eq!(get(&longest, end).exits(1), "");
+        let run = get(&[&longest[..], b"k"].concat(), end);
+        let why = "standard input: line 2: the line is longer than the maximum of 65,536 bytes; shorten it\n";
+        assert!(run.status == 2 && run.stderr.contains(why), "{run:?}");
+    }
+    let run = shell.run_with(&["query", "block", "--keys", "-"], &vec![b'k'; (16 << 20) + 1]);
+    let why = "line 1: the key is longer than the maximum of 16,777,216 bytes; shorten it, or check --delimiter\n";
+    assert!(run.status == 2 && run.stderr.ends_with(why), "{run:?}");
+    for (lines, place) in [(&b"00\n0x\n"[..], "line 2, column 2: "), (b"00\r\n000", "line 2, column 4: ")] {
+        let run = shell.run_with(&["query", "block", "--hex", "--keys", "-"], lines);
+        assert!(run.status == 2 && run.stderr.contains(&format!("standard input: {place}")), "{run:?}");
+    }
+}
+
+#[test]
 fn odd_bytes_in_a_list_are_named() {
     let shell = Shell::new();
     let mark = "\u{feff}apple\npear\n".as_bytes();

@@ -121,6 +121,44 @@ fn other_types_are_accepted() {
     }
 }
 
+/// UTF8, TIMESTAMP_MILLIS and INT_16 are annotations of older writers.
+#[test]
+fn check_names_the_engines_that_use_the_filters_of_a_type() {
+    let all = &["DuckDB", "DataFusion", "ClickHouse", "hyparquet"][..];
+    let but_one = &["DuckDB", "ClickHouse", "hyparquet"][..];
+    for (fields, engines) in [
+        (
+            &[
+                "required binary c (STRING)",
+                "required binary c (UTF8)",
+                "required int64 c",
+                "required int64 c (UINT_64)",
+            ][..],
+            all,
+        ),
+        (&["required int32 c (INTEGER(16,true))", "required int32 c (INT_16)"], but_one),
+        (&["required group g { required int64 c; }"], but_one),
+        (&["required binary c (JSON)", "required int32 c (DECIMAL(9,2))"], &["DuckDB", "DataFusion"]),
+        (&["required fixed_len_byte_array(16) c (DECIMAL(38,2))"], &["DataFusion"]),
+        (&["required int32 c (DATE)", "required int64 c (TIMESTAMP(MILLIS,true))"], &["DuckDB"]),
+        (&["required int64 c (TIMESTAMP_MILLIS)", "required fixed_len_byte_array(16) c (UUID)"], &["DuckDB"]),
+        (&["required fixed_len_byte_array(2) c (FLOAT16)"], &[]),
+    ] {
+        for field in fields {
+            let shell = Shell::new();
+            shell.write("a.parquet", file(field));
+            let report = shell.run(&["parquet", "check", "a.parquet", "--json"]).json(0);
+            assert_eq!(report["files"][0]["columns"][0]["engines"], serde_json::json!(engines), "{field}");
+        }
+    }
+    for untried in ["required binary c (BSON)", "required group g { repeated int64 c; }", "required binary c (ENUM)"] {
+        let shell = Shell::new();
+        shell.write("a.parquet", file(untried));
+        let report = shell.run(&["parquet", "check", "a.parquet", "--json"]).json(0);
+        assert!(report["files"][0]["columns"][0]["engines"].is_null(), "{untried}: {report}");
+    }
+}
+
 #[test]
 fn a_forced_type_leaves_a_mark_that_check_shows() {
     for (field, name) in REFUSED {

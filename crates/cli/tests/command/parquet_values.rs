@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parquet::data_type::{
-    ByteArray, DataType, FixedLenByteArray, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
+    ByteArray, ByteArrayType, DataType, FixedLenByteArray, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
 };
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -11,9 +11,8 @@ use parquet::schema::parser::parse_message_type;
 
 use crate::shell::{Run, Shell};
 
-/// Makes a shell with the file `rows`, which has one row group with these values of the column `v`,
-/// its filter, and the index `index`.
-fn shell<T: DataType>(column: &str, values: &[T::T]) -> Shell {
+/// Returns a file with one row group, which has these values of the column `v`, and its filter.
+fn file_of<T: DataType>(column: &str, values: &[T::T]) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(&format!("message m {{ required {column}; }}")).unwrap());
     let properties = Arc::new(WriterProperties::builder().set_bloom_filter_enabled(true).build());
     let mut bytes = Vec::new();
@@ -24,8 +23,13 @@ fn shell<T: DataType>(column: &str, values: &[T::T]) -> Shell {
     column.close().unwrap();
     row_group.close().unwrap();
     writer.close().unwrap();
+    bytes
+}
+
+/// Makes a shell with the file `rows` of these values, and the index `index`.
+fn shell<T: DataType>(column: &str, values: &[T::T]) -> Shell {
     let shell = Shell::new();
-    shell.write("rows", bytes);
+    shell.write("rows", file_of::<T>(column, values));
     shell.run(&["index", "build", "-o", "index", "--column", "v", "rows"]).exits(0);
     shell
 }
@@ -163,5 +167,132 @@ fn other_logical_types_are_refused_with_a_hint() {
     ] {
         let shell = shell::<FixedLenByteArrayType>(column, &[fixed(value)]);
         assert_refused(&shell, "1", &[name, "--type bytes"]);
+        let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(ask(&shell, &["--hex"], &hex).map(|run| run.status), [0; 3]);
     }
+    let decimal = shell::<ByteArrayType>("binary v (DECIMAL(9,2))", &[ByteArray::from(vec![7])]);
+    assert_refused(&decimal, "0.07", &["--hex"]);
+    assert_exits(&shell::<ByteArrayType>("binary v (STRING)", &[ByteArray::from("x")]), "x", 0);
+}
+
+const UUID: &str = "00010203-0405-0607-0809-0a0b0c0d0e0f";
+
+/// The commands that ask for given values.
+const QUERIES: [&[&str]; 2] = [&["index", "query", "index"], &["query", "--column", "v", "rows"]];
+
+#[test]
+fn a_key_of_another_length_is_refused_for_fixed_columns() {
+    let shell = shell::<FixedLenByteArrayType>("fixed_len_byte_array(3) v", &[fixed(b"abc")]);
+    for query in QUERIES {
+        let run = |more: &[&str]| shell.run(&[query, more].concat());
+        run(&["abc"]).exits(0);
+        run(&["abcd"]).fails_with(&["3 bytes", "--hex"]);
+        run(&["--type", "utf8", "ab"]).fails_with(&["3 bytes"]);
+        run(&["--type", "uuid", UUID]).fails_with(&["3 bytes"]);
+        run(&["--hex", "616263"]).exits(0);
+        run(&["--hex", "6162"]).fails_with(&["3 bytes"]);
+    }
+}
+
+#[test]
+fn the_text_of_a_uuid_is_converted() {
+    let shell =
+        shell::<FixedLenByteArrayType>("fixed_len_byte_array(16) v (UUID)", &[fixed(&(0..16).collect::<Vec<u8>>())]);
+    for query in QUERIES {
+        let run = |more: &[&str]| shell.run(&[query, more].concat());
+        run(&[UUID]).exits(0);
+        run(&[&UUID.replace('-', "").to_uppercase()]).exits(0);
+        run(&["0123456789abcdef"]).fails_with(&["uuid"]);
+        run(&["--hex", "000102030405060708090a0b0c0d0e0f"]).exits(0);
+    }
+}
+
+#[test]
+fn files_of_another_logical_type_are_refused() {
+    let int64 = |column: &str| file_of::<Int64Type>(column, &[7]);
+    for (one, other, names) in [
+        (
+            "int64 v (TIMESTAMP(MILLIS,true))",
+            "int64 v (TIMESTAMP(MICROS,true))",
+            ["timestamp(ms,utc)", "timestamp(us,utc)"],
+        ),
+        (
+            "int64 v (TIMESTAMP(MILLIS,true))",
+            "int64 v (TIMESTAMP(MILLIS,false))",
+            ["timestamp(ms,utc)", "timestamp(ms,local)"],
+        ),
+        ("int64 v (DECIMAL(9,2))", "int64 v (DECIMAL(9,3))", ["decimal(9,2)", "decimal(9,3)"]),
+        ("int64 v", "int64 v (INTEGER(64,false))", ["none", "uint64"]),
+    ] {
+        let shell = shell::<Int64Type>(one, &[7]);
+        shell.write("other", int64(other));
+        let index = std::fs::read(shell.path("index")).unwrap();
+        shell.run(&["index", "add", "index", "other"]).fails_with(&["other", names[0], names[1]]);
+        assert!(std::fs::read(shell.path("index")).unwrap() == index);
+        let build = ["index", "build", "-o", "new", "--column", "v", "rows", "other"];
+        shell.run(&build).fails_with(&["other", names[0], names[1]]);
+    }
+    // The converted type of an older writer equals the logical type of a newer writer. INT64
+    // without a logical type equals a signed integer of 64 bits.
+    for (one, other) in
+        [("int64 v (TIMESTAMP_MILLIS)", "int64 v (TIMESTAMP(MILLIS,true))"), ("int64 v", "int64 v (INTEGER(64,true))")]
+    {
+        let shell = shell::<Int64Type>(one, &[7]);
+        shell.write("other", int64(other));
+        shell.run(&["index", "add", "index", "other"]).exits(0);
+    }
+}
+
+#[test]
+fn a_zero_in_hex_is_found_with_both_signs() {
+    for zero in [0.0_f32, -0.0] {
+        let shell = shell::<FloatType>("float v", &[zero, 1.5]);
+        for query in QUERIES {
+            for written in ["00000000", "00000080"] {
+                shell.run(&[query, &["--hex", written]].concat()).exits(0);
+            }
+        }
+    }
+}
+
+#[test]
+fn filters_that_are_provably_damaged_are_refused() {
+    let sound = file_of::<Int64Type>("int64 v", &(0..1_000).collect::<Vec<i64>>());
+    let file = filterblock_parquet::ParquetFile::open(sound.clone()).unwrap();
+    let chunk = file.column_chunks()[0].clone();
+    let (start, len) = (chunk.filter.unwrap().offset as usize, chunk.filter.unwrap().len_bytes.unwrap() as usize);
+    let bits = file.filter(&chunk).unwrap().unwrap().bits().len();
+    let bits = start + len - bits..start + len;
+    let build = |bytes: &[u8]| {
+        let shell = Shell::new();
+        shell.write("rows", bytes);
+        shell.run(&["index", "build", "-o", "index", "--column", "v", "--from-filters", "rows"])
+    };
+    build(&sound).exits(0);
+    let mut zero = sound.clone();
+    zero[bits.clone()].fill(0);
+    build(&zero).fails_with(&["rows", "no bit", "--from-filters"]);
+    let mut lane = sound;
+    lane[bits.start..bits.start + 4].fill(0);
+    build(&lane).fails_with(&["rows", "block 0", "--from-filters"]);
+}
+
+#[test]
+fn a_chunk_with_only_nulls_may_have_an_empty_filter() {
+    let schema = Arc::new(parse_message_type("message m { optional int64 v; }").unwrap());
+    let properties = Arc::new(WriterProperties::builder().set_bloom_filter_enabled(true).build());
+    let mut bytes = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, properties).unwrap();
+    for (values, levels) in [(vec![], vec![0; 9]), (vec![7], vec![1])] {
+        let mut row_group = writer.next_row_group().unwrap();
+        let mut column = row_group.next_column().unwrap().unwrap();
+        column.typed::<Int64Type>().write_batch(&values, Some(&levels), None).unwrap();
+        column.close().unwrap();
+        row_group.close().unwrap();
+    }
+    writer.close().unwrap();
+    let shell = Shell::new();
+    shell.write("rows", bytes);
+    shell.run(&["index", "build", "-o", "index", "--column", "v", "--from-filters", "rows"]).exits(0);
+    shell.run(&["index", "query", "index", "7"]).exits(0);
 }

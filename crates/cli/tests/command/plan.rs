@@ -245,6 +245,45 @@ fn the_pictures_in_docs_match_the_code() {
 }
 
 #[test]
+fn pictures_of_any_number_of_keys_are_readable() {
+    for keys in ["1", "1000", KEYS, "72057594037927936"] {
+        let shell = Shell::new();
+        shell.run(&["plan", "--keys", keys, "--fpr", "0.01", "--svg", "."]).exits(0);
+        for name in PICTURES {
+            let svg = fs::read_to_string(shell.path(name)).unwrap();
+            let expected: &[&str] = match name {
+                "plan-rate-by-probes.svg" => &["n = 2: best ", "n = 8: best 2 probes", "probes of a query"],
+                "plan-exponent.svg" => &["8 bits per key: rate 2.14 %", "share of the bits"],
+                "plan-rate-by-keys.svg" => &["512 B", "512 MiB"],
+                _ if keys == "1" => &["impossible"],
+                _ => &["bumped-ribbon", "bloom", "impossible"],
+            };
+            for text in expected {
+                assert!(svg.contains(text), "{name} of {keys} keys: {text}");
+            }
+            charts::check::is_readable(&svg);
+        }
+    }
+}
+
+#[test]
+fn the_times_are_those_of_the_nearest_number_of_keys() {
+    // The other kinds may take more bits per key for few keys than for many.
+    const KINDS: [&str; 5] = ["bloom", "blocked-bloom", "split-block", "split-block-512", "bumped-ribbon"];
+    let nearest = [("1000", 10_000), ("90000", 10_000), ("110000", 1_000_000), ("300000000", 30_000_000)];
+    for (keys, measured) in nearest {
+        let plan = plan(&[keys, "--fpr", "0.01"]);
+        for name in KINDS {
+            assert_eq!(row(&plan, name)["measured"]["keys"], measured, "{name} of {keys} keys");
+        }
+    }
+    for other in [&["999", "--fpr", "0.01"], &["301000000", "--fpr", "0.01"], &["10000", "--bits-per-key", "40"]] {
+        let plan = plan(other);
+        assert!(KINDS.iter().all(|name| row(&plan, name)["measured"].is_null()), "{plan}");
+    }
+}
+
+#[test]
 fn an_unknown_instruction_set_is_refused() {
     let run = |isa: &str| {
         let mut command = crate::shell::command();

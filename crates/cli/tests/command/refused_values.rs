@@ -121,6 +121,45 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
 }
 
 #[test]
+fn other_wrong_filters_are_refused_with_one_that_works() {
+    let shell = Shell::new();
+    for (bench, option, choices) in [
+        (
+            "point-miss",
+            "--filter",
+            &[
+                "by-level:",
+                "by-level:bloom:10",
+                "by-level:bloom:10/",
+                "monkey:",
+                "monkey:0",
+                "monkey:101",
+                "monkey:NaN",
+                "monkey:always-maybe:10",
+                "monkey:bloom/always-maybe:10",
+                "monkey:quotient:10",
+                "budget:",
+                "budget:-1",
+                "budget:1.5GiB",
+                "budget:always-maybe:1KiB",
+                "budget:99999999999TiB",
+                "quotient:10",
+            ][..],
+        ),
+        (
+            "range-miss",
+            "--range-filter",
+            &["bloom:10", "above-bottom:", "above-bottom:bloom:10", "grafite", "grafite:L=0:9", "None"],
+        ),
+    ] {
+        for choice in choices {
+            let line = refused(&shell, &["bench", bench, option, choice]);
+            assert!(line.starts_with(&format!("{option} {choice}: ")) && line.contains("; try "), "{line}");
+        }
+    }
+}
+
+#[test]
 fn an_option_without_a_value_names_its_value() {
     let shell = Shell::new();
     for (arguments, line) in [

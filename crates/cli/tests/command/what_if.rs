@@ -23,6 +23,11 @@ fn what_if_shows_the_engines_filters_and_every_native_kind() {
             let row = filters.iter().find(|row| row["filter"].as_str().unwrap().starts_with(&format!("{kind}:")));
             let row = row.unwrap_or_else(|| panic!("no {kind} in {what_if}"));
             assert!(row["expected_false_positive_rate"].as_f64().unwrap() <= rate * 1.01, "{name}: {row}");
+            // The FPR of a spec is the present FPR rounded down to three digits.
+            if let Some((_, given)) = row["filter"].as_str().unwrap().split_once("fpr=") {
+                let given: f64 = given.parse().unwrap();
+                assert!(given <= rate && given > rate * 0.985 && row["filter"].to_string().len() < 40, "{row} {rate}");
+            }
         }
         // The setting that the engine used gives the present filters again.
         let setting = match folder {
