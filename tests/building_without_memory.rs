@@ -2,36 +2,22 @@
 //! threads.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
-use filterblock::WholeKeys;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
 use filterblock::{
-    Error, FilterBlock, FilterBuilder, FilterOptions, HashSeed, KeyHash, Result, Verify, partitions::PartitionedBuilder,
+    Error, FilterBlock, FilterBuilder, FilterOptions, HashSeed, KeyHash, Result, Verify, WholeKeys,
+    partitions::PartitionedBuilder,
 };
 use filterblock_testkit::Random;
 use filterblock_testkit::allocation::failing::{Failing, refuse, refuse_none, refuse_small_too};
-use filterblock_testkit::blocks::{hash, spec};
+use filterblock_testkit::blocks::{SPECS, hash, key, spec};
 
 #[global_allocator]
 static ALLOCATOR: Failing = Failing;
 
 /// The lock that lets only one test run at a time, because all tests share the allocator's state.
 static TURN: Mutex<()> = Mutex::new(());
-
-const SPECS: [&str; 11] = [
-    "bloom:10",
-    "blocked-bloom:10",
-    "split-block:10",
-    "split-block-512:10",
-    "ribbon:8",
-    "ribbon:30",
-    "bumped-ribbon:8",
-    "bumped-ribbon:30",
-    "bumped-ribbon:fpr=0.01:compact",
-    "binary-fuse:8",
-    "binary-fuse:16",
-];
 
 fn builder(spec_text: &str, n: u64, threads: usize) -> FilterBuilder {
     let mut random = Random(n);
@@ -132,7 +118,7 @@ fn compact_builds_return_an_error_without_memory() {
 #[test]
 fn partitioned_builds_return_an_error_without_memory() {
     let _turn = TURN.lock();
-    let keys: Vec<_> = (0..10_000).map(filterblock_testkit::blocks::key).collect();
+    let keys: Vec<_> = (0..10_000).map(key).collect();
     let is_error = |error: &Error| is_no_memory(error) || matches!(error, Error::TooLarge { .. });
     refuse_each("partitions", is_error, || {
         let keys = keys.clone();
@@ -154,11 +140,10 @@ fn partitioned_builders_never_lose_a_key_without_an_error() {
                 let mut builder =
                     PartitionedBuilder::new(&FilterOptions::new(spec("bloom:10")), HashSeed(1), partition_keys)
                         .unwrap();
-                (0..failing)
-                    .for_each(|i| builder.add(builder.hasher().key(&filterblock_testkit::blocks::key(i))).unwrap());
-                let key = filterblock_testkit::blocks::key(failing);
+                (0..failing).for_each(|i| builder.add(builder.hasher().key(&key(i))).unwrap());
+                let last = key(failing);
                 refuse_small_too(number);
-                let added = builder.add(builder.hasher().key(&key));
+                let added = builder.add(builder.hasher().key(&last));
                 let counted = refuse_none();
                 let what = format!("{partition_keys} keys per partition, key {failing}, allocation {number}");
                 if counted <= number {
@@ -168,20 +153,14 @@ fn partitioned_builders_never_lose_a_key_without_an_error() {
                 if added.is_ok() {
                     // The call did not need the refused allocation.
                     let made = FilterBlock::open_any(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
-                    assert!(
-                        (0..=failing)
-                            .all(|i| made.may_contain(made.hasher().key(&filterblock_testkit::blocks::key(i)))),
-                        "{what}"
-                    );
+                    assert!((0..=failing).all(|i| made.may_contain(made.hasher().key(&key(i)))), "{what}");
                     continue;
                 }
                 assert!(added.as_ref().is_err_and(is_no_memory), "{what}: {added:?}");
                 // Adding the same key again, or the next key, must fail, because a key is lost.
                 for i in [failing, failing + 1] {
                     assert!(
-                        builder
-                            .add(builder.hasher().key(&filterblock_testkit::blocks::key(i)))
-                            .is_err_and(|error| says_keys_are_missing(&error)),
+                        builder.add(builder.hasher().key(&key(i))).is_err_and(|error| says_keys_are_missing(&error)),
                         "{what}"
                     );
                 }
@@ -201,7 +180,7 @@ fn partitioned_builders_never_lose_a_prefix_without_an_error() {
                 let options = FilterOptions::new(spec("bloom:10")).prefixes_by_host("all", whole_keys);
                 let mut builder = PartitionedBuilder::new(&options, HashSeed(1), 4).unwrap();
                 let hasher = builder.hasher().clone();
-                let key = filterblock_testkit::blocks::key(1);
+                let (key, next) = (key(1), key(2));
                 builder.add(hasher.key(&key)).unwrap();
                 (0..failing).for_each(|len| builder.add_prefix(hasher.key(&key[..len])).unwrap());
                 refuse_small_too(number);
@@ -222,12 +201,7 @@ fn partitioned_builders_never_lose_a_prefix_without_an_error() {
                     builder.add_prefix(hasher.key(&key[..failing])).is_err_and(|error| says_keys_are_missing(&error)),
                     "{what}"
                 );
-                assert!(
-                    builder
-                        .add(hasher.key(&filterblock_testkit::blocks::key(2)))
-                        .is_err_and(|error| says_keys_are_missing(&error)),
-                    "{what}"
-                );
+                assert!(builder.add(hasher.key(&next)).is_err_and(|error| says_keys_are_missing(&error)), "{what}");
                 assert!(builder.finish().is_err_and(|error| says_keys_are_missing(&error)), "{what}");
             }
         }

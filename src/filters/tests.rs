@@ -93,74 +93,6 @@ pub(super) fn encode(spec: &str, hashes: &[KeyHash]) -> (Header<'static>, Vec<u8
     built
 }
 
-fn assert_written(text: &str, sets: impl Iterator<Item = Vec<KeyHash>>, wanted: u32) {
-    assert_eq!(checksum(text, sets), format!("{wanted:08x}"), "{text}");
-}
-
-fn checksum(text: &str, sets: impl Iterator<Item = Vec<KeyHash>>) -> String {
-    let mut checksum = Crc32::new();
-    for hashes in sets {
-        let (header, payload) = encode(text, &hashes);
-        checksum.update(&header.params);
-        checksum.update(&header.record);
-        checksum.update(&payload);
-    }
-    format!("{:08x}", checksum.finish())
-}
-
-#[test]
-fn ribbon_bytes_stay_the_same() {
-    for (text, wanted) in [
-        ("ribbon:1", 0x9b95_c92b),
-        ("ribbon:8", 0x6854_07ba),
-        ("ribbon:7.3", 0x81dd_c6b7),
-        ("ribbon:32", 0x33e0_5def),
-        ("ribbon:fpr=0.00390625", 0x45ea_25dd),
-        ("ribbon:fpr=0.003", 0x0beb_3cb8),
-        ("ribbon:fpr=0.49", 0x4f21_ebc4),
-        ("ribbon:fpr=0.9", 0x9b95_c92b),
-    ] {
-        let sizes = [1, 2, 100, 128, 129, 300, 3_000, 17_000, 40_000];
-        assert_written(text, sizes.into_iter().map(|n| random_hashes(n, n as u64)), wanted);
-    }
-}
-
-#[test]
-fn binary_fuse_bytes_stay_the_same() {
-    // The first seeds often fail for few keys, so every number of keys below 200 is tested.
-    let sizes = || (1..200).chain([999, 1_000, 1_001, 5_000, 11_500, 40_000]);
-    let of = |text| checksum(text, sizes().map(|n| random_hashes(n, n as u64)));
-    assert_eq!(["binary-fuse:8", "binary-fuse:12", "binary-fuse:16"].map(of), ["4c7bc881", "796eb9b7", "cd509853"]);
-}
-
-#[test]
-fn bumped_ribbon_bytes_stay_the_same() {
-    let few = (1..70).chain([150, 1_000, 1_500]);
-    let near_the_border = [
-        1_501, 1_600, 2_000, 2_400, 2_560, 2_561, 2_700, 3_000, 3_333, 3_700, 4_096, 4_097, 4_500, 5_000, 6_000, 7_000,
-        8_000, 9_000, 9_727,
-    ];
-    let many = [9_728, 10_000, 20_479, 20_480, 30_000, 59_999, 60_000, 140_000];
-    let sizes = || few.clone().chain(near_the_border).chain(many);
-    for (text, wanted) in [
-        ("bumped-ribbon:1", 0x1045_167f),
-        ("bumped-ribbon:8", 0x1e68_2641),
-        ("bumped-ribbon:12.3", 0x82d5_0434),
-        ("bumped-ribbon:fpr=0.00390625", 0xbf4b_b6fd),
-        ("bumped-ribbon:fpr=0.003", 0x7968_866f),
-        ("bumped-ribbon:8:compact", 0x0b60_24c8),
-    ] {
-        assert_written(text, sizes().map(|n| random_hashes(n, n as u64)), wanted);
-    }
-}
-
-/// Covers builds that try several numbers of blocks.
-#[test]
-fn bumped_ribbon_bytes_of_a_few_thousand_keys_stay_the_same() {
-    let sets = (2_561..4_096).step_by(47).map(|n| random_hashes(n, n as u64));
-    assert_written("bumped-ribbon:8", sets, 0x130f_afc1);
-}
-
 #[test]
 fn bumped_ribbon_bytes_of_crowded_hashes_stay_the_same() {
     // Returns random hashes, and a crowd of hashes below `at` that are `distance` apart.
@@ -178,8 +110,18 @@ fn bumped_ribbon_bytes_of_crowded_hashes_stay_the_same() {
     // The crowds lie near the border between the two shards.
     let end = ((263 * 128 + 24u128) << 64) / 67_241;
     let at_the_end = [50, 70, 90, 110, 125].map(|crowd| crowded(69_900, crowd, end as u64, 1 << 46));
-    assert_written("bumped-ribbon:fpr=0.01", at_the_end.into_iter(), 0xb0d6_b32b);
-    assert_written("bumped-ribbon:8", sets.into_iter(), 0xa24b_5f30);
+    for (text, sets, wanted) in
+        [("bumped-ribbon:fpr=0.01", &at_the_end[..], 0xb0d6_b32b), ("bumped-ribbon:8", &sets, 0xa24b_5f30)]
+    {
+        let mut checksum = Crc32::new();
+        for hashes in sets {
+            let (header, payload) = encode(text, hashes);
+            checksum.update(&header.params);
+            checksum.update(&header.record);
+            checksum.update(&payload);
+        }
+        assert_eq!(checksum.finish(), wanted, "{text}");
+    }
 }
 
 #[test]
@@ -246,35 +188,18 @@ fn compare(
 }
 
 #[test]
-fn every_kernel_agrees_with_the_portable_one_for_lines() {
+fn every_kernel_agrees_with_the_portable_one_for_lines_and_blocks() {
     let mut random = Random(1);
     let mut positives = 0;
-    for lines in [1usize, 2, 3, 7, RESIDENT_LEN_BYTES / LINE_LEN_BYTES + 1] {
-        for payload in payloads(lines * LINE_LEN_BYTES, &mut random) {
-            for probes in 1..=16 {
-                let params = Params::BlockedBloom(probes);
-                positives += compare(
-                    &format!("{lines} lines, {probes} probes"),
-                    &mut random,
-                    |isa, hash| ask(isa, &params, &payload, hash),
-                    |isa, hashes, answers| ask_batch(isa, &params, &payload, payload.len(), hashes, answers),
-                );
-            }
-        }
-    }
-    assert!(positives > 5_000, "too few positives for the comparison: {positives}");
-}
-
-#[test]
-fn every_kernel_agrees_with_the_portable_one_for_blocks() {
-    let mut random = Random(2);
-    let mut positives = 0;
-    for (block_len, params) in [(32, Params::SplitBlock(())), (64, Params::SplitBlock512(()))] {
+    let lines = (1..=16).map(|probes| (LINE_LEN_BYTES, Params::BlockedBloom(probes)));
+    let blocks = [(32, Params::SplitBlock(())), (64, Params::SplitBlock512(()))];
+    for (block_len, params) in lines.chain(blocks) {
+        let rounds = if matches!(params, Params::BlockedBloom(_)) { 1 } else { 8 };
         for blocks in [1usize, 2, 3, 7, RESIDENT_LEN_BYTES / block_len + 1] {
             for payload in payloads(blocks * block_len, &mut random) {
-                for _ in 0..8 {
+                for _ in 0..rounds {
                     positives += compare(
-                        &format!("{blocks} blocks of {block_len} bytes"),
+                        &format!("{blocks} blocks, {params:?}"),
                         &mut random,
                         |isa, hash| ask(isa, &params, &payload, hash),
                         |isa, hashes, answers| ask_batch(isa, &params, &payload, payload.len(), hashes, answers),
@@ -283,7 +208,7 @@ fn every_kernel_agrees_with_the_portable_one_for_blocks() {
             }
         }
     }
-    assert!(positives > 2_000, "too few positives for the comparison: {positives}");
+    assert!(positives > 7_000, "too few positives for the comparison: {positives}");
 }
 
 #[test]
@@ -350,30 +275,6 @@ fn every_kernel_agrees_with_the_portable_one_for_built_filters() {
         }
     }
     assert!(positives > 10_000);
-}
-
-#[test]
-fn every_kernel_agrees_with_the_portable_one_for_bumped_ribbons() {
-    let mut random = Random(10);
-    let mut positives = 0;
-    for spec in ["bumped-ribbon:3", "bumped-ribbon:8", "bumped-ribbon:9.5", "bumped-ribbon:12.3"] {
-        for num_keys in [60, 1_000, 9_000] {
-            let hashes = random_hashes(num_keys, 10);
-            let built = Built::new(spec, &hashes);
-            built.assert_finds(&hashes, &format!("{spec}, {num_keys} keys"));
-            for _ in 0..20 {
-                positives += compare(
-                    &format!("{spec}, {num_keys} keys"),
-                    &mut random,
-                    |isa, hash| built.may_contain(isa, hash),
-                    |isa, hashes, answers| {
-                        ask_batch(isa, &built.params, &built.padded, built.len, hashes, answers);
-                    },
-                );
-            }
-        }
-    }
-    assert!(positives > 100, "too few positives for the comparison: {positives}");
 }
 
 #[test]

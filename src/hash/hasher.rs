@@ -391,22 +391,6 @@ mod tests {
     }
 
     #[test]
-    fn wrong_and_missing_secrets_are_distinct_errors() {
-        for hasher in keyed(1, 9) {
-            let (identity, kind) = (hasher.identity(), hasher.identity().kind);
-            assert_eq!(identity.hasher(Some(&secret(1))).unwrap().of(b"key"), hasher.of(b"key"));
-            assert!(matches!(identity.hasher(None), Err(Error::Secret { hash, given: None, .. }) if hash == kind));
-            assert!(
-                matches!(identity.hasher(Some(&secret(2))), Err(Error::Secret { hash, given: Some(_), .. }) if hash == kind)
-            );
-            let plain = KeyHasher::xxh3(HashSeed(9));
-            assert!(matches!(identity.check(&plain), Err(Error::Unexpected { field: Field::HashId, .. })));
-        }
-        let plain = KeyHasher::xxh3(HashSeed(9)).identity();
-        assert!(matches!(plain.hasher(Some(&secret(1))), Err(Error::Invalid { what: "secret", .. })));
-    }
-
-    #[test]
     fn hash_kind_names_parse_back() {
         for kind in HashKind::ALL {
             assert_eq!(kind.to_string().parse::<HashKind>().unwrap(), kind);

@@ -1,12 +1,9 @@
 //! Tests filters against an attacker who knows the seed of a store. docs/DESIGN.md, section "Threat
 //! model", states the purpose of each hash function.
 
-use filterblock::{
-    FilterBlock, FilterKind, FilterOptions, HashSeed, KeyHash, KeyHasher, ParsedBlock, Secret, Verify,
-    partitions::PartitionedBuilder,
-};
+use filterblock::{FilterBlock, FilterKind, FilterOptions, HashSeed, KeyHash, KeyHasher, ParsedBlock, Secret, Verify};
 use filterblock_testkit::Random;
-use filterblock_testkit::blocks::spec;
+use filterblock_testkit::blocks::{BOTH, built, built_in_partitions, spec};
 
 /// The seed of all hashers. The attacker knows it.
 const SEED: HashSeed = HashSeed(0x0bad_5eed_0bad_5eed);
@@ -21,9 +18,8 @@ fn honest_keys() -> impl Iterator<Item = Vec<u8>> {
 }
 
 fn build(spec_text: &str, hasher: &KeyHasher, keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBlock<Vec<u8>> {
-    let mut builder = FilterOptions::new(spec(spec_text)).builder(hasher.clone()).unwrap();
-    keys.into_iter().for_each(|key| builder.add(builder.hasher().key(&key)));
-    ParsedBlock::open(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap().bind_to(hasher).unwrap()
+    let bytes = built(&FilterOptions::new(spec(spec_text)), hasher, keys);
+    ParsedBlock::open(bytes, Verify::AtOpen).unwrap().bind_to(hasher).unwrap()
 }
 
 /// Returns keys that look like honest keys and were never added. The attacker's own copy of the
@@ -174,10 +170,8 @@ fn a_filter_with_a_fallback_partition_finds_every_key() {
         let mut keys = keys_of(0..3_000);
         keys.extend((0..3_000u64).map(|i| [&[0xff; 8][..], &i.swap_bytes().to_le_bytes()].concat()));
         assert!(keys.is_sorted());
-        let mut builder = PartitionedBuilder::new(&FilterOptions::new(spec(spec_text)), SEED, 3_000).unwrap();
-        keys.iter().for_each(|key| builder.add(builder.hasher().key(key)).unwrap());
-        let bytes = builder.finish().unwrap().bytes;
-        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        let bytes = built_in_partitions(&FilterOptions::new(spec(spec_text)), SEED, 3_000, &keys);
+        for verify in BOTH {
             let block = FilterBlock::open_any(&bytes, verify).unwrap();
             assert!(keys.iter().all(|key| block.may_contain(block.hasher().key(key))), "{spec_text}");
             let info = block.metadata();
@@ -188,46 +182,6 @@ fn a_filter_with_a_fallback_partition_finds_every_key() {
             );
             assert!((0.003..0.006).contains(&block.expected_fpr()), "{spec_text}: {info:?}");
             assert_eq!(block.statistics().estimated_keys, None, "{spec_text}: two kinds must give no estimate");
-        }
-    }
-}
-
-#[test]
-fn a_false_positive_repeats_under_every_hash_function() {
-    let candidates: Vec<Vec<u8>> = (0..20_000).map(|i| format!("tried{i}").into_bytes()).collect();
-    for hasher in keyed_hashers().iter().map(|hashers| &hashers[0]).chain([&SEED.into()]) {
-        let block = build("blocked-bloom:10", hasher, honest_keys());
-        // The attacker measures how long each read takes, and so learns which keys passed.
-        let passed: Vec<Vec<u8>> =
-            candidates.iter().filter(|key| block.may_contain(block.hasher().key(key))).cloned().collect();
-        assert!((100..400).contains(&passed.len()), "{}", passed.len());
-        assert!(share_let_through(&block, &passed) == 1.0);
-    }
-}
-
-/// Computes the 64 bits that XXH3-64 XORs with every 8-byte key, from one such key and its hash.
-fn secret_of_8_byte_keys(key: [u8; 8], hash: u64) -> u64 {
-    // The inverse of the multiplier 0x9fb21c651e98df25, by Newton's iteration.
-    let multiplier = 0x9fb2_1c65_1e98_df25_u64;
-    let inverse = (0..6).fold(multiplier, |x, _| x.wrapping_mul(2u64.wrapping_sub(multiplier.wrapping_mul(x))));
-    let mut x = hash ^ (hash >> 28) ^ (hash >> 56);
-    x = x.wrapping_mul(inverse);
-    x ^= (x >> 35) + 8;
-    x = x.wrapping_mul(inverse);
-    // As a linear map, the first step has order 64, so applying it 63 more times inverts it.
-    x = (0..63).fold(x, |x, _| x ^ x.rotate_left(49) ^ x.rotate_left(24));
-    x ^ u64::from_le_bytes(key).rotate_left(32)
-}
-
-#[test]
-fn one_hash_reveals_the_xxh3_secret_bits_of_its_key_length() {
-    let [under_xxh3, _] = keyed_hashers();
-    for hasher in under_xxh3 {
-        let known = *b"8 bytes.";
-        let found = secret_of_8_byte_keys(known, hasher.of(&known).raw());
-        // The value predicts the hashes of all other keys of this length.
-        for other in [*b"another1", *b"another2"] {
-            assert_eq!(secret_of_8_byte_keys(other, hasher.of(&other).raw()), found);
         }
     }
 }

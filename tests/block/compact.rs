@@ -3,7 +3,6 @@
 use filterblock::{Answer, Error, Field, FilterOptions, HashSeed, KeyHash, KeyHasher, Secret, WholeKeys, compact};
 use filterblock_testkit::Random;
 use filterblock_testkit::blocks::{SEED, hash, key, spec};
-use proptest::prelude::*;
 
 const HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 
@@ -84,43 +83,6 @@ fn a_filter_of_no_keys_takes_five_bytes_and_denies_everything() {
         let bytes = compact_of(spec, 0);
         assert_eq!(bytes, sealed(&[0x20]));
         assert!((0..100).all(|i| ask(&bytes, hash(i)) == Answer::No));
-    }
-}
-
-#[test]
-fn every_flipped_bit_is_detected() {
-    for (spec, n) in FILTERS {
-        let bytes = compact_of(spec, n);
-        for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            expect_damage(&damaged, &format!("{spec}, {n} keys, bit {bit}"));
-        }
-    }
-}
-
-#[test]
-fn every_error_of_two_or_three_bits_in_33_keys_is_detected() {
-    // The CRC-32 is linear. So a flipped bit always changes the XOR of the computed and the stored
-    // checksum in the same way: by its syndrome. An error is missed only if the XOR of the
-    // syndromes of its bits is 0.
-    let bits = compact_of("bloom:fpr=0.01", 33).len() * 8;
-    let zeros = vec![0; bits / 8];
-    let crc =
-        |bytes: &[u8]| crc32fast::hash(&bytes[..bytes.len() - 4]) ^ u32::from_le_bytes(*bytes.last_chunk().unwrap());
-    let syndromes: Vec<u32> = (0..bits)
-        .map(|bit| {
-            let mut error = zeros.clone();
-            error[bit / 8] ^= 1 << (bit % 8);
-            crc(&error) ^ crc(&zeros)
-        })
-        .collect();
-    let single: std::collections::HashSet<u32> = syndromes.iter().copied().collect();
-    assert!(single.len() == bits && !single.contains(&0));
-    for (i, a) in syndromes.iter().enumerate() {
-        for b in &syndromes[..i] {
-            assert!(a ^ b != 0 && !single.contains(&(a ^ b)));
-        }
     }
 }
 
@@ -283,27 +245,14 @@ fn filters_of_prefixes_are_refused() {
 }
 
 #[test]
-fn a_blocked_bloom_filter_has_one_payload_in_both_forms() {
-    let mut builder = FilterOptions::new(spec("blocked-bloom:10")).builder(SEED).unwrap();
-    (0..1_000).for_each(|i| builder.add_hash(hash(i)));
-    let compact = builder.clone().finish_compact().unwrap();
-    let block = builder.finish().unwrap().bytes;
-    let payload = compact.len() - compact::TRAILER_LEN_BYTES;
-    assert_eq!(compact[..payload], block[..payload]);
-}
-
-proptest! {
-    #[test]
-    fn any_bytes_answer_without_panic(
-        bytes in prop::collection::vec(any::<u8>(), 0..300),
-        seal in any::<bool>(),
-        seed in any::<u64>(),
-    ) {
-        let bytes = if seal { sealed(&bytes) } else { bytes };
+fn any_bytes_answer_without_panic() {
+    let mut random = Random(3);
+    for round in 0..3_000 {
+        let bytes: Vec<u8> = (0..random.index(300)).map(|_| random.next() as u8).collect();
+        let bytes = if round % 2 == 0 { sealed(&bytes) } else { bytes };
         let usable = compact::check(&bytes, &HASHER).is_ok();
-        let mut random = Random(seed);
         for raw in [0, u64::MAX, 1 << 63, random.next(), random.next()] {
-            prop_assert_eq!(ask(&bytes, KeyHash::from_raw(raw)) != Answer::Unfiltered, usable);
+            assert_eq!(ask(&bytes, KeyHash::from_raw(raw)) != Answer::Unfiltered, usable, "{bytes:?}");
         }
     }
 }

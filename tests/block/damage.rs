@@ -3,11 +3,10 @@
 use filterblock::layout::{PAGE_LEN_BYTES, PARTITION_INDEX_TAG, TRAILER_LEN_BYTES, offset_of};
 use filterblock::{Error, Field, FilterBlock, FilterKind, KeyHash, Verify};
 use filterblock_testkit::blocks::{
-    TABLE, block, block_of, corpus, hash, key, mutate, partitioned, payload_len, put_number, repair_pages,
+    BOTH, TABLE, block, block_of, corpus, hash, key, mutate, partitioned, payload_len, put_number, repair_pages,
     repair_trailer, with_extension,
 };
 use filterblock_testkit::{Random, sparse};
-use proptest::prelude::*;
 
 const KINDS: [&str; 2] = ["bloom:10", "blocked-bloom:10"];
 
@@ -68,12 +67,12 @@ fn every_flipped_bit_of_small_blocks_is_detected() {
 }
 
 #[test]
-fn every_flipped_bit_of_64_kib_blocks_is_detected() {
+fn flipped_bits_of_every_page_are_detected() {
     let n = 52_000;
     for spec in KINDS {
         let mut bytes = block(spec, n);
         assert!((64_000..68_000).contains(&bytes.len()));
-        for bit in (0..bytes.len() * 8).step_by(stride()) {
+        for bit in (0..bytes.len() * 8).step_by(61 * stride()) {
             bytes[bit / 8] ^= 1 << (bit % 8);
             is_detected(&bytes, (bit % 9973..n).step_by(9973), || format!("bit {bit} of {spec}"));
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -112,14 +111,14 @@ fn damage_of_any_page_never_denies_a_present_key() {
 }
 
 #[test]
-fn every_flipped_pair_of_bits_of_1_kib_is_detected() {
+fn flipped_pairs_of_bits_are_detected() {
     let original = block("bloom:10", 700);
     assert!((900..1_024).contains(&original.len()));
     let mut bytes = original.clone();
     let bits = bytes.len() * 8;
     for a in 0..bits {
         bytes[a / 8] ^= 1 << (a % 8);
-        for b in (a + 1..bits).step_by(stride()) {
+        for b in (a + 1 + a % 17..bits).step_by(17 * stride()) {
             bytes[b / 8] ^= 1 << (b % 8);
             assert!(FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).is_err(), "bits {a} and {b}");
             bytes[b / 8] ^= 1 << (b % 8);
@@ -132,7 +131,7 @@ fn every_flipped_pair_of_bits_of_1_kib_is_detected() {
     for spec in KINDS {
         let mut bytes = block(spec, 800);
         let bits = bytes.len() * 8;
-        for _ in 0..200_000 / sparse() {
+        for _ in 0..20_000 / sparse() {
             let (a, b) = (random.index(bits), random.index(bits));
             if a != b {
                 [a, b].iter().for_each(|bit| bytes[bit / 8] ^= 1 << (bit % 8));
@@ -144,29 +143,13 @@ fn every_flipped_pair_of_bits_of_1_kib_is_detected() {
 }
 
 #[test]
-fn every_byte_set_to_00_or_ff_is_detected() {
-    for (original, n) in small_blocks() {
-        for at in 0..original.len() {
-            for value in [0, 0xff] {
-                let mut bytes = original.clone();
-                bytes[at] = value;
-                if bytes != original {
-                    is_detected(&bytes, 0..n, || format!("byte {at} to {value:#x}"));
-                }
-            }
-        }
-    }
-}
-
-#[test]
 fn every_truncation_is_refused() {
     let mut blocks = small_blocks();
     blocks.extend(KINDS.map(|spec| (block(spec, 8_000), 8_000)));
     for (original, _) in blocks {
         for len in 0..original.len() {
-            for (verify, bytes) in [Verify::AtOpen, Verify::OnFirstTouch]
-                .into_iter()
-                .flat_map(|v| [(v, &original[..len]), (v, &original[original.len() - len..])])
+            for (verify, bytes) in
+                BOTH.into_iter().flat_map(|v| [(v, &original[..len]), (v, &original[original.len() - len..])])
             {
                 assert!(FilterBlock::open_any(bytes, verify).is_err(), "{len} of {} bytes", original.len());
             }
@@ -177,7 +160,7 @@ fn every_truncation_is_refused() {
 #[test]
 fn added_bytes_or_blocks_are_refused() {
     let refused = |bytes: &[u8], what: &str| {
-        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        for verify in BOTH {
             assert!(FilterBlock::open_any(bytes, verify).is_err(), "{what}");
         }
     };
@@ -202,7 +185,7 @@ fn added_bytes_or_blocks_are_refused() {
 fn zeros_of_every_length_are_no_block() {
     for len in (0..5_000).chain([65_536, 1 << 20]) {
         let zeros = vec![0; len];
-        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        for verify in BOTH {
             assert!(FilterBlock::open_any(zeros.as_slice(), verify).is_err(), "{len}");
         }
     }
@@ -412,7 +395,7 @@ fn blocks_of_a_newer_writer_are_unsupported_not_corrupt() {
 /// any [`Verify`].
 fn exercise(bytes: &[u8]) -> bool {
     let mut opened = false;
-    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+    for verify in BOTH {
         let Ok(block) = FilterBlock::open_any(bytes, verify) else { continue };
         opened = true;
         // An edit may have changed the seed, so these hashes have no known hasher.
@@ -453,25 +436,19 @@ fn edits_with_repaired_checksums_never_panic() {
     assert!(opened > rounds as u32 / 40, "only {opened} edits passed the checks: repair the mutator");
 }
 
-proptest! {
-    #[test]
-    fn random_bytes_are_no_block(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
-        prop_assert!(!exercise(&bytes));
-    }
-
-    #[test]
-    fn random_bytes_before_a_sound_trailer_never_panic(
-        noise in prop::collection::vec(any::<u8>(), 0..9000),
-        which in 0..10usize,
-        payload_len in 0..10_000u64,
-        repair in any::<bool>(),
-    ) {
-        let original = &corpus()[which];
+#[test]
+fn random_bytes_before_a_sound_trailer_never_panic() {
+    let (mut random, corpus) = (Random(31), corpus());
+    for round in 0..600 / sparse() as usize {
+        let original = &corpus[round % corpus.len()];
+        let noise: Vec<u8> = (0..random.index(9_000)).map(|_| random.next() as u8).collect();
         let mut bytes = [noise.as_slice(), &original[original.len() - TRAILER_LEN_BYTES..]].concat();
-        put_number(&mut bytes, Field::PayloadLen, payload_len);
+        // Half of the lengths fit.
+        let fitting = noise.len().saturating_sub(noise.len().div_ceil(PAGE_LEN_BYTES + 4) * 4) as u64;
+        put_number(&mut bytes, Field::PayloadLen, if round % 2 == 0 { fitting } else { random.below(10_000) });
         put_number(&mut bytes, Field::ExtensionLen, 0);
         repair_trailer(&mut bytes);
-        if repair {
+        if round % 3 > 0 {
             repair_pages(&mut bytes);
         }
         exercise(&bytes);

@@ -8,8 +8,7 @@ use filterblock::{
     partitions::{PartitionIndex, PartitionedBuilder},
 };
 
-use filterblock::layout::{TRAILER_LEN_BYTES, stated_len_bytes};
-use filterblock_testkit::blocks::{SEED, TABLE};
+use filterblock_testkit::blocks::{SEED, TABLE, built_in_partitions, index_of};
 
 fn hasher() -> KeyHasher {
     KeyHasher::xxh3(SEED)
@@ -30,10 +29,7 @@ fn keys() -> BTreeSet<Vec<u8>> {
 
 fn partitioned(extractor: &PrefixExtractor, keys: &BTreeSet<Vec<u8>>, partition_keys: usize) -> Vec<u8> {
     let options = FilterOptions::new("blocked-bloom:16".parse().unwrap()).table_id(TABLE);
-    let options = options.prefixes(extractor, WholeKeys::Too);
-    let mut builder = PartitionedBuilder::new(&options, hasher(), partition_keys).unwrap();
-    keys.iter().for_each(|key| builder.add(hasher().key(key)).unwrap());
-    builder.finish().unwrap().bytes
+    built_in_partitions(&options.prefixes(extractor, WholeKeys::Too), hasher(), partition_keys, keys)
 }
 
 /// Returns the prefixes of `keys`, and of one absent key after the keys of each row.
@@ -53,9 +49,7 @@ fn prefixes_of_neighbouring_partitions_are_found() {
             let hasher = hasher();
             let expected = Expected::of_table(TABLE, &hasher).with_prefixes(name);
             let block = FilterBlock::open(&bytes, &expected, Verify::AtOpen).unwrap();
-            let index_start =
-                bytes.len() - stated_len_bytes(&bytes[bytes.len() - TRAILER_LEN_BYTES..]).unwrap() as usize;
-            let index = PartitionIndex::open(&bytes[index_start..], &expected).unwrap();
+            let index = PartitionIndex::open(index_of(&bytes), &expected).unwrap();
             let mut num_denied = 0;
             for prefix in prefixes(&extractor, &keys) {
                 let end = PrefixExtractor::end_of_prefix(&prefix);
@@ -77,21 +71,6 @@ fn prefixes_of_neighbouring_partitions_are_found() {
             assert!(num_denied >= if name == "fixed:2" { 0 } else { 50 }, "{name}: {num_denied}");
         }
     }
-}
-
-#[test]
-fn a_filter_of_another_extractor_never_denies_prefixes() {
-    let (hasher, extractor): (_, PrefixExtractor) = (hasher(), "fixed:2".parse().unwrap());
-    let options = FilterOptions::new("blocked-bloom:16".parse().unwrap()).table_id(TABLE);
-    let mut builder = options.prefixes_by_host(extractor.name(), WholeKeys::Too).builder(&hasher).unwrap();
-    for key in keys() {
-        builder.add(hasher.key(&key));
-        extractor.prefixes(&key).for_each(|prefix| builder.add_prefix(hasher.key(prefix)));
-    }
-    let expected = Expected::of_table(TABLE, &hasher).with_prefixes("fixed:2");
-    let block = FilterBlock::open(builder.finish().unwrap().bytes, &expected, Verify::AtOpen).unwrap();
-    assert!(!block.may_contain_prefix("fixed:2", hasher.key(b"zz")));
-    assert!(block.may_contain_prefix("fixed:3", hasher.key(b"zzz")));
 }
 
 /// Returns each built-in extractor and one of the host, each with two options. With the first, the
@@ -172,25 +151,4 @@ fn extractors_need_the_bytes_of_keys() {
         by_hand.add_hash(hash);
         assert!(by_hand.finish().is_ok());
     }
-}
-
-#[test]
-fn no_filter_lacks_prefixes_of_a_panicked_function() {
-    let fails = |key: &[u8]| if key == b"b" { panic!("as planned") } else { Some(1) };
-    let extractor = PrefixExtractor::named("fails", fails).unwrap();
-    let caught = |act: &mut dyn FnMut()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).is_err();
-
-    let mut builder =
-        FilterOptions::new("bloom:10".parse().unwrap()).prefixes(&extractor, WholeKeys::Too).builder(hasher()).unwrap();
-    builder.add(builder.hasher().key(b"a"));
-    assert!(builder.clone().finish().is_ok());
-    assert!(caught(&mut || builder.add(builder.hasher().key(b"b"))));
-    builder.add(builder.hasher().key(b"c"));
-    assert!(matches!(builder.finish().unwrap_err(), Error::Invalid { what: "extractor", .. }));
-
-    let options = FilterOptions::new("bloom:10".parse().unwrap()).prefixes(&extractor, WholeKeys::Too);
-    let mut builder = PartitionedBuilder::new(&options, hasher(), 10).unwrap();
-    builder.add(hasher().key(b"a")).unwrap();
-    assert!(caught(&mut || builder.add(hasher().key(b"b")).unwrap()));
-    assert!(builder.add(hasher().key(b"c")).is_err() && builder.finish().is_err());
 }

@@ -1,5 +1,7 @@
 //! Tests filter blocks and sets of filters through the public API.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+#![allow(clippy::big_endian_bytes, reason = "big-endian keys sort like integers")]
+#![allow(clippy::type_complexity, reason = "tables of cases, and bounds in pairs")]
 
 mod chosen_keys;
 mod compact;
@@ -7,6 +9,7 @@ mod damage;
 mod extractors;
 mod frozen;
 mod golden;
+mod kinds;
 mod late_settings;
 #[cfg(feature = "mmap")]
 mod mapped;
@@ -16,6 +19,7 @@ mod partition_index;
 mod partitioned_builder;
 mod partitions;
 mod prefixes_of_keys;
+mod ranges;
 mod run_map;
 mod secrets;
 mod set;

@@ -2,11 +2,10 @@
 
 use filterblock::layout::checksum_of;
 use filterblock::{
-    Answer, Error, Expected, Field, FilterBlock, FilterBuilder, FilterOptions, HashSeed, KeyHash, KeyHasher,
-    ParsedBlock, Secret, TableFilter, Verify, WholeKeys,
-    partitions::{PartitionIndex, PartitionedBuilder},
+    Answer, Error, Expected, Field, FilterBlock, FilterBuilder, FilterOptions, HashSeed, KeyHash, KeyHasher, Secret,
+    TableFilter, Verify, WholeKeys, partitions::PartitionIndex,
 };
-use filterblock_testkit::blocks::{self, SEED, TABLE, key, spec};
+use filterblock_testkit::blocks::{self, BOTH, SEED, TABLE, built, built_in_partitions, key, spec};
 
 const N: usize = 300;
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
@@ -48,24 +47,19 @@ fn prefixes_of_the_host_that_were_added_as_keys_are_not_denied() {
     assert!((0..N).all(|i| block.may_contain_prefix("first-7", HASHER.key(&key(i)[..7]))));
     let absent = |i: usize| block.may_contain_prefix("first-7", HASHER.key(&i.to_le_bytes()));
     assert!((0..1_000).filter(|i| absent(*i)).count() < 100);
-
-    let mut builder = PartitionedBuilder::new(&options, SEED, 1).unwrap();
-    (0..N).for_each(|i| builder.add(HASHER.key(&key(i)[..7])).unwrap());
-    let bytes = builder.finish().unwrap().bytes;
+    let bytes = built_in_partitions(&options, SEED, 1, (0..N).map(|i| key(i)[..7].to_vec()));
     let block = FilterBlock::open(bytes, &expected, Verify::AtOpen).unwrap();
     assert!((0..N).all(|i| block.may_contain_prefix("first-7", HASHER.key(&key(i)[..7]))));
 }
 
 fn of_keys() -> Vec<u8> {
-    let mut builder = builder();
-    (0..N).for_each(|i| builder.add(builder.hasher().key(&key(i))));
-    builder.finish().unwrap().bytes
+    blocks::block("bloom:10", N)
 }
 
 #[test]
 fn blocks_of_prefixes_never_deny_whole_keys() {
     let bytes = of_prefixes(WholeKeys::Not);
-    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+    for verify in BOTH {
         let block = FilterBlock::open_any(bytes.as_slice(), verify).unwrap();
         for key in (0..N).map(key) {
             assert!(block.may_contain(block.hasher().key(&key)), "{key:?}");
@@ -138,25 +132,6 @@ fn blocks_of_another_table_do_not_open() {
 }
 
 #[test]
-fn partitions_of_another_table_do_not_open_alone() {
-    let parts = blocks::partitioned("bloom:10", N, 100);
-    let mut starts = (0..parts.len()).step_by(64);
-    for number in 0..3 {
-        // A partition begins at a multiple of 64 bytes, and opens only with its own length and
-        // number.
-        let mut ranges = starts.by_ref().flat_map(|start| (start..parts.len()).map(move |end| start..end + 1));
-        let opens = |bytes| ParsedBlock::open_partition(bytes, number, Verify::AtOpen);
-        let range = ranges.find(|range| opens(&parts[range.clone()]).is_ok()).unwrap();
-        let open = |table_id| opens(&parts[range.clone()]).unwrap().bind(&of_table(table_id));
-        let part = open(TABLE).unwrap();
-        let first = number as usize * 100;
-        assert!((first..first + 100).all(|i| part.may_contain(part.hasher().key(&key(i)))), "{number}");
-        let refused = open(TABLE.map(|byte| byte ^ 1));
-        assert!(matches!(refused, Err(Error::Unexpected { field: Field::TableId, .. })), "{number}: {refused:?}");
-    }
-}
-
-#[test]
 fn a_table_id_of_zeros_cannot_be_expected() {
     let without_table = FilterOptions::new(spec("bloom:10")).builder(SEED).unwrap().finish().unwrap().bytes;
     for bytes in [&without_table, &of_keys()] {
@@ -168,10 +143,7 @@ fn a_table_id_of_zeros_cannot_be_expected() {
     let expected = of_table([0; 16]).with_checksum(checksum_of(&without_table).unwrap());
     assert!(FilterBlock::open(without_table.as_slice(), &expected, Verify::AtOpen).is_ok());
     assert_eq!(refused(&of_keys(), &expected), Field::TableId);
-    let mut others = FilterOptions::new(spec("bloom:11")).builder(SEED).unwrap();
-    others.add(others.hasher().key(b"a key"));
-    let others = others.finish().unwrap().bytes;
-    assert_eq!(refused(&others, &expected), Field::Checksum);
+    assert_eq!(refused(&built(&FilterOptions::new(spec("bloom:11")), SEED, ["a key"]), &expected), Field::Checksum);
 }
 
 #[test]
@@ -189,18 +161,10 @@ fn blocks_with_unexpected_contents_do_not_open() {
     ] {
         assert!(FilterBlock::open(bytes, &expected, Verify::AtOpen).is_ok(), "{expected:?}");
     }
-}
-
-#[test]
-fn blocks_of_another_hasher_do_not_open() {
-    let bytes = of_keys();
+    let other_seed = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
     let keyed = KeyHasher::sip13(SEED, &Secret::new(&[7; 16]).unwrap());
-    let open =
-        |hasher: &KeyHasher| FilterBlock::open(bytes.as_slice(), &Expected::of_table(TABLE, hasher), Verify::AtOpen);
-    assert!(open(&HASHER).unwrap().may_contain_hash(HASHER.of(&key(1))));
-    let other = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
-    assert!(matches!(open(&other), Err(Error::Unexpected { field: Field::Seed, .. })));
-    assert!(matches!(open(&keyed), Err(Error::Unexpected { field: Field::HashId, .. })));
+    assert_eq!(refused(&keys, &Expected::of_table(TABLE, &other_seed)), Field::Seed);
+    assert_eq!(refused(&keys, &Expected::of_table(TABLE, &keyed)), Field::HashId);
 }
 
 #[test]
@@ -216,24 +180,16 @@ fn stale_blocks_do_not_open() {
 /// Returns the filters of an older and a newer state of an SST. Their partitions have equal
 /// lengths, numbers of keys and last keys.
 fn two_states() -> [Vec<u8>; 2] {
-    [["a1", "b1", "c1", "d", "e1", "f1", "g1", "h"], ["a2", "b2", "c2", "d", "e2", "f2", "g2", "h"]].map(|keys| {
-        let mut builder =
-            PartitionedBuilder::new(&FilterOptions::new(spec("bloom:10")).table_id(TABLE), SEED, 4).unwrap();
-        keys.iter().for_each(|key| builder.add(builder.hasher().key(key.as_bytes())).unwrap());
-        builder.finish().unwrap().bytes
-    })
+    [["a1", "b1", "c1", "d", "e1", "f1", "g1", "h"], ["a2", "b2", "c2", "d", "e2", "f2", "g2", "h"]]
+        .map(|keys| built_in_partitions(&FilterOptions::new(spec("bloom:10")).table_id(TABLE), SEED, 4, keys))
 }
 
 #[test]
 fn stale_partitioned_filters_do_not_open() {
     let [old, new] = two_states();
     let expected = of_table(TABLE).with_num_entries(8).with_checksum(checksum_of(&new).unwrap());
-    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-        assert!(
-            FilterBlock::open(new.as_slice(), &expected, verify)
-                .unwrap()
-                .may_contain(FilterBlock::open(new.as_slice(), &expected, verify).unwrap().hasher().key(b"a2"))
-        );
+    for verify in BOTH {
+        assert!(FilterBlock::open(new.as_slice(), &expected, verify).unwrap().may_contain(HASHER.key(b"a2")));
         assert_eq!(old.len(), new.len());
         assert_eq!(refused(&old, &expected), Field::Checksum);
         // A file that mixes bytes of both states is damaged.
@@ -264,10 +220,7 @@ fn stale_partitions_do_not_open_under_another_index() {
 
 #[test]
 fn blocks_with_too_many_keys_or_none_do_not_open() {
-    let (keys, none) = (
-        of_keys(),
-        FilterOptions::new(spec("bloom:10")).table_id(TABLE).builder(SEED).unwrap().finish().unwrap().bytes,
-    );
+    let (keys, none) = (of_keys(), blocks::block("bloom:10", 0));
     let entries = |num_entries| of_table(TABLE).with_num_entries(num_entries);
     let opens = |bytes: &[u8], num_entries| FilterBlock::open(bytes, &entries(num_entries), Verify::AtOpen).is_ok();
     let n = N as u64;
@@ -278,12 +231,8 @@ fn blocks_with_too_many_keys_or_none_do_not_open() {
         assert_eq!(refused(bytes, &entries(num_entries)), Field::NumKeys, "{num_entries}");
     }
     // An extractor may take any number of prefixes from one key.
-    let prefixes = FilterOptions::new(spec("bloom:10"))
-        .table_id(TABLE)
-        .prefixes_by_host("first-7", WholeKeys::Not)
-        .builder(SEED)
-        .unwrap();
-    let prefixes = prefixes.finish().unwrap().bytes;
+    let options = FilterOptions::new(spec("bloom:10")).table_id(TABLE).prefixes_by_host("first-7", WholeKeys::Not);
+    let prefixes = options.builder(SEED).unwrap().finish().unwrap().bytes;
     let expected = |num_entries| entries(num_entries).with_prefixes("first-7");
     assert!(FilterBlock::open(&prefixes, &expected(n), Verify::AtOpen).is_ok());
     assert!(FilterBlock::open(of_prefixes(WholeKeys::Too), &expected(1), Verify::AtOpen).is_ok());

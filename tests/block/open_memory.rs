@@ -1,10 +1,12 @@
 //! Tests the memory limit of opening a block, even a hostile block: the block's length plus 4 KiB.
 //! Each partition that is a ribbon or a range filter may take 200 bytes more.
 
-use filterblock::{Error, Field, FilterBlock, FilterOptions, HashSeed, Verify, partitions::PartitionedBuilder};
+use filterblock::{Error, Field, FilterBlock, FilterOptions, Verify};
 use filterblock_testkit::Random;
 use filterblock_testkit::allocation::of_thread::{LIVE, PEAK};
-use filterblock_testkit::blocks::{SEED, block, corpus, key, mutate, partitioned, put_number, repair_pages, spec};
+use filterblock_testkit::blocks::{
+    BOTH, SEED, block, built, built_in_partitions, corpus, key, mutate, partitioned, put_number, repair_pages, spec,
+};
 
 /// Returns the peak memory, in bytes, that opening `bytes` allocates. Asserts that dropping the
 /// block frees all of the memory.
@@ -20,9 +22,8 @@ fn peak_of_opening(bytes: &[u8], verify: Verify) -> usize {
 
 /// Returns the blocks of the common corpus, and range filters.
 fn corpus_with_ranges() -> Vec<Vec<u8>> {
-    let mut whole = FilterOptions::new(spec("grafite:fpr=0.01")).builder(SEED).unwrap();
-    (0..500).for_each(|i| whole.add(whole.hasher().key(&key(i))));
-    corpus().into_iter().chain([whole.finish().unwrap().bytes, partitioned("grafite:10", 1_000, 100)]).collect()
+    let whole = built(&FilterOptions::new(spec("grafite:fpr=0.01")), SEED, (0..500).map(key));
+    corpus().into_iter().chain([whole, partitioned("grafite:10", 1_000, 100)]).collect()
 }
 
 fn assert_frugal(bytes: &[u8]) {
@@ -30,7 +31,7 @@ fn assert_frugal(bytes: &[u8]) {
 }
 
 fn assert_frugal_with_extra(what: &str, bytes: &[u8], more: usize) {
-    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+    for verify in BOTH {
         let peak = peak_of_opening(bytes, verify);
         assert!(
             peak <= bytes.len() + 4096 + more,
@@ -64,15 +65,12 @@ fn sound_blocks_open_within_the_memory_limit() {
 #[test]
 fn the_smallest_partitions_open_within_the_memory_limit() {
     // Each partition has a trailer and an index entry on disk, and an entry in memory.
-    for spec in ["always-maybe", "bloom:1", "blocked-bloom:1", "split-block:1", "split-block-512:1", "binary-fuse:8"] {
-        assert_frugal_with_extra(spec, &partitioned(spec, 20_000, 1), 0);
+    for text in ["always-maybe", "bloom:1", "blocked-bloom:1", "split-block:1", "split-block-512:1", "binary-fuse:8"] {
+        assert_frugal_with_extra(text, &partitioned(text, 20_000, 1), 0);
     }
     // Always-maybe filters with short keys have very small index entries.
-    let mut builder =
-        PartitionedBuilder::new(&FilterOptions::new("always-maybe".parse().unwrap()), HashSeed(7), 1).unwrap();
-    (0..100_000u32)
-        .for_each(|i| builder.add(builder.hasher().key(&[(i >> 16) as u8, (i >> 8) as u8, i as u8])).unwrap());
-    assert_frugal(&builder.finish().unwrap().bytes);
+    let keys = (0..100_000u32).map(|i| [(i >> 16) as u8, (i >> 8) as u8, i as u8]);
+    assert_frugal(&built_in_partitions(&FilterOptions::new(spec("always-maybe")), SEED, 1, keys));
     // The geometry of a ribbon takes more memory than its few bits.
     for spec in ["ribbon:1", "bumped-ribbon:1"] {
         assert_frugal_with_extra(spec, &partitioned(spec, 20_000, 1), 20_000 * 200);

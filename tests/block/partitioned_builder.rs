@@ -2,15 +2,13 @@
 
 use std::num::NonZeroUsize;
 
-use filterblock::layout::{TRAILER_LEN_BYTES, stated_len_bytes};
 use filterblock::{
-    Added, Error, Expected, FilterBlock, FilterOptions, HashSeed, KeyHasher, Secret, Verify, WholeKeys,
-    partitions::{PartitionIndex, PartitionedBuilder},
+    Added, Error, Expected, FilterBlock, FilterOptions, HashSeed, KeyHasher, Verify, WholeKeys,
+    partitions::{Partition, PartitionIndex, PartitionedBuilder},
 };
-use filterblock_testkit::blocks::{SEED, TABLE, key, spec};
+use filterblock_testkit::blocks::{self, BOTH, SEED, TABLE, built_in_partitions, key, spec};
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
-const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];
 
 fn options() -> FilterOptions {
     FilterOptions::new(spec("blocked-bloom:14")).table_id(TABLE)
@@ -45,10 +43,14 @@ fn short_key(i: usize) -> Vec<u8> {
 }
 
 fn index_of(bytes: &[u8], extractor: Option<&str>) -> PartitionIndex<Vec<u8>> {
-    let len = stated_len_bytes(&bytes[bytes.len() - TRAILER_LEN_BYTES..]).unwrap() as usize;
     let expected = Expected::of_table(TABLE, &HASHER);
     let expected = extractor.map_or(expected, |extractor| expected.with_prefixes(extractor));
-    PartitionIndex::open(bytes[bytes.len() - len..].to_vec(), &expected).unwrap()
+    PartitionIndex::open(blocks::index_of(bytes).to_vec(), &expected).unwrap()
+}
+
+fn partition<'a>(index: &PartitionIndex<Vec<u8>>, bytes: &'a [u8], number: u32, verify: Verify) -> Partition<&'a [u8]> {
+    let range = index.get(number).unwrap().byte_range;
+    index.open_partition(number, &bytes[range.start as usize..range.end as usize], verify).unwrap()
 }
 
 #[test]
@@ -75,9 +77,7 @@ fn prefixes_are_found_at_every_partition_size() {
                 // No partition denies a present key or its prefixes, not even a key of another
                 // partition.
                 for number in 0..index.len() as u32 {
-                    let range = index.get(number).unwrap().byte_range;
-                    let part = &bytes[range.start as usize..range.end as usize];
-                    let part = index.open_partition(number, part, verify).unwrap();
+                    let part = partition(&index, &bytes, number, verify);
                     for key in (0..n).step_by(7).map(short_key) {
                         assert!(part.may_contain(HASHER.key(&key)), "{what}, partition {number}");
                         for prefix in prefixes(&key) {
@@ -112,9 +112,7 @@ fn prefixes_shared_with_a_last_key_are_found() {
         assert!(block.may_contain_prefix("up-to-slash", HASHER.key(name.as_bytes())), "{name}");
         let index = index_of(&bytes, Some("up-to-slash"));
         for number in 0..3 {
-            let range = index.get(number).unwrap().byte_range;
-            let part = &bytes[range.start as usize..range.end as usize];
-            let part = index.open_partition(number, part, Verify::AtOpen).unwrap();
+            let part = partition(&index, &bytes, number, Verify::AtOpen);
             assert!(part.may_contain_prefix("up-to-slash", HASHER.key(name.as_bytes())), "{name}, partition {number}");
         }
     }
@@ -134,9 +132,7 @@ fn absent_prefixes_are_denied_by_one_partition() {
         by_block += u32::from(!block.may_contain_prefix("first-7", HASHER.key(&absent)));
         let number = index.find(&absent).unwrap();
         for other in 0..index.len() as u32 {
-            let range = index.get(other).unwrap().byte_range;
-            let part = &bytes[range.start as usize..range.end as usize];
-            let part = index.open_partition(other, part, Verify::AtOpen).unwrap();
+            let part = partition(&index, &bytes, other, Verify::AtOpen);
             let denied = u32::from(!part.may_contain_prefix("first-7", HASHER.key(&absent)));
             if other == number {
                 by_partition += denied
@@ -147,22 +143,6 @@ fn absent_prefixes_are_denied_by_one_partition() {
         }
     }
     assert!(by_block > 280 && by_partition == by_block && of_others == 0, "{by_block}, {by_partition}, {of_others}");
-}
-
-#[test]
-fn partitions_of_prefixes_never_deny_whole_keys() {
-    let bytes = with_prefixes(300, 20, WholeKeys::Not);
-    let block = FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).unwrap();
-    let index = index_of(&bytes, Some("first-7"));
-    let range = index.get(1).unwrap().byte_range;
-    let part = index.open_partition(1, &bytes[range.start as usize..range.end as usize], Verify::OnFirstTouch).unwrap();
-    for key in (0..1_000).map(|i| short_key(i * 10 + 3)) {
-        assert!(
-            block.may_contain(HASHER.key(&key))
-                && block.may_contain_hash(HASHER.of(&key))
-                && part.may_contain(HASHER.key(&key))
-        );
-    }
 }
 
 #[test]
@@ -198,22 +178,24 @@ fn a_key_without_a_prefix_counts_as_a_key() {
 
 #[test]
 fn repeated_keys_and_prefixes_change_no_byte() {
-    let build = |repeat: usize, threads: usize| {
-        let options =
-            options().prefixes_by_host("first-7", WholeKeys::Too).threads(NonZeroUsize::new(threads).unwrap());
-        let mut builder = PartitionedBuilder::new(&options, SEED, 20).unwrap();
-        builder.reserve(if repeat == 1 { 0 } else { 1_000 });
-        for key in (0..200).map(short_key) {
-            for _ in 0..repeat {
-                builder.add(HASHER.key(&key)).unwrap();
-                (0..repeat).for_each(|_| builder.add_prefix(HASHER.key(&key[..7])).unwrap());
+    for partition_keys in [1, 2, 3, 20] {
+        let build = |repeat: usize, threads: usize| {
+            let options =
+                options().prefixes_by_host("first-7", WholeKeys::Too).threads(NonZeroUsize::new(threads).unwrap());
+            let mut builder = PartitionedBuilder::new(&options, SEED, partition_keys).unwrap();
+            builder.reserve(if repeat == 1 { 0 } else { 1_000 });
+            for key in (0..200).map(short_key) {
+                for _ in 0..repeat {
+                    builder.add(HASHER.key(&key)).unwrap();
+                    (0..repeat).for_each(|_| builder.add_prefix(HASHER.key(&key[..7])).unwrap());
+                }
             }
+            builder.finish().unwrap()
+        };
+        let built = build(1, 1);
+        for (repeat, threads) in [(3, 1), (2, 2), (1, 3)] {
+            assert!(build(repeat, threads) == built, "{partition_keys} keys, {repeat} times, {threads} threads");
         }
-        builder.finish().unwrap()
-    };
-    let built = build(1, 1);
-    for (repeat, threads) in [(3, 1), (2, 2), (1, 3)] {
-        assert!(build(repeat, threads) == built, "{repeat} times, {threads} threads");
     }
 }
 
@@ -229,11 +211,8 @@ fn a_builder_counts_its_keys_and_partitions() {
     let bytes = builder.finish().unwrap().bytes;
     assert_eq!(FilterBlock::open_any(bytes, Verify::AtOpen).unwrap().metadata().num_partitions, 10);
     // The empty key is a key, too.
-    let mut of_empty = self::builder(10);
-    of_empty.add(of_empty.hasher().key(b"")).unwrap();
-    assert!(!of_empty.is_empty() && of_empty.len() == 1);
-    let block = FilterBlock::open_any(of_empty.finish().unwrap().bytes, Verify::AtOpen).unwrap();
-    assert!(block.may_contain(HASHER.key(b"")));
+    let block = FilterBlock::open_any(built_in_partitions(&options(), SEED, 10, [""]), Verify::AtOpen).unwrap();
+    assert!(block.may_contain(HASHER.key(b"")) && block.metadata().num_keys == 1);
 }
 
 #[test]
@@ -264,26 +243,10 @@ fn partitions_sized_in_bytes_use_their_size_fully() {
         }
     }
     // An always-maybe filter has no payload, so one partition takes all keys.
-    let mut full = PartitionedBuilder::new(&FilterOptions::new(spec("always-maybe")), SEED, 3)
-        .unwrap()
-        .with_partition_len_bytes(256);
+    let full = PartitionedBuilder::new(&FilterOptions::new(spec("always-maybe")), SEED, 3).unwrap();
+    let mut full = full.with_partition_len_bytes(256);
     (0..1_000).for_each(|i| full.add(full.hasher().key(&key(i))).unwrap());
     assert_eq!(full.num_partitions(), 1);
-}
-
-#[test]
-fn partitions_take_every_hasher() {
-    let secret = Secret::new(&[7; 16]).unwrap();
-    for hasher in [KeyHasher::sip13(SEED, &secret), KeyHasher::xxh3_with_secret(SEED, &secret), HASHER.clone()] {
-        let mut builder =
-            PartitionedBuilder::new(&FilterOptions::new(spec("bloom:12")).table_id(TABLE), &hasher, 10).unwrap();
-        (0..100).for_each(|i| builder.add(builder.hasher().key(&key(i))).unwrap());
-        let bytes = builder.finish().unwrap().bytes;
-        let block = FilterBlock::open(&bytes, &Expected::of_table(TABLE, &hasher), Verify::AtOpen).unwrap();
-        assert!((0..100).all(|i| block.may_contain(hasher.key(&key(i)))));
-        let other = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
-        assert!(FilterBlock::open(&bytes, &Expected::of_table(TABLE, &other), Verify::AtOpen).is_err());
-    }
 }
 
 #[cfg(debug_assertions)]

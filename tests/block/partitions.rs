@@ -2,42 +2,19 @@
 
 use filterblock::layout::{PARTITION_INDEX_TAG, TRAILER_LEN_BYTES, checksum_of, offset_of};
 use filterblock::{
-    Error, Field, FilterBlock, FilterKind, FilterOptions, ParsedBlock, Verify, partitions::PartitionedBuilder,
+    Error, Expected, Field, FilterBlock, FilterKind, FilterOptions, KeyHasher, ParsedBlock, Verify,
+    partitions::{PartitionIndex, PartitionedBuilder},
 };
 use filterblock_testkit::blocks::{
-    self, SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec, with_extension,
+    self, BOTH, SEED, TABLE, index_of, key, partitioned, put_number, repair_pages, repair_trailer, spec, with_extension,
 };
 
-const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];
-
-/// Returns the byte ranges of the partitions, read from the index as docs/FORMAT.md describes it.
+/// Returns the byte ranges of the partitions.
 fn ranges(block: &[u8]) -> Vec<std::ops::Range<usize>> {
-    let index_len = blocks::get_number(block, Field::PayloadLen) as usize;
-    let checksums = index_len.div_ceil(4096) * 4;
-    let end = block.len() - TRAILER_LEN_BYTES - checksums;
-    let mut index = &block[end - index_len..end];
-    let varint = |bytes: &mut &[u8]| {
-        let (mut value, mut shift) = (0usize, 0);
-        loop {
-            let byte = bytes[0];
-            *bytes = &bytes[1..];
-            value |= usize::from(byte & 0x7f) << shift;
-            shift += 7;
-            if byte < 0x80 {
-                return value;
-            }
-        }
-    };
-    let (mut found, mut start) = (Vec::new(), 0);
-    while !index.is_empty() {
-        let len = varint(&mut index);
-        index = &index[4..];
-        let key_len = varint(&mut index);
-        index = &index[key_len..];
-        found.push(start..start + len);
-        start = (start + len).next_multiple_of(64);
-    }
-    found
+    let hasher = KeyHasher::xxh3(SEED);
+    let index = PartitionIndex::open(index_of(block), &Expected::of_table(TABLE, &hasher)).unwrap();
+    let ranges = index.iter().map(|entry| entry.byte_range.start as usize..entry.byte_range.end as usize);
+    ranges.collect()
 }
 
 #[test]
@@ -98,33 +75,6 @@ fn partitions_of_different_kinds_answer_together() {
     // The fill ratio over several kinds does not determine the number of keys.
     assert_eq!(block.statistics().estimated_keys, None);
     assert!(FilterBlock::open_any(other, Verify::AtOpen).unwrap().statistics().estimated_keys.is_some());
-}
-
-#[test]
-fn the_last_partition_answers_for_keys_beyond_its_range() {
-    let block = FilterBlock::open_any(partitioned("blocked-bloom:12", 1_000, 100), Verify::AtOpen).unwrap();
-    assert!(block.may_contain(block.hasher().key(&key(999))));
-    // The last partition denies most keys beyond its last key.
-    let beyond = (0..1_000).filter(|i| block.may_contain(block.hasher().key(format!("z{i}").as_bytes()))).count();
-    assert!(beyond < 50, "{beyond}");
-}
-
-#[test]
-fn a_repeated_key_at_a_partition_bound_changes_no_byte() {
-    for partition_keys in [1, 2, 3] {
-        let build = |repeat: usize| {
-            // The self-check does not change the bytes either.
-            let options = FilterOptions::new(spec("bloom:10")).self_check(repeat == 1);
-            let mut builder = PartitionedBuilder::new(&options, SEED, partition_keys).unwrap();
-            for key in [&b""[..], b"a", b"b", b"c", b"d", b"e"] {
-                (0..repeat).for_each(|_| builder.add(builder.hasher().key(key)).unwrap());
-            }
-            builder.finish().unwrap().bytes
-        };
-        let bytes = build(1);
-        assert!(build(4) == bytes, "partitions of {partition_keys}");
-        assert_eq!(FilterBlock::open_any(bytes, Verify::AtOpen).unwrap().metadata().num_keys, 6);
-    }
 }
 
 #[test]

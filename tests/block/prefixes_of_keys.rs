@@ -1,7 +1,5 @@
 //! Tests the extractors with all short keys of a small alphabet.
 
-#![allow(clippy::type_complexity, reason = "tables of cases")]
-
 use std::ops::Bound;
 
 use filterblock::layout::MAX_EXTRACTOR_LEN_BYTES;

@@ -5,7 +5,7 @@ use filterblock::{
     KeyHasher, Mapped, Populate, Reclaimer, SharedBytes, TableFilter, Verify, WholeKeys,
 };
 use filterblock_testkit::Random;
-use filterblock_testkit::blocks::{SEED, TABLE, block, key, partitioned, spec};
+use filterblock_testkit::blocks::{BOTH, SEED, SPECS, TABLE, block, built, hash, key, partitioned, spec};
 use std::sync::Arc;
 
 const N: usize = 700;
@@ -20,33 +20,19 @@ fn opened(bytes: impl Into<SharedBytes>, verify: Verify) -> Filter {
 /// Returns an empty filter. For each [`Verify`], also returns a partitioned filter, a filter that
 /// declares prefixes, and filters of every kind except `grafite`.
 fn filters() -> Vec<Filter> {
-    let kinds = [
-        "always-maybe",
-        "bloom:10",
-        "blocked-bloom:10",
-        "split-block:10",
-        "split-block-512:10",
-        "ribbon:8",
-        "bumped-ribbon:8",
-        "bumped-ribbon:fpr=0.01",
-        "bumped-ribbon:20",
-        "binary-fuse:8",
-        "binary-fuse:12",
-    ];
     let mut filters = vec![opened(block("bloom:10", 0), Verify::AtOpen)];
-    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-        filters.extend(kinds.iter().map(|kind| opened(block(kind, N), verify)));
+    for verify in BOTH {
+        filters.extend(SPECS.iter().map(|text| opened(block(text, N), verify)));
         filters.push(opened(partitioned("blocked-bloom:10", N, 100), verify));
         let both = FilterOptions::new(spec("blocked-bloom:10")).table_id(TABLE);
-        let mut both = both.prefixes_by_host("first-7", WholeKeys::Too).builder(SEED).unwrap();
-        (0..N).for_each(|i| both.add(HASHER.key(&key(i))));
-        filters.push(opened(both.finish().unwrap().bytes, verify));
+        let both = both.prefixes_by_host("first-7", WholeKeys::Too);
+        filters.push(opened(built(&both, SEED, (0..N).map(key)), verify));
     }
     filters
 }
 
 fn hashes() -> Vec<KeyHash> {
-    (0..3 * N).map(|i| HASHER.of(&key(i))).collect()
+    (0..3 * N).map(hash).collect()
 }
 
 #[test]
@@ -63,10 +49,7 @@ fn sets_answer_like_their_filters() {
         assert!(Arc::ptr_eq(set.filter(slot).unwrap(), filter));
         let block = filter.ready().unwrap();
         let alone: Vec<Answer> = hashes.iter().map(|&hash| block.may_contain_hash(hash).into()).collect();
-        assert!(
-            filter.ready().unwrap().metadata().num_keys == 0
-                || alone[..N].iter().all(|&answer| answer == Answer::Maybe)
-        );
+        assert!(block.metadata().num_keys == 0 || alone[..N].iter().all(|&answer| answer == Answer::Maybe));
         assert_eq!(hashes.iter().map(|&hash| set.ask_hash(slot, hash)).collect::<Vec<_>>(), alone);
         // The slice has one answer more than there are hashes, and that answer must not change.
         for beyond in [true, false] {
@@ -99,19 +82,14 @@ fn sets_answer_like_their_filters() {
 fn sets_count_unfiltered_answers() {
     let mut set = FilterSet::new(&HASHER);
     let other = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
-    let mut builder = FilterOptions::new(spec("blocked-bloom:10")).table_id(TABLE).builder(&other).unwrap();
-    builder.add(builder.hasher().key(&key(1)));
-    let foreign =
-        FilterBlock::open(builder.finish().unwrap().bytes.into(), &Expected::of_table(TABLE, &other), Verify::AtOpen);
+    let foreign = built(&FilterOptions::new(spec("blocked-bloom:10")).table_id(TABLE), &other, [key(1)]);
+    let foreign = FilterBlock::open(foreign.into(), &Expected::of_table(TABLE, &other), Verify::AtOpen);
     let damaged = opened(vec![0; 100], Verify::AtOpen);
     assert!(damaged.reason().unwrap().downcast_ref::<Error>().unwrap().is_damage());
     let slots = [Arc::new(foreign.into()), damaged, Arc::new(TableFilter::Absent)].map(|filter| set.insert(filter));
     for (i, &slot) in slots.iter().enumerate() {
         let hash = HASHER.of(&key(i));
-        assert_eq!(
-            (set.ask_hash(slot, hash), set.ask(slot, HASHER.key(&key(i)))),
-            (Answer::Unfiltered, Answer::Unfiltered)
-        );
+        assert_eq!([set.ask_hash(slot, hash), set.ask(slot, HASHER.key(&key(i)))], [Answer::Unfiltered; 2]);
         let mut may_contain = [false; 3];
         assert!(!set.ask_batch(slot, &[hash, hash], &mut may_contain));
         assert_eq!(may_contain, [true, true, false]);

@@ -5,12 +5,11 @@ use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use filterblock::layout::stated_len_bytes;
 use filterblock::{
     Answer, Expected, FilterBlock, FilterOptions, KeyHasher, PrefixExtractor, TableFilter, Verify, WholeKeys,
-    partitions::{PartitionIndex, PartitionedBuilder},
+    partitions::PartitionIndex,
 };
-use filterblock_testkit::blocks::{SEED, TABLE, key, spec};
+use filterblock_testkit::blocks::{self, BOTH, SEED, SPECS, TABLE, built, built_in_partitions, key, spec};
 
 const N: usize = 150;
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
@@ -39,43 +38,27 @@ impl AsRef<[u8]> for Shorter {
 /// Returns filters of all forms. Each filter has prefixes of eleven bytes or ranges, if it can.
 fn blocks() -> Vec<(String, Vec<u8>)> {
     let extractor = PrefixExtractor::fixed(11).unwrap();
-    let kinds = [
-        "bloom:10",
-        "blocked-bloom:10",
-        "split-block:10",
-        "split-block-512:10",
-        "ribbon:8",
-        "bumped-ribbon:8",
-        "bumped-ribbon:12.3",
-        "binary-fuse:8",
-        "binary-fuse:12",
-        "binary-fuse:16",
-    ];
+    let keys = || (0..N).map(key);
     let mut blocks = Vec::new();
-    for kind in kinds {
+    for kind in SPECS {
         for whole_keys in [WholeKeys::Too, WholeKeys::Not] {
             let options = FilterOptions::new(spec(kind)).table_id(TABLE).prefixes(&extractor, whole_keys);
-            let mut builder = match whole_keys {
-                WholeKeys::Too => options.clone().ranges(spec("grafite:fpr=0.01")).builder(SEED).unwrap(),
-                WholeKeys::Not => options.builder(SEED).unwrap(),
+            let with_ranges = match whole_keys {
+                WholeKeys::Too => options.clone().ranges(spec("grafite:fpr=0.01")),
+                WholeKeys::Not => options.clone(),
             };
-            (0..N).for_each(|i| builder.add(HASHER.key(&key(i))));
-            blocks.push((format!("{kind}, {whole_keys:?}"), builder.finish().unwrap().bytes));
+            blocks.push((format!("{kind}, {whole_keys:?}"), built(&with_ranges, SEED, keys())));
             for partition_keys in [7, 60] {
-                let mut builder = PartitionedBuilder::new(&options, SEED, partition_keys).unwrap();
-                (0..N).for_each(|i| builder.add(HASHER.key(&key(i))).unwrap());
                 let name = format!("{kind}, {whole_keys:?}, partitions of {partition_keys}");
-                blocks.push((name, builder.finish().unwrap().bytes));
+                blocks.push((name, built_in_partitions(&options, SEED, partition_keys, keys())));
             }
         }
+        // More keys need several pages, and a bumped ribbon needs a layer.
+        blocks.push((format!("{kind}, 6,000 keys"), blocks::block(kind, 6_000)));
     }
-    let mut builder = FilterOptions::new(spec("grafite:fpr=0.01")).table_id(TABLE).builder(SEED).unwrap();
-    (0..N).for_each(|i| builder.add(builder.hasher().key(&key(i))));
-    blocks.push(("grafite".to_owned(), builder.finish().unwrap().bytes));
-    let mut builder =
-        PartitionedBuilder::new(&FilterOptions::new(spec("grafite:fpr=0.01")).table_id(TABLE), SEED, 30).unwrap();
-    (0..N).for_each(|i| builder.add(builder.hasher().key(&key(i))).unwrap());
-    blocks.push(("grafite, partitions".to_owned(), builder.finish().unwrap().bytes));
+    let ranges = FilterOptions::new(spec("grafite:fpr=0.01")).table_id(TABLE);
+    blocks.push(("grafite".to_owned(), built(&ranges, SEED, keys())));
+    blocks.push(("grafite, partitions".to_owned(), built_in_partitions(&ranges, SEED, 30, keys())));
     blocks
 }
 
@@ -108,7 +91,7 @@ fn assert_maybe(what: &str, block: &FilterBlock<Shorter>, i: usize) {
 #[test]
 fn blocks_whose_bytes_become_shorter_deny_no_key() {
     for (name, bytes) in blocks() {
-        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        for verify in BOTH {
             for len in lens(&bytes) {
                 let data = Shorter::new(&bytes);
                 let block = FilterBlock::open(data.clone(), &expected(&bytes), verify).unwrap();
@@ -125,8 +108,7 @@ fn blocks_whose_bytes_become_shorter_deny_no_key() {
 #[test]
 fn partitions_whose_bytes_become_shorter_deny_no_key() {
     for (name, bytes) in blocks() {
-        let index_len = usize::try_from(stated_len_bytes(&bytes).unwrap()).unwrap();
-        let index_bytes = &bytes[bytes.len().saturating_sub(index_len)..];
+        let index_bytes = blocks::index_of(&bytes);
         if PartitionIndex::open(index_bytes, &expected(&bytes)).is_err() {
             continue;
         }

@@ -1,12 +1,13 @@
 //! Tests filters that are shrunk to fewer columns, and filters that cannot shrink.
 
+use filterblock::partitions::PartitionIndex;
 use filterblock::{
     Error, Expected, Field, FilterBlock, FilterKind, FilterOptions, KeyHasher, ParsedBlock, Secret, SharedBytes,
     Verify, WholeKeys,
 };
 
 use filterblock_testkit::Random;
-use filterblock_testkit::blocks::{SEED, TABLE, block, hash, key, partitioned, spec};
+use filterblock_testkit::blocks::{BOTH, SEED, TABLE, block, hash, index_of, key, partitioned, spec};
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 
@@ -115,36 +116,24 @@ fn other_kinds_and_partitions_stay_whole() {
         assert!(finds(&filter, 3_000));
     }
     let bytes = partitioned("bumped-ribbon:16", 3_000, 1_000);
-    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+    for verify in BOTH {
         let filter = opened(&bytes, verify);
         assert!(filter.shrunk_to(10).unwrap().is_none());
         assert!(finds(&filter, 3_000) && filter.metadata().block_len_bytes == bytes.len() as u64);
     }
     // A partition that was opened alone does not shrink either.
-    let len = filterblock::layout::stated_len_bytes(&bytes[..]).map(|_| {
-        let index = filterblock::partitions::PartitionIndex::open(&bytes[index_start(&bytes)..], &expected()).unwrap();
-        index.get(0).unwrap().byte_range.end as usize
-    });
-    let part = ParsedBlock::open_partition(&bytes[..len.unwrap()], 0, Verify::AtOpen).unwrap().bind_any(None).unwrap();
+    let index = PartitionIndex::open(index_of(&bytes), &expected()).unwrap();
+    let part = &bytes[..index.get(0).unwrap().byte_range.end as usize];
+    let part = ParsedBlock::open_partition(part, 0, Verify::AtOpen).unwrap().bind_any(None).unwrap();
     assert!(part.shrunk_to(10).unwrap().is_none());
-}
-
-fn index_start(bytes: &[u8]) -> usize {
-    let partitions = opened(bytes, Verify::AtOpen);
-    let index_len = filterblock::layout::stated_len_bytes(bytes).unwrap() as usize;
-    assert!(partitions.metadata().num_partitions == 3 && index_len < bytes.len());
-    bytes.len() - index_len
 }
 
 #[test]
 fn prefixes_and_secrets_survive_shrinking() {
     let hasher = KeyHasher::sip13(SEED, &Secret::new(&[7; 16]).unwrap());
-    for whole_keys in [true, false] {
-        let mut builder = FilterOptions::new(spec("bumped-ribbon:12"))
-            .table_id(TABLE)
-            .prefixes_by_host("first-11", if whole_keys { WholeKeys::Too } else { WholeKeys::Not })
-            .builder(&hasher)
-            .unwrap();
+    for whole_keys in [WholeKeys::Too, WholeKeys::Not] {
+        let options = FilterOptions::new(spec("bumped-ribbon:12")).table_id(TABLE);
+        let mut builder = options.prefixes_by_host("first-11", whole_keys).builder(&hasher).unwrap();
         (0..3_000).for_each(|i| {
             builder.add(hasher.key(&key(i)));
             builder.add_prefix(hasher.key(&key(i)[..11]));
@@ -155,24 +144,15 @@ fn prefixes_and_secrets_survive_shrinking() {
         let copy = whole.shrunk_to(bytes.len() as u64 / 2).unwrap().unwrap();
         assert!((3..7).contains(&copy.metadata().probes));
         assert_eq!(copy.metadata().block_len_bytes, copy.as_bytes().len() as u64);
-        {
-            let filter = &copy;
-            assert_eq!(filter.metadata().extractor, Some("first-11"));
-            for i in 0..3_000 {
-                assert!(
-                    filter.may_contain(filter.hasher().key(&key(i)))
-                        && filter.may_contain_prefix("first-11", filter.hasher().key(&key(i)[..11]))
-                );
-                assert!(
-                    whole.may_contain(whole.hasher().key(&key(i)))
-                        && whole.may_contain_prefix("first-11", whole.hasher().key(&key(i)[..11]))
-                );
-            }
-            assert_eq!((5_000..9_000).all(|i| filter.may_contain(filter.hasher().key(&key(i)))), !whole_keys);
-            assert!(!(0..100).all(|i| {
-                filter.may_contain_prefix("first-11", filter.hasher().key(format!("other{i:06}").as_bytes()))
-            }));
+        assert_eq!(copy.metadata().extractor, Some("first-11"));
+        for key in (0..3_000).map(key) {
+            let prefix = hasher.key(&key[..11]);
+            assert!(copy.may_contain(hasher.key(&key)) && copy.may_contain_prefix("first-11", prefix));
+            assert!(whole.may_contain(hasher.key(&key)) && whole.may_contain_prefix("first-11", prefix));
         }
+        assert_eq!((5_000..9_000).all(|i| copy.may_contain(hasher.key(&key(i)))), whole_keys == WholeKeys::Not);
+        let absent = |i| format!("other{i:06}").into_bytes();
+        assert!(!(0..100).all(|i| copy.may_contain_prefix("first-11", hasher.key(&absent(i)))));
     }
 }
 

@@ -99,8 +99,7 @@ impl Bloomier {
         self.get_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Returns the value of a key by its hash. In all other respects, this method works like
-    /// [`Bloomier::get`].
+    /// Works like [`Bloomier::get`], but takes the hash of the key.
     #[must_use]
     pub fn get_hash(&self, hash: KeyHash) -> Option<u64> {
         let groups = self.columns.iter().zip(self.widths.column_groups());

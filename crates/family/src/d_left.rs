@@ -31,10 +31,10 @@
 //!   present keys with the same `f` saturate a counter, and so does one key that is added three
 //!   times. If `n` keys are present, each added once, an insertion saturates a counter with a
 //!   probability below `(n/M)^2 / 2`. After 220,000 insertions with 20,000 keys present, 734 cells
-//!   could not be freed at 8 bits per remainder, and none at 14 bits (tests/variants/counts.rs
+//!   could not be freed at 8 bits per remainder, and none at 14 bits (tests/family/counts.rs
 //!   prints these numbers).
 //! * If the four buckets of a new key are full, the insertion returns an error and changes nothing.
-//!   In the tests (tests/variants/literature.rs) this never happens up to the capacity. The filter
+//!   In the tests (tests/family/literature.rs) this never happens up to the capacity. The filter
 //!   keeps no list of refused keys, because a list would hide that the filter is overfilled.
 
 use super::packed::PackedArray;
@@ -128,10 +128,7 @@ impl DLeft {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash. In all other respects this method works like [`DLeft::insert`].
-    ///
-    /// # Errors
-    /// Returns the errors of [`DLeft::insert`].
+    /// Works like [`DLeft::insert`], but takes the hash of the key.
     pub fn insert_hash(&mut self, hash: KeyHash) -> Result<()> {
         let value = self.value(hash);
         // Search for the value first. `find` requires that at most one cell has the value.

@@ -211,10 +211,7 @@ impl FileFilter {
         self.insert_hash(KeyHash::of(key, self.header.seed))
     }
 
-    /// Adds a key by its hash. In all other respects this method works like [`FileFilter::insert`].
-    ///
-    /// # Errors
-    /// Returns the errors of [`FileFilter::insert`].
+    /// Works like [`FileFilter::insert`], but takes the hash of the key.
     pub fn insert_hash(&self, hash: KeyHash) -> Result<bool> {
         self.writer()?;
         let _shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);

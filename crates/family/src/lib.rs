@@ -21,8 +21,14 @@
 //! false-positive rates (FPRs) before a filter is built.
 //!
 //! Each filter stores the seed under which it hashes keys. Most methods that take a key have a
-//! counterpart with the suffix `_hash`, which takes the key's [`KeyHash`] under that seed. Each
-//! module says how its filter works and when another filter is better. docs/VARIANTS.md compares
+//! counterpart with the suffix `_hash`, which takes the key's [`KeyHash`] under that seed.
+//!
+//! Constructors return [`Error::Invalid`] for an argument outside its bounds. A capacity must be above
+//! 0. An FPR must be below 1 and, because hashes have 64 bits, at least about `capacity / 2^63`.
+//! Constructors and methods that return a new filter return [`Error::TooLarge`] if it does not fit in
+//! memory.
+//!
+//! Each module says how its filter works and when another filter is better. docs/VARIANTS.md compares
 //! all of them.
 
 pub mod algebra;

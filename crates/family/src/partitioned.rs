@@ -41,10 +41,6 @@ pub struct Partitioned {
 impl Partitioned {
     /// Creates a filter whose expected FPR is at most `false_positive_rate` while it holds at most
     /// `capacity` keys.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and the rate is below 1 and at least about
-    /// `capacity / 2^63`. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_fpr(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate_of(capacity, false_positive_rate)?;
         let (_, slices, mut slice_bits) = plan::slices(capacity, false_positive_rate).ok_or(TOO_LARGE)?;
@@ -56,10 +52,6 @@ impl Partitioned {
     }
 
     /// Creates a filter of `slices` slices, 1 to 64, with `slice_bits` bits each.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] unless `slice_bits > 0` and `slices` is 1 to 64. Returns
-    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_shape(slice_bits: u64, slices: u32, seed: HashSeed) -> Result<Self> {
         if slice_bits == 0 || !(1..=MAX_SLICES).contains(&slices) {
             let reason = format!("expected 1 to {MAX_SLICES} slices of at least one bit; try 7 of 1024 bits");
@@ -75,8 +67,7 @@ impl Partitioned {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash. In all other respects, this method works like
-    /// [`Partitioned::insert`].
+    /// Works like [`Partitioned::insert`], but takes the hash of the key.
     pub fn insert_hash(&mut self, hash: KeyHash) -> bool {
         let before = self.ones;
         for bit in positions(hash, self.slice_bits, self.slices) {

@@ -200,18 +200,15 @@ fn whole(bits: f64) -> Option<u64> {
     (bits < MAX_BITS).then(|| bits.ceil().max(1.0) as u64)
 }
 
+/// Returns a plan that is not compressed. `lines` are the cache lines for an absent and a present key.
+fn planned(variant: Variant, num_keys: u64, memory_bits: u64, expected_fpr: f64, lines: [f64; 2]) -> VariantPlan {
+    let [lines_if_absent, lines_if_present] = lines;
+    VariantPlan { variant, num_keys, memory_bits, sent_bits: None, expected_fpr, lines_if_absent, lines_if_present }
+}
+
 /// Plans a filter whose probes may hit any bit in memory, with a fill ratio of `fill`.
 fn scattered(variant: Variant, num_keys: u64, (memory_bits, probes, fill): (u64, u32, f64), rate: f64) -> VariantPlan {
-    let [lines_if_absent, lines_if_present] = scattered_lines(fill, memory_bits.div_ceil(8), probes);
-    VariantPlan {
-        variant,
-        num_keys,
-        memory_bits,
-        sent_bits: None,
-        expected_fpr: rate,
-        lines_if_absent,
-        lines_if_present,
-    }
+    planned(variant, num_keys, memory_bits, rate, scattered_lines(fill, memory_bits.div_ceil(8), probes))
 }
 
 /// Plans the smallest partitioned filter with an FPR of at most `rate`. Returns its total bits, its
@@ -256,18 +253,8 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let lines = 1.0 + (bucket_bits as f64 / 8.0 - 1.0) / 64.0;
     // A present key is about equally likely to be in each of the four buckets, so its query reads
     // about 2.5 buckets.
-    let [lines_if_absent, lines_if_present] = [4.0 * lines, 2.5 * lines];
-    let expected_fpr = rate_of(remainder_bits);
-    let variant = Variant::DLeft;
-    Some(VariantPlan {
-        variant,
-        num_keys,
-        memory_bits,
-        sent_bits: None,
-        expected_fpr,
-        lines_if_absent,
-        lines_if_present,
-    })
+    let lines = [4.0 * lines, 2.5 * lines];
+    Some(planned(Variant::DLeft, num_keys, memory_bits, rate_of(remainder_bits), lines))
 }
 
 /// Plans the filter with the least entropy within the memory limit. The function tries all numbers
@@ -313,14 +300,5 @@ fn scalable(num_keys: u64, rate: f64) -> Option<VariantPlan> {
         }
         (rate_of, capacity) = (rate_of * SCALABLE_RATIO, capacity * 2);
     }
-    let variant = Variant::Scalable;
-    Some(VariantPlan {
-        variant,
-        num_keys,
-        memory_bits,
-        sent_bits: None,
-        expected_fpr: rate,
-        lines_if_absent,
-        lines_if_present,
-    })
+    Some(planned(Variant::Scalable, num_keys, memory_bits, rate, [lines_if_absent, lines_if_present]))
 }

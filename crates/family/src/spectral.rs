@@ -17,7 +17,7 @@
 //!   huge use `DynamicCounting`. To find the most frequent keys use another structure, such as
 //!   Space-Saving.
 //! * Numbers: for `n` keys, `k` probes, `m` counters and `gamma = n k / m`, minimum selection is
-//!   wrong for about a share `(1 - e^-gamma)^k` of the keys. tests/variants/counts.rs measures the
+//!   wrong for about a share `(1 - e^-gamma)^k` of the keys. tests/family/counts.rs measures the
 //!   shares of wrong counts at gamma 0.7 and k = 5, with 1,000 keys that are added ten times each
 //!   on average. If all keys are equally likely, the shares are 3.2 % with minimum selection, 1.6 %
 //!   with minimum increase and 1.7 % with recurring minimum.
@@ -78,20 +78,12 @@ impl Spectral {
     /// Creates a filter with 32-bit counters. While it holds at most `capacity` distinct keys, the
     /// expected share of wrong estimates is at most `error_rate`, for present keys and for absent
     /// keys.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and the error rate is below 1 and at least
-    /// about `capacity / 2^63`. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_fpr(capacity: u64, error_rate: f64, mode: SpectralMode, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, error_rate)?, COUNTER_BITS, mode, seed)
     }
 
     /// Creates a filter of `counters` counters, rounded up to a multiple of 8. A counter has
     /// `counter_bits` bits, 1 to 64. Each key has `probes` probes, 1 to 30.
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] unless `counters > 0` and the other numbers are within these
-    /// bounds. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_shape(
         counters: u64,
         probes: u32,
@@ -115,10 +107,7 @@ impl Spectral {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash. In all other respects this method works like [`Spectral::insert`].
-    ///
-    /// # Errors
-    /// Returns the errors of [`Spectral::insert`].
+    /// Works like [`Spectral::insert`], but takes the hash of the key.
     pub fn insert_hash(&mut self, hash: KeyHash) -> Result<()> {
         let places = self.counters.places(hash);
         match self.mode {
@@ -188,9 +177,6 @@ impl Spectral {
     }
 
     /// Returns a plain Bloom filter of the same keys, with one bit for each counter.
-    ///
-    /// # Errors
-    /// Returns [`Error::TooLarge`] if there is no memory for the result.
     pub fn to_bloom(&self) -> Result<Bloom> {
         self.counters.to_bloom(self.seed)
     }

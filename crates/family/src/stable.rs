@@ -121,7 +121,7 @@ impl Stable {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash. In all other respects this method works like [`Stable::insert`].
+    /// Works like [`Stable::insert`], but takes the hash of the key.
     pub fn insert_hash(&mut self, hash: KeyHash) -> bool {
         let is_new = !self.may_contain_hash(hash);
         let mut cell = reduce(self.next_random(), self.shape.cells);

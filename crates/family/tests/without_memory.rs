@@ -3,7 +3,8 @@
 
 use std::sync::Mutex;
 
-use filterblock::{HashSeed, Result};
+use filterblock::HashSeed;
+use filterblock_family::{Error, Result};
 use filterblock_testkit::allocation::failing::{Failing, refuse, refuse_none};
 
 #[global_allocator]
@@ -12,18 +13,35 @@ static ALLOCATOR: Failing = Failing;
 /// The lock that lets only one test run at a time, because all tests share the allocator's state.
 static TURN: Mutex<()> = Mutex::new(());
 
+/// Makes each large allocation of a call fail, alone and with all later ones. Asserts that the call
+/// succeeds or returns an expected error.
+fn refuse_each(what: &str, is_error: fn(&Error) -> bool, make: &dyn Fn() -> Result<()>) {
+    for for_ever in [false, true] {
+        for number in 0.. {
+            refuse(number, for_ever);
+            let made = make();
+            let counted = refuse_none();
+            assert!(made.as_ref().err().is_none_or(is_error), "{what}, allocation {number}: {made:?}");
+            if counted <= number {
+                assert!(number > 0 && made.is_ok(), "{what}: {number} allocations");
+                break;
+            }
+        }
+    }
+}
+
 #[test]
 fn variants_return_an_error_without_memory() {
     use filterblock_family::{
-        Bloom, Bloomier, CounterBits, Counting, DLeft, DynamicCounting, Error as VariantsError, MutableBloomier, Noisy,
-        Partitioned, Scalable, Spectral, SpectralMode,
+        Bloom, Bloomier, CounterBits, Counting, DLeft, DynamicCounting, MutableBloomier, Noisy, Partitioned, Scalable,
+        Spectral, SpectralMode,
     };
 
     let _turn = TURN.lock();
-    let is_error = |error: &VariantsError| matches!(error, VariantsError::TooLarge { .. });
+    let is_error = |error: &Error| matches!(error, Error::TooLarge { .. });
     let seed = HashSeed(1);
     let none = |_| Vec::new();
-    type Made = Result<Vec<u8>, VariantsError>;
+    type Made = Result<Vec<u8>>;
     let entries = || (0..5_000u64).map(|i| (i.to_le_bytes(), i % 256));
     let keys = || (0..5_000u64).map(u64::to_le_bytes);
     let makes: [(&str, &dyn Fn() -> Made); 11] = [
@@ -51,27 +69,14 @@ fn variants_return_an_error_without_memory() {
             keys().try_for_each(|key| filter.insert(&key)).map(none)
         }),
     ];
-    for (what, make) in makes {
-        for for_ever in [false, true] {
-            for number in 0.. {
-                refuse(number, for_ever);
-                let made = make();
-                let counted = refuse_none();
-                assert!(made.as_ref().err().is_none_or(is_error), "{what}, allocation {number}: {made:?}");
-                if counted <= number {
-                    assert!(number > 0 && made.is_ok(), "{what}: {number} allocations");
-                    break;
-                }
-            }
-        }
-    }
+    makes.into_iter().for_each(|(what, make)| refuse_each(what, is_error, &|| make().map(drop)));
 }
 
 /// Tests filters in files, and unions, intersections and merges of filters.
 #[test]
 fn filters_in_files_return_an_error_without_memory() {
     use filterblock::{ParsedBlock, Verify};
-    use filterblock_family::{Bloom, Error as VariantsError, FileFilter, Membership, Noisy, Result, merge_blocks};
+    use filterblock_family::{Bloom, FileFilter, Membership, Noisy, merge_blocks};
 
     let _turn = TURN.lock();
     let dir = tempfile::tempdir().unwrap();
@@ -111,25 +116,12 @@ fn filters_in_files_return_an_error_without_memory() {
             merge_blocks(&[block]).map(drop)
         }),
     ];
-    for (what, make) in makes {
-        for for_ever in [false, true] {
-            for number in 0.. {
-                refuse(number, for_ever);
-                let made = make();
-                let counted = refuse_none();
-                let is_error = |error: &VariantsError| match error.root() {
-                    VariantsError::TooLarge { .. } => true,
-                    VariantsError::Io(error) => error.kind() == std::io::ErrorKind::OutOfMemory,
-                    _ => false,
-                };
-                assert!(made.as_ref().err().is_none_or(is_error), "{what}, allocation {number}: {made:?}");
-                if counted <= number {
-                    assert!(number > 0 && made.is_ok(), "{what}: {number} allocations");
-                    break;
-                }
-            }
-        }
-    }
+    let is_error = |error: &Error| match error.root() {
+        Error::TooLarge { .. } => true,
+        Error::Io(error) => error.kind() == std::io::ErrorKind::OutOfMemory,
+        _ => false,
+    };
+    makes.into_iter().for_each(|(what, make)| refuse_each(what, is_error, make));
     // A sync that fails because of too little memory loses no bits.
     let mut target = target.into_inner();
     for number in 0..2 {
@@ -138,7 +130,7 @@ fn filters_in_files_return_an_error_without_memory() {
         refuse(number, false);
         let synced = target.sync();
         refuse_none();
-        assert!(synced.is_err_and(|error| matches!(error.root(), VariantsError::TooLarge { .. })), "{number}");
+        assert!(synced.is_err_and(|error| matches!(error.root(), Error::TooLarge { .. })), "{number}");
         target.sync().unwrap();
         let found = FileFilter::open_read_only(dir.path().join("target")).unwrap();
         assert!(keys().all(|key| found.may_contain(&key)), "{number}");

@@ -1,13 +1,35 @@
 //! Builds and edits filter blocks.
 
 use crate::Random;
-use filterblock::layout::{FIELDS, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
+use filterblock::layout::{FIELDS, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of, stated_len_bytes};
 use filterblock::{
-    Field, FilterKind, FilterOptions, FilterSpec, HashSeed, KeyHash, WholeKeys, partitions::PartitionedBuilder,
+    Field, FilterKind, FilterOptions, FilterSpec, HashSeed, KeyHash, KeyHasher, Verify, WholeKeys,
+    partitions::PartitionedBuilder,
 };
 
 pub const SEED: HashSeed = HashSeed(0x5eed);
 pub const TABLE: [u8; 16] = *b"the tested table";
+pub const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];
+
+/// Specifications of every kind except `grafite`, with each form that a filter of the kind can have.
+pub const SPECS: [&str; 16] = [
+    "always-maybe",
+    "bloom:10",
+    "blocked-bloom:10",
+    "split-block:10",
+    "split-block-512:10",
+    "binary-fuse:8",
+    "binary-fuse:12",
+    "binary-fuse:16",
+    "ribbon:8",
+    "ribbon:7.3",
+    "bumped-ribbon:8",
+    "bumped-ribbon:3.7",
+    "bumped-ribbon:12.3",
+    "bumped-ribbon:20",
+    "bumped-ribbon:fpr=0.01",
+    "bumped-ribbon:8:compact",
+];
 
 /// Returns the i-th key. Keys ascend with `i`.
 pub fn key(i: usize) -> Vec<u8> {
@@ -33,12 +55,37 @@ pub fn block_of(spec_text: &str, keys: std::ops::Range<usize>, table_id: [u8; 16
     builder.finish().unwrap().bytes
 }
 
-/// Returns a partitioned block of the keys `0..n`, with `partition_keys` keys per partition.
-pub fn partitioned(spec_text: &str, n: usize, partition_keys: usize) -> Vec<u8> {
-    let mut builder =
-        PartitionedBuilder::new(&FilterOptions::new(spec(spec_text)).table_id(TABLE), SEED, partition_keys).unwrap();
-    (0..n).for_each(|i| builder.add(builder.hasher().key(&key(i))).unwrap());
+/// Returns a block of the given keys.
+pub fn built(
+    options: &FilterOptions,
+    hasher: impl Into<KeyHasher>,
+    keys: impl IntoIterator<Item: AsRef<[u8]>>,
+) -> Vec<u8> {
+    let mut builder = options.builder(hasher).unwrap();
+    keys.into_iter().for_each(|key| builder.add(builder.hasher().key(key.as_ref())));
     builder.finish().unwrap().bytes
+}
+
+/// Returns a partitioned block of the given keys, with `partition_keys` keys per partition.
+pub fn built_in_partitions(
+    options: &FilterOptions,
+    hasher: impl Into<KeyHasher>,
+    partition_keys: usize,
+    keys: impl IntoIterator<Item: AsRef<[u8]>>,
+) -> Vec<u8> {
+    let mut builder = PartitionedBuilder::new(options, hasher, partition_keys).unwrap();
+    keys.into_iter().for_each(|key| builder.add(builder.hasher().key(key.as_ref())).unwrap());
+    builder.finish().unwrap().bytes
+}
+
+/// Returns a partitioned block of the keys `0..n`.
+pub fn partitioned(spec_text: &str, n: usize, partition_keys: usize) -> Vec<u8> {
+    built_in_partitions(&FilterOptions::new(spec(spec_text)).table_id(TABLE), SEED, partition_keys, (0..n).map(key))
+}
+
+/// Returns the index at the end of a partitioned block.
+pub fn index_of(block: &[u8]) -> &[u8] {
+    &block[block.len() - stated_len_bytes(block).unwrap() as usize..]
 }
 
 /// Returns the bytes of a trailer field of the block that ends where `block` ends.

@@ -16,7 +16,6 @@ use super::small::Small;
 use super::*;
 use crate::FilterSpec;
 use crate::error::{Error, Field};
-use crate::filters::build::build_fallback;
 use crate::filters::kernels::{BatchKernel, Kernel};
 use crate::filters::tests::{Built, EFFORT, encode, random_hashes};
 use crate::filters::{Effort, FilterKind, FilterView, Header, Params};
@@ -35,21 +34,6 @@ fn overhead(built: &Built, keys: usize) -> f64 {
     let checksums = 4 * built.len.div_ceil(4096);
     let bits = (built.len + checksums + record) as f64 * 8.0 / keys as f64;
     bits / -ribbon(built).expected_fpr().log2() - 1.0
-}
-
-#[test]
-fn present_keys_are_found_at_any_size_and_width() {
-    let sizes = (1..=130)
-        .chain([300, 1_500, 1_501, 2_560, 2_561, 3_000, 4_096, 4_097, 9_727, 9_728, 20_479, 20_480, 70_000, 140_000]);
-    for n in sizes {
-        let hashes = random_hashes(n, n as u64);
-        for spec in ["1", "1.3", "fpr=0.01", "8", "8:compact", "9", "12.3", "16", "fpr=0.0000001", "32", "100"] {
-            let built = Built::new(&format!("bumped-ribbon:{spec}"), &hashes);
-            let what = format!("{n} keys, {spec}");
-            assert!(hashes.iter().all(|&hash| built.may_contain(Isa::detect(), hash)), "{what}");
-            assert!(built.answers(Isa::detect(), &hashes).into_iter().all(|answer| answer), "{what}, as a batch");
-        }
-    }
 }
 
 #[test]
@@ -173,15 +157,6 @@ fn guarded_queries_find_present_keys_despite_damaged_bytes() {
         }
         assert!(noticed > 0, "{n} keys, {spec}: no query read a damaged byte");
     }
-}
-
-#[test]
-fn hashes_with_one_common_start_are_built_and_found() {
-    // All these hashes have the same start in the first layer.
-    let few: Vec<_> = (0..3_000).map(KeyHash::from_raw).collect();
-    let built = Built::new("bumped-ribbon:8", &few);
-    assert!(few.iter().all(|&hash| built.may_contain(Isa::detect(), hash)));
-    assert_eq!(built.header.kind, FilterKind::BumpedRibbon);
 }
 
 #[test]
@@ -335,18 +310,6 @@ fn all_columns_are_tested_for_bumped_keys_too() {
     // About 46 are expected. If the bumped 4 % were tested in eight columns only, there would be
     // 480 more.
     assert!((15..110).contains(&maybe), "{maybe}");
-}
-
-#[test]
-fn fallback_filters_take_hashes_in_any_order() {
-    let spec: FilterSpec = "bumped-ribbon:8:compact".parse().unwrap();
-    let mut hashes = random_hashes(1_000, 3);
-    hashes.reverse();
-    let (header, payload) = build_fallback(spec.kind(), spec.budget(), &mut hashes, EFFORT).unwrap();
-    assert_eq!(header.kind, FilterKind::BlockedBloom);
-    let geometry = Params::new(&header, 1_000, payload.len() as u64).unwrap();
-    let view = FilterView::new(&geometry, Kernel::of(&geometry), &payload, payload.len());
-    assert!(hashes.iter().all(|&hash| view.may_contain_hash(hash)));
 }
 
 #[test]

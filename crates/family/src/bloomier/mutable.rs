@@ -110,8 +110,7 @@ impl MutableBloomier {
         self.get_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Returns the value of a key by its hash. In all other respects, this method works like
-    /// [`MutableBloomier::get`].
+    /// Works like [`MutableBloomier::get`], but takes the hash of the key.
     #[must_use]
     pub fn get_hash(&self, hash: KeyHash) -> Option<u64> {
         self.own_cell(hash).map(|cell| self.values.get(cell))
@@ -131,11 +130,7 @@ impl MutableBloomier {
         self.set_hash(KeyHash::of(key, self.seed), value)
     }
 
-    /// Sets a value by the key's hash. In all other respects, this method works like
-    /// [`MutableBloomier::set`].
-    ///
-    /// # Errors
-    /// Returns the errors of [`MutableBloomier::set`].
+    /// Works like [`MutableBloomier::set`], but takes the hash of the key.
     pub fn set_hash(&mut self, hash: KeyHash, value: u64) -> Result<bool> {
         self.widths.check(value)?;
         let Some(cell) = self.own_cell(hash) else { return Ok(false) };

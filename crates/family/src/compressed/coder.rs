@@ -173,19 +173,6 @@ mod tests {
     }
 
     #[test]
-    fn a_carry_changes_a_byte_that_was_written() {
-        // Each zero raises `low`, and a one writes bytes of `low`. For some numbers of zeros, the
-        // last bits or the end of the code then cause a carry.
-        let odds = Odds::new(1, 1 << 20);
-        for zeros in 0..200 {
-            let bits: Vec<bool> = std::iter::repeat_n(false, zeros).chain([true, false, false, true]).collect();
-            let bytes = encode(odds, &bits);
-            let mut decoder = Decoder::new(odds, &bytes);
-            assert!(bits.iter().all(|&bit| decoder.next_bit() == bit), "{zeros}");
-        }
-    }
-
-    #[test]
     fn a_carry_runs_through_every_byte_of_ones() {
         for odds in [Odds::new(1, 3), Odds::new(2, 5), Odds::new(9, 10)] {
             let mut encoder = Encoder::new(odds, Vec::new());
@@ -217,16 +204,6 @@ mod tests {
             let bytes = encoder.finish().unwrap();
             let mut decoder = Decoder::new(odds, &bytes);
             assert!(bits.iter().all(|&bit| decoder.next_bit() == bit), "{odds:?}");
-        }
-    }
-
-    #[test]
-    fn any_bytes_decode_to_something_and_never_hang() {
-        for odds in [Odds::new(0, 1), Odds::new(1, 2), Odds::new(1, 1)] {
-            for bytes in [&[][..], &[0xff; 20], &[0; 3], &[0x80, 1, 2, 3]] {
-                let mut decoder = Decoder::new(odds, bytes);
-                (0..1_000).for_each(|_| _ = decoder.next_bit());
-            }
         }
     }
 }

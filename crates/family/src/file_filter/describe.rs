@@ -83,9 +83,6 @@ impl FileFilter {
     }
 
     /// Returns a copy of the filter in memory, for example to compare, compress or freeze it.
-    ///
-    /// # Errors
-    /// Returns [`Error::TooLarge`] if there is no memory for the copy.
     pub fn to_bloom(&self) -> Result<Bloom> {
         self.snapshot(Bloom::try_clone).0
     }

@@ -7,11 +7,24 @@ use super::new_file::NewFile;
 use super::*;
 use filterblock::internals::codec::u64_bytes;
 
-#[test]
-fn a_failed_sync_loses_no_key() {
+fn created(capacity: u64) -> (tempfile::TempDir, PathBuf, FileFilter) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("filter");
-    let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(1)).unwrap();
+    let filter = FileFilter::create(&path, capacity, 0.01, HashSeed(1)).unwrap();
+    (dir, path, filter)
+}
+
+/// Writes a file that may replace the file of the filter.
+fn new_file(path: &Path, filter: &FileFilter) -> (NewFile, Header, layout::State) {
+    let header = Header { id: layout::new_id(), ..filter.header };
+    let state = layout::State::new(header.id, Length::Known(0));
+    let new = NewFile::write(path, None, &header, &state, &filter.to_bloom().unwrap()).unwrap();
+    (new, header, state)
+}
+
+#[test]
+fn a_failed_sync_loses_no_key() {
+    let (_dir, path, filter) = created(10_000);
     let swap = |file| filter.writer().unwrap().lock().unwrap().swap_file(file);
     let new = filter.extend((0..1_000).map(u64_bytes)).unwrap();
     // This handle is read-only, so writes through it fail.
@@ -31,9 +44,8 @@ fn a_failed_sync_loses_no_key() {
 /// After a failed sync, the page cache may have bits that the disk lacks. A crash loses these bits.
 #[test]
 fn a_key_whose_bits_were_found_in_the_file_is_written_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let (path, disk) = (dir.path().join("filter"), dir.path().join("disk"));
-    let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(1)).unwrap();
+    let (dir, path, filter) = created(10_000);
+    let disk = dir.path().join("disk");
     std::fs::copy(&path, &disk).unwrap();
     filter.extend((0..100).map(u64_bytes)).unwrap();
     filter.close().unwrap();
@@ -53,13 +65,9 @@ fn a_key_whose_bits_were_found_in_the_file_is_written_again() {
 /// After a failed rename, it is unknown whether the old or the new file has the name.
 #[test]
 fn a_failed_rename_stops_all_later_writes() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("filter");
-    let mut filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
+    let (_dir, path, mut filter) = created(100);
     filter.insert(b"a").unwrap();
-    let header = Header { id: layout::new_id(), ..filter.header };
-    let state = layout::State::new(header.id, Length::Known(0));
-    let new = NewFile::write(&path, None, &header, &state, &filter.to_bloom().unwrap()).unwrap();
+    let (new, header, state) = new_file(&path, &filter);
     std::fs::remove_file(new.path()).unwrap();
     assert!(filter.writer().unwrap().lock().unwrap().put(new, &header, state).is_err());
     assert!(filter.may_contain(b"a"));
@@ -71,12 +79,8 @@ fn a_failed_rename_stops_all_later_writes() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_of_another_program_is_not_replaced() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("filter");
-    let filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
-    let header = Header { id: layout::new_id(), ..filter.header };
-    let state = layout::State::new(header.id, Length::Known(0));
-    let new = NewFile::write(&path, None, &header, &state, &filter.to_bloom().unwrap()).unwrap();
+    let (dir, path, filter) = created(100);
+    let (new, ..) = new_file(&path, &filter);
     let old = File::open(&path).unwrap();
     std::fs::write(dir.path().join("other"), "newest").unwrap();
     std::fs::rename(dir.path().join("other"), &path).unwrap();
@@ -91,9 +95,7 @@ fn a_file_of_another_program_is_not_replaced() {
 #[cfg(unix)]
 #[test]
 fn a_file_that_was_replaced_before_its_lock_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("filter");
-    let mut filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
+    let (_dir, path, mut filter) = created(100);
     let opened = File::options().read(true).write(true).open(&path).unwrap();
     filter.clear().unwrap();
     assert!(matches!(Locked::of_filter(opened, &path).unwrap_err().root(), Error::Locked));
@@ -104,9 +106,7 @@ fn a_file_that_was_replaced_before_its_lock_is_refused() {
 /// Each counted key set at least one new bit.
 #[test]
 fn a_count_of_more_keys_than_bits_is_damage() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("filter");
-    let filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();
+    let (_dir, path, filter) = created(100);
     let (id, cells) = (filter.header.id, filter.header.shape.cells);
     drop(filter);
     let mut bytes = std::fs::read(&path).unwrap();

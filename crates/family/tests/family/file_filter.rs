@@ -3,33 +3,18 @@
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use filterblock::HashSeed;
 use filterblock_family::{Error, Field, FileFilter, Membership};
-use tempfile::TempDir;
+use filterblock_testkit::Random;
+
+use crate::support::{created, dir, key};
 
 const PAGE: usize = 512;
 
-fn dir() -> (TempDir, PathBuf) {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("filter");
-    (dir, path)
-}
-
-fn key(i: u64) -> [u8; 8] {
-    i.to_le_bytes()
-}
-
 fn has(filter: &FileFilter, keys: std::ops::Range<u64>) -> bool {
     keys.into_iter().all(|i| filter.may_contain(&key(i)))
-}
-
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Reading a pipe waits for a writer. If the test hangs, a function opened or read the pipe.
@@ -48,7 +33,7 @@ fn a_pipe_is_refused() {
 #[test]
 fn added_keys_are_present_after_reopening_the_file() {
     let (_dir, path) = dir();
-    let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(7)).unwrap();
+    let filter = created(&path, 10_000);
     assert!(filter.is_empty() && filter.len().unwrap() == 0);
     assert_eq!(filter.extend((0..5_000).map(key)).unwrap(), filter.len().unwrap());
     assert!(!filter.insert(&key(17)).unwrap());
@@ -86,7 +71,7 @@ fn added_keys_are_present_after_reopening_the_file() {
 #[test]
 fn a_second_writer_is_refused_and_a_reader_is_not() {
     let (_dir, path) = dir();
-    let mut filter = FileFilter::create(&path, 100, 0.01, HashSeed(7)).unwrap();
+    let mut filter = created(&path, 100);
     assert!(matches!(FileFilter::open(&path).unwrap_err().root(), Error::Locked));
     filter.clear().unwrap();
     assert!(matches!(FileFilter::open(&path).unwrap_err().root(), Error::Locked));
@@ -105,7 +90,7 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
 #[test]
 fn a_link_to_a_file_is_locked_as_the_same_file() {
     let (dir, path) = dir();
-    let filter = FileFilter::create(&path, 100, 0.01, HashSeed(7)).unwrap();
+    let filter = created(&path, 100);
     let linked = [dir.path().join("link"), dir.path().join("dir/filter")];
     std::os::unix::fs::symlink(&path, &linked[0]).unwrap();
     std::os::unix::fs::symlink(".", dir.path().join("dir")).unwrap();
@@ -133,7 +118,7 @@ fn a_link_to_a_file_is_locked_as_the_same_file() {
 #[test]
 fn copies_templates_and_texts_are_independent_filters() {
     let (dir, path) = dir();
-    let filter = FileFilter::create(&path, 1_000, 0.01, HashSeed(7)).unwrap();
+    let filter = created(&path, 1_000);
     filter.extend((0..1_000).map(key)).unwrap();
     let copy = filter.copy(dir.path().join("copy")).unwrap();
     let template = filter.copy_template(dir.path().join("template")).unwrap();
@@ -162,7 +147,7 @@ fn copies_templates_and_texts_are_independent_filters() {
 #[test]
 fn a_damaged_page_of_a_text_is_reported_at_its_offset() {
     let (dir, path) = dir();
-    let text = FileFilter::create(&path, 10_000, 0.01, HashSeed(7)).unwrap().to_base64().unwrap();
+    let text = created(&path, 10_000).to_base64().unwrap();
     assert!(text.len() > 3_000);
     for page in 1..4u64 {
         let at = (page as usize * 512 + 100) / 3 * 4;
@@ -179,7 +164,7 @@ fn a_damaged_page_of_a_text_is_reported_at_its_offset() {
 #[test]
 fn unions_and_intersections_keep_keys_and_make_len_unknown() {
     let (dir, path) = dir();
-    let mut a = FileFilter::create(&path, 1_000, 0.01, HashSeed(7)).unwrap();
+    let mut a = created(&path, 1_000);
     let b = a.copy_template(dir.path().join("b")).unwrap();
     a.extend((0..600).map(key)).unwrap();
     b.extend((400..1_000).map(key)).unwrap();
@@ -229,7 +214,7 @@ fn opened(dir: &Path, image: &[u8]) -> Result<FileFilter, Error> {
 #[test]
 fn a_sync_torn_between_sectors_loses_and_damages_nothing() {
     let (dir, path) = dir();
-    let filter = FileFilter::create(&path, 20_000, 0.01, HashSeed(7)).unwrap();
+    let filter = created(&path, 20_000);
     filter.extend((0..4_000).map(key)).unwrap();
     filter.sync().unwrap();
     let before = fs::read(&path).unwrap();
@@ -238,9 +223,9 @@ fn a_sync_torn_between_sectors_loses_and_damages_nothing() {
     let after = fs::read(&path).unwrap();
     let changed: Vec<usize> = (0..before.len() / PAGE).filter(|i| page(&before, *i) != page(&after, *i)).collect();
     assert!(changed.len() > 20 && changed[0] == 1, "{changed:?}");
-    let mut state = 5;
+    let mut random = Random(5);
     let cuts = (0..=changed.len()).map(|cut| (0..changed.len()).map(|i| i < cut).collect::<Vec<_>>());
-    let mixes = (0..300).map(|_| changed.iter().map(|_| random(&mut state) & 1 == 1).collect());
+    let mixes = (0..300).map(|_| changed.iter().map(|_| random.below(2) == 1).collect());
     for taken in cuts.chain(mixes) {
         let mut image = before.clone();
         for (&page, _) in changed.iter().zip(&taken).filter(|(_, taken)| **taken) {
@@ -261,7 +246,7 @@ fn page(file: &[u8], number: usize) -> &[u8] {
 #[test]
 fn a_torn_page_answers_maybe_and_is_counted() {
     let (dir, path) = dir();
-    let filter = FileFilter::create(&path, 2_000, 0.01, HashSeed(7)).unwrap();
+    let filter = created(&path, 2_000);
     filter.extend((0..300).map(key)).unwrap();
     filter.sync().unwrap();
     let before = fs::read(&path).unwrap();
@@ -281,7 +266,7 @@ fn a_torn_page_answers_maybe_and_is_counted() {
     }
     assert!(damaged > 300, "{damaged}");
     // Each page of bits is replaced by zeros, ones, or a page of another position or file.
-    let other = FileFilter::create(dir.path().join("other"), 2_000, 0.01, HashSeed(7)).unwrap();
+    let other = created(&dir.path().join("other"), 2_000);
     other.close().unwrap();
     let other = fs::read(dir.path().join("other")).unwrap();
     for number in 2..after.len() / PAGE {
@@ -296,7 +281,7 @@ fn a_torn_page_answers_maybe_and_is_counted() {
 #[test]
 fn a_damaged_file_stays_usable_and_a_clear_repairs_it() {
     let (_dir, path) = dir();
-    let filter = FileFilter::create(&path, 10_000, 0.01, HashSeed(7)).unwrap();
+    let filter = created(&path, 10_000);
     filter.extend((0..5_000).map(key)).unwrap();
     filter.close().unwrap();
     let mut bytes = fs::read(&path).unwrap();
@@ -325,7 +310,7 @@ fn a_damaged_file_stays_usable_and_a_clear_repairs_it() {
 #[test]
 fn a_header_of_a_newer_version_is_unsupported() {
     let (dir, path) = dir();
-    FileFilter::create(&path, 300, 0.01, HashSeed(7)).unwrap().close().unwrap();
+    created(&path, 300).close().unwrap();
     let mut bytes = fs::read(&path).unwrap();
     // A newer version may have another checksum, so the checksum does not fit version 1.
     bytes[8] += 1;
@@ -336,7 +321,7 @@ fn a_header_of_a_newer_version_is_unsupported() {
 #[test]
 fn every_truncation_and_flipped_bit_is_an_error_or_maybe() {
     let (dir, path) = dir();
-    let filter = FileFilter::create(&path, 300, 0.01, HashSeed(7)).unwrap();
+    let filter = created(&path, 300);
     filter.extend((0..300).map(key)).unwrap();
     filter.close().unwrap();
     let bytes = fs::read(&path).unwrap();
@@ -371,7 +356,7 @@ fn every_truncation_and_flipped_bit_is_an_error_or_maybe() {
 #[test]
 fn an_incomplete_replacement_changes_nothing() {
     let (dir, path) = dir();
-    let filter = FileFilter::create(&path, 1_000, 0.01, HashSeed(7)).unwrap();
+    let filter = created(&path, 1_000);
     filter.extend((0..1_000).map(key)).unwrap();
     filter.close().unwrap();
     let left = dir.path().join(".filterblock-a1B2c3.tmp");

@@ -6,30 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use filterblock::HashSeed;
-use filterblock_family::{Error, Result};
-use filterblock_family::{FileFilter, Membership};
-use tempfile::TempDir;
+use filterblock_family::{Error, FileFilter, Membership, Result};
+
+use crate::support::{dir, names};
 
 const VICTIM: &[u8] = b"a file of someone else";
 
 /// Creates a file, link or directory at the first path. A link to a file leads to the second path.
 type Put = fn(&Path, &Path);
 
-fn dir() -> (TempDir, PathBuf) {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("filter");
-    (dir, path)
-}
-
 fn create(path: &Path) -> Result<FileFilter> {
     FileFilter::create(path, 1_000, 0.01, HashSeed(7))
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }
 
 /// Tests files, links and directories under the names that a temporary file might have.

@@ -6,10 +6,9 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use filterblock::HashSeed;
-use filterblock_family::Error;
-use filterblock_family::{FileFilter, Membership};
-use tempfile::TempDir;
+use filterblock_family::{Error, FileFilter, Membership};
+
+use crate::support::{created, dir, names};
 
 /// Creates a file, a link, a directory or nothing at the first path. A copy or a link to a file
 /// uses the second path.
@@ -17,16 +16,6 @@ type Put = fn(&Path, &Path);
 
 /// Changes the content of the file at the path.
 type Cut = fn(&Path);
-
-fn dir() -> (TempDir, PathBuf) {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("filter");
-    (dir, path)
-}
-
-fn created(path: &Path) -> FileFilter {
-    FileFilter::create(path, 1_000, 0.01, HashSeed(7)).unwrap()
-}
 
 fn lock_of(path: &Path) -> PathBuf {
     path.with_extension("lock")
@@ -44,17 +33,10 @@ fn has(path: &Path, key: &[u8]) -> bool {
     FileFilter::open_read_only(path).unwrap().may_contain(key)
 }
 
-fn names(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn a_renamed_file_has_one_writer() {
     let (dir, path) = dir();
-    let filter = created(&path);
+    let filter = created(&path, 1_000);
     let renamed = dir.path().join("renamed");
     fs::rename(&path, &renamed).unwrap();
     assert!(is_locked(&renamed));
@@ -72,7 +54,7 @@ fn a_renamed_file_has_one_writer() {
 #[test]
 fn a_removed_lock_file_lets_no_second_writer_in() {
     let (_dir, path) = dir();
-    let mut filter = created(&path);
+    let mut filter = created(&path, 1_000);
     for key in [b"a", b"b"] {
         fs::remove_file(lock_of(&path)).unwrap();
         assert!(is_locked(&path) && is_locked(&path));
@@ -91,7 +73,7 @@ fn a_removed_lock_file_lets_no_second_writer_in() {
 #[test]
 fn a_replacement_under_way_lets_no_second_writer_in() {
     let (_dir, path) = dir();
-    let mut filter = created(&path);
+    let mut filter = created(&path, 1_000);
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let tries = scope.spawn(|| {
@@ -117,7 +99,7 @@ fn a_replacement_under_way_lets_no_second_writer_in() {
 #[test]
 fn a_hard_link_lets_no_second_writer_in() {
     let (dir, path) = dir();
-    let filter = created(&path);
+    let filter = created(&path, 1_000);
     let link = dir.path().join("link");
     fs::hard_link(&path, &link).unwrap();
     assert!(is_locked(&link));
@@ -144,7 +126,7 @@ fn a_file_taken_from_its_writer_is_an_error_at_sync() {
     for (what, put) in taken {
         let (dir, path) = dir();
         let kept = dir.path().join("kept");
-        let mut filter = created(&path);
+        let mut filter = created(&path, 1_000);
         filter.insert(b"before").unwrap();
         filter.sync().unwrap();
         fs::rename(&path, &kept).unwrap();
@@ -176,13 +158,13 @@ fn a_renamed_directory_is_an_error_at_sync() {
     let (dir, _) = dir();
     let (one, two) = (dir.path().join("one"), dir.path().join("two"));
     fs::create_dir(&one).unwrap();
-    let mut filter = created(&one.join("filter"));
+    let mut filter = created(&one.join("filter"), 1_000);
     fs::rename(&one, &two).unwrap();
     filter.insert(b"a").unwrap();
     assert!(is_displaced(filter.sync()) && is_displaced(filter.clear()) && is_locked(&two.join("filter")));
     // A second filter has the path now. Operations on the first filter do not change the second.
     fs::create_dir(&one).unwrap();
-    let other = created(&one.join("filter"));
+    let other = created(&one.join("filter"), 1_000);
     other.insert(b"other").unwrap();
     other.sync().unwrap();
     assert!(is_displaced(filter.sync()) && is_displaced(filter.clear()));
@@ -199,14 +181,14 @@ fn a_file_changed_under_its_writer_is_an_error_at_sync() {
         ("longer", |path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1 << 16).unwrap()),
         ("overwritten", |path| {
             let other = path.with_extension("other");
-            drop(created(&other));
+            drop(created(&other, 1_000));
             fs::write(path, fs::read(other).unwrap()).unwrap();
         }),
         ("replaced by an older copy", |path| fs::write(path, fs::read(path.with_extension("older")).unwrap()).unwrap()),
     ];
     for (what, cut) in cuts {
         let (dir, path) = dir();
-        let mut filter = created(&path);
+        let mut filter = created(&path, 1_000);
         fs::copy(&path, path.with_extension("older")).unwrap();
         filter.insert(b"before").unwrap();
         filter.sync().unwrap();
@@ -235,8 +217,8 @@ fn an_older_copy_over_the_file_is_an_error_at_sync() {
         for is_opened in [false, true] {
             let (dir, path) = dir();
             let older = dir.path().join("older");
-            let mut filter = created(&path);
-            combine(&mut filter, &created(&dir.path().join("other")));
+            let mut filter = created(&path, 1_000);
+            combine(&mut filter, &created(&dir.path().join("other"), 1_000));
             filter.sync().unwrap();
             fs::copy(&path, &older).unwrap();
             filter.insert(b"synced").unwrap();
@@ -261,7 +243,7 @@ fn an_older_copy_over_the_file_is_an_error_at_sync() {
 #[test]
 fn a_dropped_filter_is_unlocked_while_processes_start() {
     let (_dir, path) = dir();
-    drop(created(&path));
+    drop(created(&path, 1_000));
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -47,42 +47,6 @@ fn standard_filters_have_the_published_fprs() {
 }
 
 #[test]
-fn a_hundred_proxies_send_4_7_useless_messages_per_100_misses() {
-    let summaries: Vec<Bloom> = seeds(100)
-        .map(|seed| {
-            let filter = Bloom::with_shape(16 * 2_000, 10, seed).unwrap();
-            (0..2_000).for_each(|i| _ = filter.insert_hash(hash(i, seed)));
-            filter
-        })
-        .collect();
-    // With 100 proxies, a document that no proxy has causes 0.047 useless messages on average. The
-    // test takes the mean over 50,000 documents.
-    let in_vain = |i: u64| summaries.iter().filter(|summary| summary.may_contain_hash(hash(i, summary.seed()))).count();
-    let messages = (1_000_000..1_050_000).map(in_vain).sum::<usize>() as f64 / 50_000.0;
-    assert!((messages - 0.047).abs() < 5.0 * (0.047f64 / 50_000.0).sqrt() + 0.0005, "{messages}");
-}
-
-#[test]
-fn a_standard_filter_estimates_its_number_of_keys() {
-    // The number of keys, the number of bits that they set in 10,000 bits with 7 probes, and the
-    // estimated number of keys.
-    for (keys, bits_set, estimate) in [(100, 670, 99.1), (500, 2911, 491.5), (1000, 5018, 995.4), (2000, 7535, 2000.6)]
-    {
-        let formula = |ones: f64| -(10_000.0 / 7.0) * (-ones / 10_000.0).ln_1p();
-        assert!((formula(f64::from(bits_set)) - estimate).abs() < 0.05, "{bits_set}");
-        let estimates: Vec<f64> = seeds(40)
-            .map(|seed| {
-                let filter = Bloom::with_shape(10_000, 7, seed).unwrap();
-                (0..keys).for_each(|i| _ = filter.insert_hash(hash(i, seed)));
-                assert!((filter.estimated_keys() - formula(filter.count_ones() as f64)).abs() < 1e-6);
-                filter.estimated_keys()
-            })
-            .collect();
-        assert_agrees(&format!("{keys} keys"), &estimates, keys as f64, keys as f64 * 0.001);
-    }
-}
-
-#[test]
 fn the_page_on_variants_lists_the_sizes_of_the_filters() {
     let page = std::fs::read_to_string("../../docs/VARIANTS.md").unwrap();
     let (keys, rate, seed) = (100_000, 0.01, HashSeed(1));
@@ -158,14 +122,6 @@ fn partitioned_filters_match_the_exact_formula() {
         let count = if slice_bits < 100 { 400 } else { 40 };
         assert_agrees(&format!("{slices} slices of {slice_bits}"), &rates(count, 5_000, filled), formula, 0.0);
     }
-    // The FPR is at most 3 % below the requested FPR, so the filter has hardly more bits than it
-    // needs.
-    for rate in [0.5, 0.01, 1e-5] {
-        let filter = Partitioned::with_fpr(10_000, rate, HashSeed(1)).unwrap();
-        let slice = filter.num_bits() as f64 / f64::from(filter.num_slices());
-        let reached = (1.0 - (1.0 - 1.0 / slice).powf(10_000.0)).powi(filter.num_slices() as i32);
-        assert!(reached <= rate && reached > rate * 0.97, "{rate}: {reached}");
-    }
 }
 
 #[test]
@@ -202,22 +158,11 @@ fn counters_overflow_within_the_bound_and_match_the_tail() {
 }
 
 #[test]
-fn d_left_filters_have_the_sizes_and_fprs_of_the_paper() {
+fn d_left_filters_have_the_fprs_of_the_paper() {
     let keys = 48_000;
-    for (remainder_bits, rate, bits, of_counters) in [
-        (10, 0.0234, 16.0, 31.2),
-        (11, 0.0117, 17.3, 37.0),
-        (12, 0.00586, 18.7, 42.8),
-        (14, 0.00146, 21.3, 54.3),
-        (16, 0.000366, 24.0, 65.9),
-    ] {
+    for (remainder_bits, rate) in [(10, 0.0234), (11, 0.0117), (12, 0.00586), (14, 0.00146), (16, 0.000366)] {
         let made = DLeft::with_fpr(keys, rate * 1.004, HashSeed(1)).unwrap();
         assert_eq!((made.remainder_bits(), made.capacity()), (remainder_bits, keys));
-        let per_key = made.len_bytes() as f64 * 8.0 / keys as f64;
-        assert!((per_key - bits).abs() < 0.06, "{remainder_bits}: {per_key} bits");
-        let counting = Counting::with_fpr(keys, rate, CounterBits::Four, HashSeed(1)).unwrap();
-        let counters = counting.num_counters() as f64 * 4.0 / keys as f64;
-        assert_digits("counters", counters, of_counters, 0.005);
         let filled = |seed| {
             let mut filter = DLeft::with_fpr(keys, rate * 1.004, seed).unwrap();
             (0..keys).for_each(|i| filter.insert_hash(hash(i, seed)).unwrap());
@@ -274,21 +219,6 @@ fn a_scalable_filter_keeps_its_fpr_as_it_grows_a_thousandfold() {
         assert!(announced <= 0.02);
         let bits = filled[0].num_bits() as f64 / 40_000.0;
         println!("{growth:?}: {} stages, {bits:.1} bits per key", filled[0].num_stages());
-    }
-}
-
-#[test]
-fn a_dynamic_count_filter_has_the_widths_of_the_paper() {
-    // In the paper, a counter has x = log2(insertions / keys) base bits and y = floor(log2(largest
-    // overflow)) + 1 overflow bits.
-    for (mean_count, most) in [(2u64, 100u64), (8, 8), (16, 5_000)] {
-        let mut filter = DynamicCounting::with_fpr(1_000, 0.001, mean_count, HashSeed(1)).unwrap();
-        assert_eq!(filter.base_bits(), mean_count.ilog2());
-        (0..most).for_each(|_| filter.insert(&key(1)).unwrap());
-        let overflow = most >> filter.base_bits();
-        assert_eq!(filter.overflow_bits(), if overflow == 0 { 0 } else { overflow.ilog2() + 1 });
-        let bits = u64::from(filter.base_bits() + filter.overflow_bits());
-        assert!(filter.len_bytes() * 8 - filter.num_counters() * bits <= 4 * 64);
     }
 }
 

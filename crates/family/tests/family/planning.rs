@@ -4,18 +4,9 @@ use std::fmt::Write as _;
 
 use filterblock::planning::{Goal, MAX_KEYS};
 use filterblock_family::plan::{Variant, VariantPlan};
+use filterblock_testkit::agrees;
 
 const KEYS: u64 = 1_000_000;
-
-/// Returns whether `printed` is `value` to the printed digits. The tables round some values and
-/// truncate others.
-fn agrees(value: f64, printed: &str) -> bool {
-    let (mantissa, exponent) = printed.split_once('e').unwrap_or((printed, "0"));
-    let decimals = mantissa.split_once('.').map_or(0, |(_, decimals)| decimals.len()) as i32;
-    let unit = 10f64.powi(exponent.parse::<i32>().unwrap() - decimals);
-    let off = value - printed.parse::<f64>().unwrap();
-    off > -0.5 * unit - 1e-12 && off < unit
-}
 
 #[test]
 fn impossible_plans_are_refused() {

@@ -2,10 +2,31 @@
 //! numbers.
 #![allow(dead_code, unused_imports, reason = "no test file uses all of it")]
 
+use std::path::{Path, PathBuf};
+
 use filterblock::{HashSeed, KeyHash};
-use filterblock_family::Membership;
+use filterblock_family::{FileFilter, Membership};
+use tempfile::TempDir;
 
 pub use filterblock_testkit::Random;
+
+/// Returns a directory, and the path of a filter in it.
+pub fn dir() -> (TempDir, PathBuf) {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("filter");
+    (dir, path)
+}
+
+pub fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+pub fn created(path: &Path, capacity: u64) -> FileFilter {
+    FileFilter::create(path, capacity, 0.01, HashSeed(7)).unwrap()
+}
 
 pub fn key(i: u64) -> [u8; 8] {
     i.to_le_bytes()

@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-pub const FOLDERS: [&str; 5] = ["leveldb", "rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1", "parquet"];
-
 /// Returns the content of a file of the golden data.
 pub fn file(folder: &str, name: &str) -> Vec<u8> {
     let path = path(folder, name);

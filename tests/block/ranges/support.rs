@@ -4,31 +4,24 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
-use filterblock::{Expected, FilterBlock, FilterBuilder, FilterOptions, HashSeed, KeyHasher, Verify};
+use filterblock::{Expected, FilterBlock, FilterOptions, KeyHasher, Verify};
+use filterblock_testkit::blocks::{SEED, built, spec};
 
-pub const TABLE: [u8; 16] = *b"the tested table";
+pub use filterblock_testkit::blocks::TABLE;
+
 pub type Keys = BTreeSet<Vec<u8>>;
 
 pub fn hasher() -> KeyHasher {
-    KeyHasher::xxh3(HashSeed(0x5eed))
+    KeyHasher::xxh3(SEED)
 }
 
-pub fn builder(spec: &str) -> FilterBuilder {
-    FilterOptions::new(spec.parse().unwrap()).table_id(TABLE).builder(hasher()).unwrap()
-}
-
-pub fn block(spec: &str, keys: &Keys) -> Vec<u8> {
-    let mut builder = builder(spec);
-    keys.iter().for_each(|key| builder.add(builder.hasher().key(key)));
-    builder.finish().unwrap().bytes
+pub fn block(text: &str, keys: impl IntoIterator<Item: AsRef<[u8]>>) -> Vec<u8> {
+    built(&FilterOptions::new(spec(text)).table_id(TABLE), SEED, keys)
 }
 
 /// Builds a filter of the specification `points` with a range filter beside it.
 pub fn both(points: &str, ranges: &str, keys: &Keys) -> Vec<u8> {
-    let options = FilterOptions::new(points.parse().unwrap()).table_id(TABLE).ranges(ranges.parse().unwrap());
-    let mut builder = options.builder(hasher()).unwrap();
-    keys.iter().for_each(|key| builder.add(builder.hasher().key(key)));
-    builder.finish().unwrap().bytes
+    built(&FilterOptions::new(spec(points)).table_id(TABLE).ranges(spec(ranges)), SEED, keys)
 }
 
 pub fn open<D: AsRef<[u8]>>(bytes: D, verify: Verify) -> filterblock::Result<FilterBlock<D>> {

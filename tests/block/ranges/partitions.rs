@@ -2,21 +2,16 @@
 
 use std::ops::Bound::{self, Included};
 
-use filterblock::layout::stated_len_bytes;
-use filterblock::{
-    Expected, FilterOptions, Verify,
-    partitions::{PartitionIndex, PartitionedBuilder},
-};
+use filterblock::partitions::PartitionIndex;
+use filterblock::{Expected, FilterOptions, Verify};
+use filterblock_testkit::blocks::{built_in_partitions, index_of};
 
 use super::key_sets::all;
 use super::support::{Keys, TABLE, forms, hasher, holds_key, is_reversed, near, open};
 
 fn partitioned(keys: &Keys, partition_keys: usize) -> Vec<u8> {
-    let spec = "grafite:fpr=0.01".parse().unwrap();
-    let mut builder =
-        PartitionedBuilder::new(&FilterOptions::new(spec).table_id(TABLE), hasher(), partition_keys).unwrap();
-    keys.iter().for_each(|key| builder.add(builder.hasher().key(key)).unwrap());
-    builder.finish().unwrap().bytes
+    let options = FilterOptions::new("grafite:fpr=0.01".parse().unwrap()).table_id(TABLE);
+    built_in_partitions(&options, hasher(), partition_keys, keys)
 }
 
 #[test]
@@ -27,8 +22,7 @@ fn partitions_of_range_filters_never_deny_a_key() {
             let block = open(bytes.as_slice(), Verify::AtOpen).unwrap();
             let hasher = hasher();
             let expected = Expected::of_table(TABLE, &hasher);
-            let index_len = stated_len_bytes(&bytes).unwrap() as usize;
-            let index = PartitionIndex::open(&bytes[bytes.len() - index_len..], &expected).unwrap();
+            let index = PartitionIndex::open(index_of(&bytes), &expected).unwrap();
             let opened: Vec<_> = (0..index.len() as u32)
                 .map(|number| {
                     let range = index.get(number).unwrap().byte_range;
@@ -73,8 +67,7 @@ fn a_partition_denies_ranges_within_itself() {
     let block = open(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
     let hasher = hasher();
     let expected = Expected::of_table(TABLE, &hasher);
-    let index_len = stated_len_bytes(&bytes).unwrap() as usize;
-    let index = PartitionIndex::open(&bytes[bytes.len() - index_len..], &expected).unwrap();
+    let index = PartitionIndex::open(index_of(&bytes), &expected).unwrap();
     let (mut denied, mut denied_alone) = (0, 0);
     for i in 0..3_999u32 {
         let (from, to) = (format!("{:07}", i * 1_000 + 400), format!("{:07}", i * 1_000 + 430));

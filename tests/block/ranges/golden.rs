@@ -1,19 +1,15 @@
 //! Tests golden files of range filters: the builders must write these bytes, and the readers must
 //! read them.
 
-use filterblock::WholeKeys;
 use std::fmt::Write as _;
 use std::ops::Bound::{Excluded, Included};
-use std::path::PathBuf;
 
-use filterblock::{
-    FilterBlock, FilterOptions, HashSeed, KeyHasher, ParsedBlock, Secret, Verify, partitions::PartitionedBuilder,
-};
+use filterblock::{FilterOptions, ParsedBlock, Verify, WholeKeys};
+use filterblock_testkit::blocks::{BOTH, built, built_in_partitions};
 
 use super::key_sets::mix;
+use crate::golden::{TABLE, golden, hasher, open, path};
 
-const SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
-const TABLE: [u8; 16] = *b"golden table id.";
 /// The name of each file, the specification of its range filter, and the function that makes its
 /// keys.
 const FILES: [(&str, &str, fn(u64) -> Vec<u8>); 8] = [
@@ -41,27 +37,6 @@ fn name(i: u64) -> Vec<u8> {
     (0..1 + mix(i) % 8).map(|j| b"aeinorstAZ_~"[(mix(i * 9 + j) % 12) as usize]).collect()
 }
 
-fn secret() -> Secret {
-    Secret::new(b"golden secret of thirty-two byte").unwrap()
-}
-
-fn hasher(name: &str) -> KeyHasher {
-    if name.contains("siphash") { KeyHasher::sip13(SEED, &secret()) } else { KeyHasher::xxh3(SEED) }
-}
-
-fn open<'a>(name: &str, bytes: &'a [u8], verify: Verify) -> FilterBlock<&'a [u8]> {
-    let secret = name.contains("siphash").then(secret);
-    ParsedBlock::open(bytes, verify).unwrap().bind_any(secret.as_ref()).unwrap()
-}
-
-fn path(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "tests", "golden", name].iter().collect()
-}
-
-fn golden(name: &str) -> Vec<u8> {
-    std::fs::read(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
 fn keys(name: &str, key: fn(u64) -> Vec<u8>) -> Vec<Vec<u8>> {
     let count: u64 = name.trim_end_matches(".fb").rsplit('-').next().unwrap().parse().unwrap();
     let mut keys: Vec<_> = (0..count).map(key).collect();
@@ -71,27 +46,22 @@ fn keys(name: &str, key: fn(u64) -> Vec<u8>) -> Vec<Vec<u8>> {
 
 fn written((name, spec, key): (&str, &str, fn(u64) -> Vec<u8>)) -> Vec<u8> {
     let spec = spec.parse().unwrap();
-    if name.contains("partitioned") {
-        let mut builder =
-            PartitionedBuilder::new(&FilterOptions::new(spec).table_id(TABLE), hasher(name), 300).unwrap();
-        keys(name, key).iter().for_each(|key| builder.add(builder.hasher().key(key)).unwrap());
-        return builder.finish().unwrap().bytes;
-    }
-    let both = || FilterOptions::new("bloom:10".parse().unwrap()).ranges(spec);
-    let has_prefixes = name.contains("prefixes-and");
-    let options = match name {
-        _ if has_prefixes => both().prefixes_by_host("fixed:8", WholeKeys::Too),
-        _ if name.contains("bloom-and") => both(),
-        _ => FilterOptions::new(spec),
-    };
-    let mut builder = options.table_id(TABLE).builder(hasher(name)).unwrap();
-    for key in keys(name, key) {
-        builder.add(builder.hasher().key(&key));
-        if has_prefixes {
-            builder.add_prefix(builder.hasher().key(&key[..8]));
+    let (keys, alone) = (keys(name, key), FilterOptions::new(spec).table_id(TABLE));
+    let beside = FilterOptions::new("bloom:10".parse().unwrap()).table_id(TABLE).ranges(spec);
+    match name {
+        _ if name.contains("partitioned") => built_in_partitions(&alone, hasher(name), 300, keys),
+        _ if name.contains("prefixes-and") => {
+            let options = beside.prefixes_by_host("fixed:8", WholeKeys::Too);
+            let mut builder = options.builder(hasher(name)).unwrap();
+            for key in keys {
+                builder.add(builder.hasher().key(&key));
+                builder.add_prefix(builder.hasher().key(&key[..8]));
+            }
+            builder.finish().unwrap().bytes
         }
+        _ if name.contains("bloom-and") => built(&beside, hasher(name), keys),
+        _ => built(&alone, hasher(name), keys),
     }
-    builder.finish().unwrap().bytes
 }
 
 /// Returns a line with the number of answers "maybe" for 10,000 fixed ranges, and a description of
@@ -113,7 +83,7 @@ fn described((name, _, key): (&str, &str, fn(u64) -> Vec<u8>), bytes: &[u8]) -> 
 fn range_filters_of_version_1_open_and_hold_their_keys() {
     for file @ (name, _, key) in FILES {
         let bytes = golden(name);
-        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+        for verify in BOTH {
             let block = open(name, &bytes, verify);
             assert!(block.has_ranges() && block.metadata().table_id == TABLE, "{name}");
             for key in keys(name, key) {
@@ -137,7 +107,7 @@ fn descriptions_of_golden_range_filters_do_not_change() {
 }
 
 /// Writes the missing golden files, and the missing lines of `v1-ranges-described.txt`. Run it with
-/// `cargo test --test ranges golden -- --ignored`.
+/// `cargo test --test block golden:: -- --ignored`.
 #[test]
 #[ignore = "writes missing files to tests/golden"]
 fn make_missing_golden_range_filters() {

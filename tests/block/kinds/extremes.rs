@@ -79,44 +79,6 @@ fn announced_fprs_are_never_below_the_limit_of_the_hashes() {
     }
 }
 
-#[test]
-fn built_filters_announce_the_planned_fprs() {
-    let mut random = Random(7);
-    for kind in kinds_of_keys() {
-        for budget in ["8", "16", "32", "64", "100"] {
-            let Ok(spec) = format!("{kind}:{budget}").parse::<FilterSpec>() else { continue };
-            for keys in [1, 2, 5, 6, 64, 1_000, 20_000] {
-                let hashes: Vec<_> = (0..keys).map(|_| KeyHash::from_raw(random.next())).collect();
-                let block = block(&spec.to_string(), &hashes);
-                let info = block.metadata();
-                let floor = floor(kind, keys, info.payload_len_bytes);
-                let (announced, planned) = (block.expected_fpr(), Plan::new(spec, keys).unwrap().expected_fpr());
-                assert!(
-                    announced >= floor * 0.999_999,
-                    "{spec}, {keys} keys: {announced:e} announced, floor {floor:e}"
-                );
-                assert!((0.97..1.03).contains(&(announced / planned)), "{spec}, {keys}: {announced:e}, {planned:e}");
-            }
-        }
-    }
-}
-
-#[test]
-fn one_key_in_a_line_matches_one_hash_in_2_to_the_32() {
-    let mut random = Random(1);
-    for kind in [FilterKind::BlockedBloom, FilterKind::SplitBlock512] {
-        for _ in 0..20 {
-            let key = KeyHash::from_raw(random.next());
-            let block = block(&format!("{kind}:100"), &[key]);
-            assert!((0..1_000).all(|_| block.may_contain_hash(of_equal_fold(key, &mut random))), "{kind}: {key:?}");
-            let announced = block.expected_fpr() * 2f64.powi(32);
-            // In addition to the hashes with the key's fold, eight lanes of 64 bits let one hash in
-            // 2^48 pass.
-            assert!((0.999_999..1.001).contains(&announced), "{kind}: {announced} of 2^32 announced");
-        }
-    }
-}
-
 /// Returns the FPR of the textbook formula, averaged over the number of keys in a line.
 fn textbook_rate(kind: FilterKind, probes: u32, keys_in_line: f64) -> f64 {
     let lane_bits: f64 = match kind {
@@ -142,7 +104,7 @@ fn equal_folds_pass_as_often_as_announced() {
     const ASKED_PER_KEY: u64 = 20_000;
     let mut random = Random(2);
     for kind in [FilterKind::BlockedBloom, FilterKind::SplitBlock, FilterKind::SplitBlock512] {
-        for (bits_per_key, keys) in [(100, 2), (100, 10), (100, 37), (100, 300), (64, 100)] {
+        for (bits_per_key, keys) in [(100, 1), (100, 2), (100, 10), (100, 37), (100, 300), (64, 100)] {
             let hashes: Vec<_> = (0..keys).map(|_| KeyHash::from_raw(random.next())).collect();
             let block = block(&format!("{kind}:{bits_per_key}"), &hashes);
             let passed: u64 = hashes
@@ -166,22 +128,6 @@ fn equal_folds_pass_as_often_as_announced() {
             assert!(announced >= least, "{what}");
             assert!(announced <= counted + slack + bits * 1.5, "{what}");
         }
-    }
-}
-
-#[test]
-fn folds_are_independent_of_lines() {
-    // The line comes from the high bits of the hash, and the fold from the high bits of a product
-    // that depends on all bits of the hash. If line and fold were correlated, hashes with equal
-    // folds would pass more often or less often than announced.
-    let mut random = Random(3);
-    for lines in [2u64, 3, 7, 64, 1_000, 4_099, 1 << 16] {
-        let key = KeyHash::from_raw(random.next());
-        let line = |hash: KeyHash| (u128::from(hash.raw()) * u128::from(lines)) >> 64;
-        let asked = 2_000 * lines.min(1_000);
-        let same = (0..asked).filter(|_| line(of_equal_fold(key, &mut random)) == line(key)).count() as f64;
-        let expected = asked as f64 / lines as f64;
-        assert!((same - expected).abs() < 5.0 * expected.sqrt() + 3.0, "{lines} lines: {same} for {expected}");
     }
 }
 
@@ -215,22 +161,14 @@ fn requested_fprs_are_reached_or_rejected_with_the_limit() {
                 };
                 let most = wanted * slack + keys as f64 * 2f64.powi(-64);
                 assert!(plan.expected_fpr() <= most, "{spec}, {keys} keys: {:e}", plan.expected_fpr());
+                // A filter of bits wastes no space.
+                let sets_bits = kind == FilterKind::Bloom || line_len_bytes(kind).is_some();
+                let is_wasteful = sets_bits && keys >= 50_000 && plan.expected_fpr() < wanted * 0.99;
+                assert!(!is_wasteful, "{spec}, {keys} keys: {:e}", plan.expected_fpr());
             }
         }
     }
     assert!(refused >= 15, "{refused} were refused");
-    for (text, is_taken) in [
-        ("blocked-bloom:fpr=1e-9", false),
-        ("blocked-bloom:fpr=2e-9", true),
-        ("bloom:fpr=1e-9", true),
-        ("bloom:fpr=1e-10", true),
-        ("bloom:fpr=1e-11", false),
-        ("bumped-ribbon:fpr=1e-9", true),
-        ("bumped-ribbon:fpr=2e-10", false),
-        ("binary-fuse:fpr=0.00001", false),
-    ] {
-        assert_eq!(text.parse::<FilterSpec>().is_ok(), is_taken, "{text}");
-    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::ops::Bound::{Excluded, Included};
 use filterblock::Verify;
 
 use super::key_sets::mix;
-use super::support::{builder, open};
+use super::support::{block, open};
 
 /// Builds a filter of up to 200,000 keys, and asks for `count` ranges with at least one of the
 /// keys. Returns the number of denied ranges.
@@ -13,9 +13,7 @@ fn denied(spec: &str, count: u64, key: &dyn Fn(u64) -> u64) -> u64 {
     let mut keys: Vec<u64> = (0..200_000).map(key).collect();
     keys.sort_unstable();
     keys.dedup();
-    let mut builder = builder(spec);
-    keys.iter().for_each(|key| builder.add(builder.hasher().key(&key.to_be_bytes())));
-    let block = open(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
+    let block = open(block(spec, keys.iter().map(|key| key.to_be_bytes())), Verify::AtOpen).unwrap();
     let denied = (0..count).filter(|&i| {
         let random = mix(i);
         let key = keys[random as usize % keys.len()];
@@ -61,10 +59,9 @@ fn a_hundred_million_ranges_that_hold_a_key_are_never_denied() {
 fn keys_of_a_filter_of_two_million_keys_are_never_denied() {
     let mut keys: Vec<u64> = (0..2_000_000).map(mix).collect();
     keys.sort_unstable();
-    let mut builder = builder("grafite:L=16:fpr=0.01");
-    keys.iter().for_each(|key| builder.add(builder.hasher().key(&key.to_be_bytes())));
-    let block = open(builder.finish().unwrap().bytes, Verify::AtOpen).unwrap();
-    for key in keys.iter().map(|key| key.to_be_bytes()) {
+    let keys = || keys.iter().map(|key| key.to_be_bytes());
+    let block = open(block("grafite:L=16:fpr=0.01", keys()), Verify::AtOpen).unwrap();
+    for key in keys() {
         assert!(block.may_contain_range(Included(&key), Included(&key)), "{key:02x?}");
     }
 }

@@ -59,22 +59,6 @@ fn a_missing_budget_error_gives_two_valid_examples() {
 }
 
 #[test]
-fn an_unknown_kind_is_answered_with_a_similar_one() {
-    for (text, reason) in [
-        ("blom:10", "unknown kind \"blom\"; did you mean bloom?"),
-        ("bumped-ribon", "unknown kind \"bumped-ribon\"; did you mean bumped-ribbon?"),
-        ("always-mabe", "unknown kind \"always-mabe\"; did you mean always-maybe?"),
-        ("cuckoo:8", "unknown kind \"cuckoo\"; try bloom:10, blocked-bloom:10 or bumped-ribbon:8"),
-        ("binary-fuse:9", "bits per key must be 8, 12 or 16; try binary-fuse:8"),
-        ("ribbon:33", "bits per key must be from 1 to 32; try ribbon:7"),
-        ("bloom:fpr=2", "the false-positive rate must be a number above 0 and below 1; try bloom:fpr=0.01"),
-    ] {
-        let error = text.parse::<FilterSpec>().unwrap_err();
-        assert_eq!(error.to_string(), format!("invalid filter {text:?}: {reason}"));
-    }
-}
-
-#[test]
 fn impossible_budgets_are_refused() {
     for budget in
         ["0", "-1", "NaN", "inf", "1000000000", "0.5", "", "ten", "fpr=0", "fpr=1", "fpr=2", "fpr=NaN", "fpr=1e-30"]
@@ -85,19 +69,31 @@ fn impossible_budgets_are_refused() {
             assert!(matches!(&error, Error::Invalid { what: "filter", given, .. } if *given == text), "{error}");
         }
     }
-    for text in ["", "bloom", "cuckoo:10", "empty:10", "always-maybe:10", ":", "bloom:10:10", "bloom:10:compact"] {
+    for text in ["", "empty:10", "always-maybe:10", ":"] {
         assert!(text.parse::<FilterSpec>().is_err(), "{text}");
     }
+    // A text from a damaged or hostile file must not overflow the stack.
+    assert!(format!("bumped-ribbon:8{}", ":compact".repeat(100_000)).parse::<FilterSpec>().is_err());
 }
 
-const ALWAYS_MAYBE_TAKES_NO_BUDGET: &str =
-    "always-maybe takes no budget; try always-maybe, or bloom:10 for a filter with a budget";
-const ONLY_BUMPED_RIBBON: &str = "only bumped-ribbon takes :compact; try bumped-ribbon:8:compact";
-
 #[test]
-fn a_repeated_part_is_refused_by_its_name() {
+fn refused_texts_get_a_reason_and_a_next_step() {
+    const RATE: &str = "the false-positive rate must be a number above 0 and below 1; try bloom:fpr=0.01";
+    const NO_BUDGET: &str = "always-maybe takes no budget; try always-maybe, or bloom:10 for a filter with a budget";
     const COMPACT_TWICE: &str = "compact is given twice; give it once, as in bumped-ribbon:8:compact";
+    const ONLY_BUMPED_RIBBON: &str = "only bumped-ribbon takes :compact; try bumped-ribbon:8:compact";
+    const NO_RANGE_BUDGET: &str = "missing budget; try grafite:12.7 or grafite:fpr=0.01";
+    const RANGE_LEN: &str = "the range length must be a whole number from 1 to 2^40; try grafite:L=1024:fpr=0.01";
     for (text, reason) in [
+        ("blom:10", "unknown kind \"blom\"; did you mean bloom?"),
+        ("bumped-ribon", "unknown kind \"bumped-ribon\"; did you mean bumped-ribbon?"),
+        ("always-mabe", "unknown kind \"always-mabe\"; did you mean always-maybe?"),
+        ("cuckoo:8", "unknown kind \"cuckoo\"; try bloom:10, blocked-bloom:10 or bumped-ribbon:8"),
+        ("binary-fuse:9", "bits per key must be 8, 12 or 16; try binary-fuse:8"),
+        ("ribbon:33", "bits per key must be from 1 to 32; try ribbon:7"),
+        ("grafite:51", "bits per key must be from 1 to 50; try grafite:12.7"),
+        ("bloom:10:", "bits per key must be from 1 to 100; try bloom:10"),
+        ("bloom:fpr=2", RATE),
         ("bumped-ribbon:8:compact:compact", COMPACT_TWICE),
         ("bumped-ribbon:8:compact:compact:compact", COMPACT_TWICE),
         ("bumped-ribbon:compact:8:compact", "compact comes after the budget; try bumped-ribbon:8:compact"),
@@ -105,40 +101,48 @@ fn a_repeated_part_is_refused_by_its_name() {
         ("bloom:10:10", "it has two budgets, 10 and 10; give one budget"),
         ("bloom:10:fpr=0.01", "it has two budgets, 10 and fpr=0.01; give one budget"),
         ("grafite:L=16:12:fpr=0.01", "it has two budgets, 12 and fpr=0.01; give one budget"),
+        ("bloom:10:compact", ONLY_BUMPED_RIBBON),
         ("bloom:10:compact:compact", ONLY_BUMPED_RIBBON),
         ("bloom:compact:10", ONLY_BUMPED_RIBBON),
-        ("bloom:10:", "bits per key must be from 1 to 100; try bloom:10"),
-        ("always-maybe:10:10", ALWAYS_MAYBE_TAKES_NO_BUDGET),
+        ("grafite:L=16:fpr=0.01:compact", ONLY_BUMPED_RIBBON),
+        ("always-maybe:10:10", NO_BUDGET),
+        ("grafite", NO_RANGE_BUDGET),
+        ("grafite:L=16", NO_RANGE_BUDGET),
+        ("grafite:L=0:fpr=0.01", RANGE_LEN),
+        ("grafite:L=x:9", RANGE_LEN),
+        ("grafite:L=1:L=2:9", "the range length is given twice; give it once, as in grafite:L=1024:fpr=0.01"),
+        ("grafite:fpr=0.01:L=16", "the range length comes before the budget; try grafite:L=1024:fpr=0.01"),
+        ("bloom:L=16:fpr=0.01", "only range filters take a range length; try grafite:L=1024:fpr=0.01"),
     ] {
         let error = text.parse::<FilterSpec>().unwrap_err();
         assert_eq!(error.to_string(), format!("invalid filter {text:?}: {reason}"));
     }
-    // A text from a damaged or hostile file must not overflow the stack.
-    assert!(format!("bumped-ribbon:8{}", ":compact".repeat(100_000)).parse::<FilterSpec>().is_err());
 }
 
 #[test]
-fn a_rate_below_the_rate_of_all_columns_is_refused() {
-    for kind in ["ribbon", "bumped-ribbon"] {
-        assert!(format!("{kind}:fpr=0.0000000003").parse::<FilterSpec>().is_ok(), "{kind}");
-        assert!(format!("{kind}:fpr=0.0000000002").parse::<FilterSpec>().is_err(), "{kind}");
-    }
-    let most = FilterSpec::bits_per_key(FilterKind::BumpedRibbon, 100.0).unwrap();
-    assert_eq!(most.expected_fpr(), (-32.0f64).exp2());
-}
-
-#[test]
-fn refusals_name_the_lowest_rate_of_the_kind() {
-    for kind in kinds() {
-        let Err(Error::Invalid { what: "filter", reason, .. }) = FilterSpec::false_positive_rate(kind, 1e-20) else {
-            panic!("{kind}: 1e-20")
-        };
-        let named = reason.split_once(" is ").unwrap().1;
-        let named: f64 = named.split([',', ':']).next().unwrap().parse().unwrap();
-        let lowest = FilterSpec::of_lowest_fpr(kind).unwrap().expected_fpr();
-        // The named rate is rounded up to two digits, so that the kind reaches it.
-        assert!(named >= lowest && named < lowest * 1.1, "{kind}: {named:e} named, {lowest:e}");
-        assert!(FilterSpec::false_positive_rate(kind, named).is_ok(), "{kind}: {named:e}");
+fn budgets_are_taken_up_to_the_limits_of_their_kind() {
+    for (text, is_taken) in [
+        ("ribbon:32", true),
+        ("ribbon:32.001", false),
+        ("bumped-ribbon:33", true),
+        ("bloom:100", true),
+        ("blocked-bloom:100", true),
+        ("split-block:100", true),
+        ("bloom:100.001", false),
+        ("bloom:0.999", false),
+        ("bloom:1", true),
+        ("binary-fuse:32", false),
+        ("ribbon:fpr=0.0000000003", true),
+        ("ribbon:fpr=0.0000000002", false),
+        ("bumped-ribbon:fpr=0.0000000003", true),
+        ("bumped-ribbon:fpr=0.0000000002", false),
+        ("blocked-bloom:fpr=2e-9", true),
+        ("blocked-bloom:fpr=1e-9", false),
+        ("bloom:fpr=1e-10", true),
+        ("bloom:fpr=1e-11", false),
+        ("binary-fuse:fpr=0.00001", false),
+    ] {
+        assert_eq!(text.parse::<FilterSpec>().is_ok(), is_taken, "{text}");
     }
 }
 
@@ -163,25 +167,6 @@ fn every_kind_returns_the_expected_rate_of_its_budget() {
     ] {
         let found = text.parse::<FilterSpec>().unwrap().expected_fpr();
         assert!((found / rate - 1.0).abs() < 1e-3, "{text}: {found} for {rate}");
-    }
-}
-
-#[test]
-fn a_ribbon_takes_at_most_32_bits_and_bloom_kinds_100() {
-    for (text, is_taken) in [
-        ("ribbon:32", true),
-        ("ribbon:32.001", false),
-        ("bumped-ribbon:33", true),
-        ("bloom:100", true),
-        ("blocked-bloom:100", true),
-        ("split-block:100", true),
-        ("bloom:100.001", false),
-        ("bloom:0.999", false),
-        ("bloom:1", true),
-        ("binary-fuse:9", false),
-        ("binary-fuse:32", false),
-    ] {
-        assert_eq!(text.parse::<FilterSpec>().is_ok(), is_taken, "{text}");
     }
 }
 

@@ -1,17 +1,16 @@
 //! Tests that misuse of range filters gives a typed error or the answer "maybe".
 
-use filterblock::WholeKeys;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
-use filterblock::layout::stated_len_bytes;
+use filterblock::partitions::PartitionIndex;
+use filterblock::planning::Plan;
+use filterblock::policy::Monkey;
 use filterblock::{
     Answer, Error, Expected, FilterBlock, FilterKind, FilterOptions, FilterSet, FilterSpec, SharedBytes, TableFilter,
-    VerifiedFilter, Verify,
-    partitions::{PartitionIndex, PartitionedBuilder},
-    planning::Plan,
-    policy::Monkey,
+    VerifiedFilter, Verify, WholeKeys,
 };
+use filterblock_testkit::blocks::{SPECS, built_in_partitions, index_of, spec};
 
 use super::support::{Keys, TABLE, block, both, forms, hasher, is_empty, is_reversed, open};
 
@@ -20,21 +19,7 @@ fn keys() -> Keys {
 }
 
 #[test]
-fn specifications_of_range_filters_are_checked() {
-    for (text, reason) in [
-        ("grafite", "missing budget; try grafite:12.7 or grafite:fpr=0.01"),
-        ("grafite:L=16", "missing budget; try grafite:12.7 or grafite:fpr=0.01"),
-        ("grafite:L=0:fpr=0.01", "the range length must be a whole number from 1 to 2^40; try grafite:L=1024:fpr=0.01"),
-        ("grafite:L=x:9", "the range length must be a whole number from 1 to 2^40; try grafite:L=1024:fpr=0.01"),
-        ("grafite:L=1:L=2:9", "the range length is given twice; give it once, as in grafite:L=1024:fpr=0.01"),
-        ("grafite:fpr=0.01:L=16", "the range length comes before the budget; try grafite:L=1024:fpr=0.01"),
-        ("bloom:L=16:fpr=0.01", "only range filters take a range length; try grafite:L=1024:fpr=0.01"),
-        ("grafite:51", "bits per key must be from 1 to 50; try grafite:12.7"),
-        ("grafite:L=16:fpr=0.01:compact", "only bumped-ribbon takes :compact; try bumped-ribbon:8:compact"),
-    ] {
-        let error = text.parse::<FilterSpec>().unwrap_err().to_string();
-        assert_eq!(error, format!("invalid filter {text:?}: {reason}"));
-    }
+fn plans_of_range_filters_have_the_bits_of_their_specification() {
     let spec: FilterSpec = "grafite:L=1024:fpr=0.01".parse().unwrap();
     assert_eq!((spec.kind(), spec.to_string().as_str()), (FilterKind::Grafite, "grafite:L=1024:fpr=0.01"));
     assert!((18.6..18.75).contains(&(spec.millibits_per_key() as f64 / 1000.0)), "{}", spec.millibits_per_key());
@@ -51,7 +36,7 @@ fn a_short_range_length_allows_a_lower_fpr() {
     let spec: FilterSpec = "grafite:L=1:fpr=0.00000000000001".parse().unwrap();
     assert_eq!(spec.to_string(), "grafite:L=1:fpr=0.00000000000001");
     assert!(spec.expected_fpr() <= 1e-14, "{:e}", spec.expected_fpr());
-    let block = open(block(&spec.to_string(), &keys()), Verify::AtOpen).unwrap();
+    let block = open(block(&spec.to_string(), keys()), Verify::AtOpen).unwrap();
     assert!(keys().iter().all(|key| block.may_contain_range(Included(key), Included(key))));
     assert!(block.expected_range_fpr().unwrap() <= 1e-14, "{:?}", block.expected_range_fpr());
     // Ranges of 16 integers need more bits for this FPR than a filter may have. Without L, a range
@@ -119,7 +104,7 @@ fn a_range_filter_beside_prefixes_has_only_whole_keys() {
 
 #[test]
 fn blocks_without_ranges_answer_maybe() {
-    let bytes = block("bloom:10", &keys());
+    let bytes = block("bloom:10", keys());
     let block = open(bytes, Verify::AtOpen).unwrap();
     assert!(!block.has_ranges() && block.ranges_error().is_none());
     assert!(block.may_contain_range(Included(b"zzz"), Unbounded));
@@ -135,19 +120,14 @@ fn blocks_without_ranges_answer_maybe() {
 
 /// Returns filters of all forms, of 100 keys and of none.
 fn blocks_of_all_forms() -> Vec<(String, Vec<u8>)> {
-    let partitioned = |spec: &str, keys: &Keys| {
-        let mut builder =
-            PartitionedBuilder::new(&FilterOptions::new(spec.parse().unwrap()).table_id(TABLE), hasher(), 9).unwrap();
-        keys.iter().for_each(|key| builder.add(builder.hasher().key(key)).unwrap());
-        builder.finish().unwrap().bytes
-    };
     let mut blocks = Vec::new();
     for keys in [keys(), Keys::new()] {
-        for spec in ["grafite:fpr=0.01", "bloom:10", "ribbon:8", "bumped-ribbon:8", "binary-fuse:8", "always-maybe"] {
+        for spec in SPECS.into_iter().chain(["grafite:fpr=0.01"]) {
             blocks.push((format!("{spec}, {} keys", keys.len()), block(spec, &keys)));
         }
-        for spec in ["grafite:fpr=0.01", "bloom:10"] {
-            blocks.push((format!("{spec} in partitions, {} keys", keys.len()), partitioned(spec, &keys)));
+        for text in ["grafite:fpr=0.01", "bloom:10"] {
+            let bytes = built_in_partitions(&FilterOptions::new(spec(text)).table_id(TABLE), hasher(), 9, &keys);
+            blocks.push((format!("{text} in partitions, {} keys", keys.len()), bytes));
         }
         blocks.push((format!("both, {} keys", keys.len()), both("bloom:10", "grafite:fpr=0.01", &keys)));
     }
@@ -178,8 +158,7 @@ fn reversed_ranges_are_maybe_and_empty_ranges_are_absent() {
         let filter = Arc::new(TableFilter::from(open(SharedBytes::from(bytes.clone()), Verify::AtOpen)));
         let slot = set.insert(Arc::clone(&filter));
         let verified = VerifiedFilter::open(&bytes, &expected);
-        let index = bytes.len() - usize::try_from(stated_len_bytes(&bytes).unwrap()).unwrap();
-        let index = PartitionIndex::open(&bytes[index..], &expected);
+        let index = PartitionIndex::open(index_of(&bytes), &expected);
         let parts = index.iter().flat_map(|index| {
             index.iter().map(|entry| {
                 let part = &bytes[entry.byte_range.start as usize..entry.byte_range.end as usize];
@@ -214,7 +193,7 @@ fn reversed_ranges_are_maybe_and_empty_ranges_are_absent() {
 
 #[test]
 fn a_range_filter_answers_keys_but_not_hashes() {
-    let filter = TableFilter::from(open(block("grafite:L=16:fpr=0.01", &keys()), Verify::AtOpen));
+    let filter = TableFilter::from(open(block("grafite:L=16:fpr=0.01", keys()), Verify::AtOpen));
     assert_eq!(filter.ask(hasher().key(b"key00007")), Answer::Maybe);
     assert_eq!(filter.ask(hasher().key(b"zzz")), Answer::No);
     let block = filter.ready().unwrap();
@@ -228,7 +207,7 @@ fn a_range_filter_answers_keys_but_not_hashes() {
 
 #[test]
 fn a_range_filter_without_keys_denies_everything() {
-    let block = open(block("grafite:fpr=0.01", &Keys::new()), Verify::AtOpen).unwrap();
+    let block = open(block("grafite:fpr=0.01", Keys::new()), Verify::AtOpen).unwrap();
     assert_eq!(block.metadata().kind, FilterKind::Empty);
     assert!(!block.may_contain_range(Unbounded, Unbounded) && !block.may_contain(block.hasher().key(b"")));
 }
