@@ -6,7 +6,8 @@
 //! * [`Faulty::record`] and [`Moment::after`] simulate a crash after any operation that is not a
 //!   read. The unsynced changes are then lost, kept, torn or reordered.
 //! * [`Faulty::set_capacity`] gives the disk a size.
-//! * [`Faulty::refuse`] makes chosen operations fail until the refusal ends.
+//! * [`Faulty::refuse`] makes chosen operations wait, panic or fail until the refusal ends.
+//! * [`Faulty::reads`] lists the reads of open files and their announcements.
 //!
 //! Random choices depend only on a seed or on the number of operations, so a test can repeat them.
 //! A short read or write is an error here, because a real storage must continue short calls itself.
@@ -29,9 +30,23 @@ pub use fault::{Fault, FaultKind, Operation};
 use super::{IoMode, ReadAt, Storage, WriteFile};
 use crate::error::{Error, Field, Result};
 
-/// A function that returns the error number of the operating system with which an operation fails,
-/// or `None` if the operation is not refused.
+/// A function that is called before each operation. It returns the error number of the operating
+/// system with which the operation fails, or `None` if the operation is not refused. The function
+/// may wait, panic, or use the file system.
 pub type Refusal = Arc<dyn Fn(Operation, &Path) -> Option<i32> + Send + Sync>;
+
+/// A read of an open file, or the announcement of one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileRead {
+    /// The path under which the file was opened.
+    pub path: PathBuf,
+    /// The first byte of the read.
+    pub offset: u64,
+    /// The number of bytes.
+    pub len_bytes: u64,
+    /// Whether this is a call of [`ReadAt::will_read`].
+    pub is_announcement: bool,
+}
 
 /// A faulty file system. Clones share its state.
 #[derive(Clone, Default)]
@@ -51,6 +66,7 @@ struct State {
     random: Option<Random>,
     mark: u64,
     moments: Option<Vec<Moment>>,
+    reads: Vec<FileRead>,
 }
 
 /// The state of the file system between two operations.
@@ -144,9 +160,17 @@ impl Faulty {
     }
 
     /// Starts to record the moment after each operation that does more than read
-    /// ([`Operation::is_reading`] is `false`). Moments that were recorded before are dropped.
+    /// ([`Operation::is_reading`] is `false`), and the reads of open files. Moments and reads that
+    /// were recorded before are dropped.
     pub fn record(&self) {
-        self.state().moments = Some(Vec::new());
+        let mut state = self.state();
+        (state.moments, state.reads) = (Some(Vec::new()), Vec::new());
+    }
+
+    /// Returns the recorded reads of open files, oldest first.
+    #[must_use]
+    pub fn reads(&self) -> Vec<FileRead> {
+        self.state().reads.clone()
     }
 
     /// Returns the recorded moments, oldest first, and stops recording.
@@ -187,8 +211,9 @@ impl Faulty {
         path: &Path,
         act: impl FnOnce(&mut State, Option<FaultKind>) -> Result<T>,
     ) -> Result<T> {
+        let refusal = self.state().refusal.clone();
+        let refused = refusal.and_then(|refusal| refusal(operation, path));
         let mut state = self.state();
-        let refused = state.refusal.as_ref().and_then(|refusal| refusal(operation, path));
         let kind = match refused {
             // A refused sync must lose the unsynced bytes, as a failed sync does.
             Some(_) if operation == Operation::Sync => Some(FaultKind::Io),
@@ -444,12 +469,26 @@ struct FaultyFile {
     len: u64,
 }
 
+impl FaultyFile {
+    fn note(&self, offset: u64, len_bytes: u64, is_announcement: bool) {
+        let mut state = self.storage.state();
+        if state.moments.is_some() {
+            state.reads.push(FileRead { path: self.path.clone(), offset, len_bytes, is_announcement });
+        }
+    }
+}
+
 impl ReadAt for FaultyFile {
     fn len(&self) -> u64 {
         self.len
     }
 
+    fn will_read(&self, offset: u64, len_bytes: u64) {
+        self.note(offset, len_bytes, true);
+    }
+
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        self.note(offset, buffer.len() as u64, false);
         self.storage.perform(Operation::ReadAt, &self.path, |state, kind| {
             let all = state.bytes(self.inode);
             let start = usize::try_from(offset).unwrap_or(usize::MAX);

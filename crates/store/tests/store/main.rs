@@ -1,15 +1,16 @@
-//! Tests the store through its public API.
+//! Tests SST files and the store through their public API.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
+#[cfg(feature = "testing")]
 mod announced_reads;
 mod bad_input;
 mod bugs_of_others;
 mod chosen_keys;
-#[path = "../common/mod.rs"]
 mod common;
 #[cfg(unix)]
 mod directory;
 mod examples;
+mod faults;
 mod filter_budget;
 mod filter_policies;
 mod filters;
@@ -22,9 +23,11 @@ mod pinned;
 mod prefixes;
 mod ranges;
 mod readers;
+mod recovery;
+mod repair;
 mod run_map;
 mod secrets;
-#[path = "../steps/mod.rs"]
+mod sst;
 mod steps;
 #[cfg(feature = "testing")]
 mod storages;

@@ -4,17 +4,12 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::sync::mpsc;
-use std::time::Duration;
 
+use crate::common::in_time;
 use filterblock_store::lsm::{Durability, LogRecovery};
 use filterblock_store::repair::RepairMode;
 use filterblock_store::storage::IoMode;
 use filterblock_store::{Db, Error, Options};
-
-/// The time limit of an operation. Even on a busy machine, an operation that exceeds the limit
-/// counts as one that never ends.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn options() -> Options {
     Options { durability: Durability::Sync, auto_compaction: false, ..Options::default() }
@@ -27,16 +22,8 @@ fn make_store(dir: &Path) {
     db.close().unwrap();
 }
 
-/// Returns the result of `act`. Panics if `act` panics or takes longer than [`PATIENCE`], for
-/// example because it waits for the other end of a pipe.
-fn without_waiting<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || drop(sender.send(act())));
-    receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what} waits forever"))
-}
-
 #[test]
-fn a_pipe_is_refused_without_waiting() {
+fn a_pipe_is_refused_in_time() {
     for (name, has_store) in
         [("LOCK", false), ("LOCK", true), ("000001.sst", false), ("000099.log", true), ("CURRENT", false)]
     {
@@ -50,8 +37,8 @@ fn a_pipe_is_refused_without_waiting() {
         assert!(Command::new("mkfifo").arg(dir.join(name)).status().unwrap().success());
         let what = format!("{name}, store: {has_store}");
         let (first, second) = (dir.clone(), dir.clone());
-        let opened = without_waiting(&what, move || Db::open(first, options()).map(drop));
-        let repaired = without_waiting(&what, move || Db::repair(second, options(), RepairMode::DryRun).map(drop));
+        let opened = in_time(&what, move || Db::open(first, options()).map(drop));
+        let repaired = in_time(&what, move || Db::repair(second, options(), RepairMode::DryRun).map(drop));
         assert!(opened.is_err() && repaired.is_err(), "{what}: {opened:?}, {repaired:?}");
         assert!(opened.unwrap_err().to_string().contains(name), "{what}");
     }
@@ -67,7 +54,7 @@ fn a_pipe_named_as_an_sst_is_refused_in_every_io_mode() {
         let sst = sst.into_iter().find(|path| path.extension().is_some_and(|end| end == "sst")).unwrap();
         fs::remove_file(&sst).unwrap();
         assert!(Command::new("mkfifo").arg(&sst).status().unwrap().success());
-        let error = without_waiting(&format!("{io:?}"), move || {
+        let error = in_time(&format!("{io:?}"), move || {
             Db::open(dir, Options { io, ..options() }).and_then(|db| db.get(b"key")).unwrap_err()
         });
         assert!(error.to_string().contains(sst.file_name().unwrap().to_str().unwrap()), "{io:?}: {error}");

@@ -50,7 +50,7 @@ fn store(extractor: &str, tables: &[Writes<'_>]) -> (Db, Model) {
 
 /// Scans a range forwards, backwards, and from both ends alternately. Compares each scan with the
 /// model.
-pub(super) fn check(db: &Db, model: &Model, from: Bound<&[u8]>, to: Bound<&[u8]>) {
+pub(crate) fn check(db: &Db, model: &Model, from: Bound<&[u8]>, to: Bound<&[u8]>) {
     let is_within = |key: &[u8]| {
         (match from {
             Bound::Included(from) => key >= from,

@@ -5,8 +5,8 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::prefixes::check;
 use crate::common::{self, DIR, Random, files, quiet};
+use crate::prefixes::check;
 use filterblock::policy::{AboveBottom, FilterPolicy};
 use filterblock::{FilterSpec, Verify};
 use filterblock_store::lsm::{FilterUse, Options, ProbeStats};

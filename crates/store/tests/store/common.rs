@@ -1,9 +1,10 @@
 //! Provides helpers for the tests of the store.
-#![allow(dead_code, unused_imports, reason = "no test program uses all helpers")]
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
+use filterblock_store::lsm::WriteBatch;
 use filterblock_store::storage::{Memory, Storage};
 use filterblock_store::{Db, Error, Options};
 
@@ -29,7 +30,7 @@ pub fn key(i: u64) -> Vec<u8> {
 
 /// Creates and closes a store with `tables` SSTs in level 0. The `n`-th SST, counted from 0, has
 /// the keys `i * tables + n` for all `i` below `keys_per_table`.
-pub fn make_store(storage: &Memory, tables: u64, keys_per_table: u64) {
+pub fn make_store(storage: &(impl Storage + Clone + 'static), tables: u64, keys_per_table: u64) {
     let db = Db::open(DIR, quiet(storage)).unwrap();
     for n in 0..tables {
         for i in 0..keys_per_table {
@@ -117,4 +118,36 @@ pub fn scan_all(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// Returns the name of a test for the test harness: its path without the name of the test program.
 pub fn test_path(path: &str) -> &str {
     path.split_once("::").map_or(path, |(_, test)| test)
+}
+
+/// Runs `act` on its own thread and returns its result. Panics if `act` panics or takes longer than
+/// a minute.
+pub fn in_time<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || send.send(act()));
+    receive.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{what} hangs or panicked"))
+}
+
+pub fn wait_until(is_reached: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_reached() {
+        assert!(start.elapsed() < Duration::from_secs(60), "the condition is not reached in time");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub fn is_table(path: &Path) -> bool {
+    path.to_string_lossy().contains(".sst")
+}
+
+/// Returns a batch that puts the keys with a value and deletes the others.
+pub fn batch_of<K: AsRef<[u8]>, V: AsRef<[u8]>>(writes: impl IntoIterator<Item = (K, Option<V>)>) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    for (key, value) in writes {
+        match value {
+            Some(value) => batch.put(key.as_ref(), value.as_ref()).unwrap(),
+            None => batch.delete(key.as_ref()).unwrap(),
+        }
+    }
+    batch
 }

@@ -11,7 +11,7 @@ use filterblock_store::sstable::{
 };
 use filterblock_store::storage::{Disk, Memory, Storage};
 
-const DOCUMENT: &str = include_str!("../../../../docs/STORE_FORMAT.md");
+const DOCUMENT: &str = include_str!("../../../../../docs/STORE_FORMAT.md");
 
 fn write(options: TableOptions, entries: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<u8> {
     let (storage, path) = (Memory::new(), Path::new("t.sst"));

@@ -1,7 +1,7 @@
 //! Tests that damaged SST files are noticed, and that damage never makes a filter deny a present
 //! key.
 
-use crate::denies;
+use super::denies;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

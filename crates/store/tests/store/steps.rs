@@ -1,5 +1,4 @@
 //! Defines numbered write steps, and starts processes for tests.
-#![allow(dead_code, reason = "no test program uses all steps")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,9 +1,6 @@
 //! Tests SST files: comparisons with a sorted map and with docs/STORE_FORMAT.md, damage, and
 //! failing storage.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod damage;
 mod document;
 #[cfg(feature = "testing")]
@@ -11,12 +8,14 @@ mod faults;
 mod open_memory;
 mod tables;
 
+use filterblock_store::sstable::Table;
 use filterblock_testkit::allocation::of_thread::PerThread;
 
+/// Counts the memory of each thread for `open_memory`.
 #[global_allocator]
 static ALLOCATOR: PerThread = PerThread;
 
 /// Returns whether the filter of the SST denies the key.
-fn denies(table: &filterblock_store::sstable::Table, key: &[u8]) -> bool {
+fn denies(table: &Table, key: &[u8]) -> bool {
     table.filter().ready().is_some_and(|filter| !filter.may_contain(filter.hasher().key(key)))
 }

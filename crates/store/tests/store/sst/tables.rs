@@ -1,6 +1,6 @@
 //! Compares SST files with a `BTreeMap`.
 
-use crate::denies;
+use super::denies;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
 
-use crate::common::{DIR, files, key, scan_all};
+use crate::common::{DIR, files, in_time, is_table, key, scan_all, wait_until};
 use filterblock_store::lsm::{Durability, Task};
 use filterblock_store::storage::faulty::{Crash, Faulty, Operation};
 use filterblock_store::{Db, Error, Options};
@@ -25,25 +24,6 @@ fn options(storage: &Faulty) -> Options {
         l0_stall_trigger: 3,
         ..Options::default()
     }
-}
-
-/// Runs `act` on its own thread. Panics if `act` panics or takes longer than a minute.
-fn in_time<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    std::thread::spawn(move || send.send(act()));
-    receive.recv_timeout(Duration::from_secs(60)).expect("the call hangs or panicked")
-}
-
-fn wait_until(is_reached: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_reached() {
-        assert!(start.elapsed() < Duration::from_secs(60), "the condition is not reached in time");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn is_table(path: &Path) -> bool {
-    path.to_string_lossy().contains(".sst")
 }
 
 /// Makes the operation `refused` fail with the error number `errno` on every SST.
@@ -71,9 +51,9 @@ fn a_failing_compaction_refuses_no_write() {
         refuse_tables(&storage, operation, errno);
         // The store needs a compaction, which fails.
         let writer = Arc::clone(&db);
-        in_time(move || (0..20).for_each(|i| writer.put(&key(i), b"new").unwrap()));
+        in_time("the store", move || (0..20).for_each(|i| writer.put(&key(i), b"new").unwrap()));
         storage.refuse(None);
-        let db = in_time(move || {
+        let db = in_time("the store", move || {
             db.flush().unwrap();
             db.wait_idle().unwrap();
             db
@@ -97,7 +77,7 @@ fn a_failing_flush_is_retried() {
         let mut model = BTreeMap::new();
         // Writes succeed up to the memory bound. Beyond it the store refuses them immediately and
         // gives the reason.
-        let (db, refused, written) = in_time(move || {
+        let (db, refused, written) = in_time("the store", move || {
             for i in 0.. {
                 match db.put(&key(i), &[b'v'; 500]) {
                     Ok(()) => drop(model.insert(key(i), vec![b'v'; 500])),
@@ -126,7 +106,7 @@ fn a_failing_flush_is_retried() {
         let crashed = Db::open(DIR, options(&storage.after(Crash::Dropped, 0))).unwrap();
         assert_eq!(scan_all(&crashed), model.clone().into_iter().collect::<Vec<_>>(), "{what}");
         storage.refuse(None);
-        let (db, stored) = in_time(move || {
+        let (db, stored) = in_time("the store", move || {
             if errno == ERRORS[0] {
                 // The store retries by itself.
                 wait_until(|| db.put(b"later", b"").is_ok());
@@ -137,7 +117,7 @@ fn a_failing_flush_is_retried() {
             (db, storage)
         });
         model.insert(b"later".to_vec(), Vec::new());
-        in_time(move || {
+        in_time("the store", move || {
             db.flush().unwrap();
             db.wait_idle().unwrap();
             assert!(db.stats().retrying.is_empty());
@@ -157,7 +137,8 @@ fn a_failing_flush_is_retried() {
 fn a_store_whose_flushes_fail_forever_closes_at_once() {
     for drops in [false, true] {
         let storage = Faulty::new();
-        let db = Db::open(DIR, options(&storage)).unwrap();
+        // Only the log can hold the writes after the close.
+        let db = Db::open(DIR, Options { durability: Durability::Buffered, ..options(&storage) }).unwrap();
         let attempts = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&attempts);
         storage.refuse(Some(Arc::new(move |operation, path| {
@@ -168,7 +149,7 @@ fn a_store_whose_flushes_fail_forever_closes_at_once() {
             })
         })));
         (0..20).for_each(|i| db.put(&key(i), &[b'v'; 500]).unwrap());
-        let error = in_time(move || match drops {
+        let error = in_time("the store", move || match drops {
             true => {
                 drop(db);
                 None
@@ -309,7 +290,7 @@ fn waiting_writers_share_the_error_of_a_retried_flush() {
     let storage = Faulty::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
     refuse_tables(&storage, Operation::Create, 28);
-    let db = in_time(move || {
+    let db = in_time("the store", move || {
         let write = |writer: u64| {
             let error = (0..).find_map(|i| db.put(&key(writer << 20 | i), &[b'v'; 300]).err()).unwrap();
             assert!(matches!(error, Error::BackgroundFails { .. }), "{error}");

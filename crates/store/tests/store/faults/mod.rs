@@ -1,9 +1,7 @@
 //! Tests that faults of operations, threads, processes and machines lose no durable write.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
+#[cfg(feature = "testing")]
 mod background;
-#[path = "../common/mod.rs"]
-mod common;
 #[cfg(feature = "testing")]
 mod failed_sync;
 mod kill;
@@ -15,7 +13,5 @@ mod open_files;
 mod operations;
 #[cfg(feature = "testing")]
 mod passing;
-#[path = "../steps/mod.rs"]
-mod steps;
 #[cfg(target_os = "linux")]
 mod system_calls;

@@ -1,168 +1,40 @@
 //! Tests a store whose threads, storage or filter policy fail, panic or are slow, or whose SSTs are
 //! damaged.
 
-use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use crate::common::{self, DIR, files, image, key, quiet, scan_all};
+use crate::common::{self, DIR, batch_of, files, in_time, is_table, key, quiet, scan_all, wait_until};
 use filterblock::{
     FilterSpec,
     policy::{FilterPolicy, TableShape},
 };
-use filterblock_store::lsm::{Durability, WriteBatch};
-use filterblock_store::storage::{IoMode, Memory, ReadAt, Storage, WriteFile};
-use filterblock_store::{Db, Error, Options, Result};
+use filterblock_store::lsm::Durability;
+use filterblock_store::storage::faulty::{Crash, Faulty, Operation};
+use filterblock_store::storage::{Memory, Storage};
+use filterblock_store::{Db, Error, Options};
 
-type Hook = Arc<dyn Fn(&Path) -> Result<()> + Send + Sync>;
-
-/// A storage in memory that calls hooks before it creates, writes and removes files, and that can
-/// hide names.
-#[derive(Clone)]
-struct Hooked {
-    inner: Memory,
-    on_create: Hook,
-    on_write: Hook,
-    on_remove: Hook,
-    /// Returns whether [`Storage::exists`] hides a file.
-    hides: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
+fn options(storage: &Faulty) -> Options {
+    Options { write_buffer_bytes: 4_000, ..quiet(storage) }
 }
 
-impl Hooked {
-    fn new(inner: &Memory, on_create: impl Fn(&Path) -> Result<()> + Send + Sync + 'static) -> Self {
-        Self {
-            inner: inner.clone(),
-            on_create: Arc::new(on_create),
-            on_write: Arc::new(|_| Ok(())),
-            on_remove: Arc::new(|_| Ok(())),
-            hides: Arc::new(|_| false),
-        }
-    }
+/// Calls `act` before each operation of this kind on a file whose name contains `name`.
+fn before(
+    storage: &Faulty,
+    operation: Operation,
+    name: &'static str,
+    act: impl Fn() -> Option<i32> + Send + Sync + 'static,
+) {
+    storage.refuse(Some(Arc::new(move |done, path| {
+        if done == operation && path.to_string_lossy().contains(name) { act() } else { None }
+    })));
 }
 
-impl fmt::Debug for Hooked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hooked")
-    }
-}
-
-impl Storage for Hooked {
-    fn open(&self, path: &Path, io: IoMode) -> Result<Arc<dyn ReadAt>> {
-        self.inner.open(path, io)
-    }
-    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        (self.on_create)(path)?;
-        let (file, path) = (self.inner.create(path)?, path.to_path_buf());
-        Ok(Box::new(HookedFile { file, path, on_write: Arc::clone(&self.on_write) }))
-    }
-    fn read(&self, path: &Path) -> Result<Vec<u8>> {
-        self.inner.read(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.link_or_copy(from, to)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        (self.on_remove)(path)?;
-        self.inner.remove(path)
-    }
-    fn exists(&self, path: &Path) -> Result<bool> {
-        Ok(!(self.hides)(path) && self.inner.exists(path)?)
-    }
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        self.inner.create_dir_all(dir)
-    }
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.inner.sync_dir(dir)
-    }
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        self.inner.lock(path)
-    }
-}
-
-struct HookedFile {
-    file: Box<dyn WriteFile>,
-    path: std::path::PathBuf,
-    on_write: Hook,
-}
-
-impl fmt::Debug for HookedFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HookedFile")
-    }
-}
-
-impl WriteFile for HookedFile {
-    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
-        (self.on_write)(&self.path)?;
-        self.file.write_all(bytes)
-    }
-    fn sync(&mut self) -> Result<()> {
-        self.file.sync()
-    }
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-}
-
-fn is_table(path: &Path) -> bool {
-    path.to_string_lossy().contains(".sst")
-}
-
-fn options(storage: &Hooked, memory: &Memory) -> Options {
-    Options { storage: Arc::new(storage.clone()), write_buffer_bytes: 4_000, ..quiet(memory) }
-}
-
-/// Runs `act` on its own thread. Panics if `act` panics or takes longer than 20 seconds.
-fn in_time<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    std::thread::spawn(move || send.send(act()));
-    receive.recv_timeout(Duration::from_secs(20)).expect("the call hangs or panicked")
-}
-
-fn wait_until(is_reached: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_reached() {
-        assert!(start.elapsed() < Duration::from_secs(20), "the condition is not reached in time");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-#[test]
-fn acknowledged_writes_survive_a_failing_flush_and_close() {
-    for drops in [false, true] {
-        let memory = Memory::new();
-        let is_blocked = Arc::new(AtomicBool::new(true));
-        let gate = Arc::clone(&is_blocked);
-        let storage = Hooked::new(&memory, move |path| {
-            if !is_table(path) {
-                return Ok(());
-            }
-            wait_until(|| !gate.load(Ordering::Relaxed));
-            Err(Error::Io(std::io::ErrorKind::StorageFull.into()))
-        });
-        let db = Db::open(DIR, options(&storage, &memory)).unwrap();
-        for i in 0..60 {
-            db.put(&key(i), &[b'v'; 100]).unwrap();
-        }
-        // Now the blocked flush and every later one fail. So after the close, only the log can hold
-        // the writes.
-        is_blocked.store(false, Ordering::Relaxed);
-        assert!(matches!(db.wait_idle().unwrap_err(), Error::BackgroundFails { .. }));
-        if drops {
-            drop(db);
-        } else {
-            assert!(matches!(db.close().unwrap_err(), Error::BackgroundFails { .. }));
-        }
-        assert_eq!(scan_all(&Db::open(DIR, quiet(&memory)).unwrap()).len(), 60);
-    }
+/// A flag that tests share with the hooks of their storage.
+fn flag(value: bool) -> Arc<AtomicBool> {
+    Arc::new(AtomicBool::new(value))
 }
 
 #[test]
@@ -207,7 +79,7 @@ impl FilterPolicy for Panics {
 fn a_policy_panic_in_a_flush_is_an_error_for_all_waiters() {
     let memory = Memory::new();
     let options = Options { filter: Some(Arc::new(Panics(AtomicU64::new(1)))), ..quiet(&memory) };
-    let error = in_time(move || {
+    let error = in_time("the store", move || {
         let db = Db::open(DIR, options).unwrap();
         db.put(b"a", b"1").unwrap();
         db.flush().unwrap();
@@ -230,7 +102,7 @@ fn a_policy_panic_in_a_compaction_blocks_no_caller() {
         let panics = || Some(Arc::new(Panics(AtomicU64::new(0))) as Arc<dyn FilterPolicy>);
         let options =
             Options { filter: panics(), auto_compaction: in_background, l0_compaction_trigger: 2, ..quiet(&memory) };
-        in_time(move || {
+        in_time("the store", move || {
             let db = Db::open(DIR, options).unwrap();
             for i in 0..2 {
                 db.put(&key(i), b"value").unwrap();
@@ -272,19 +144,12 @@ fn a_policy_panic_within_a_compaction_leaves_no_sst_behind() {
 
 #[test]
 fn a_storage_panic_under_a_writer_fails_the_store() {
-    let memory = Memory::new();
-    let panics = Arc::new(AtomicBool::new(false));
-    let armed = Arc::clone(&panics);
-    let mut storage = Hooked::new(&memory, |_| Ok(()));
-    storage.on_write = Arc::new(move |path| {
-        assert!(!(armed.load(Ordering::Relaxed) && path.to_string_lossy().ends_with(".log")), "the storage panics");
-        Ok(())
-    });
-    let options = Options { durability: Durability::Sync, ..options(&storage, &memory) };
-    in_time(move || {
-        let db = Db::open(DIR, options).unwrap();
+    let storage = Faulty::new();
+    let faulty = storage.clone();
+    in_time("the store", move || {
+        let db = Db::open(DIR, Options { durability: Durability::Sync, ..options(&faulty) }).unwrap();
         db.put(b"before", b"").unwrap();
-        panics.store(true, Ordering::Relaxed);
+        before(&faulty, Operation::Write, ".log", || panic!("the storage panics"));
         std::thread::scope(|scope| {
             let write = || {
                 let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| db.put(b"during", b"")));
@@ -293,39 +158,30 @@ fn a_storage_panic_under_a_writer_fails_the_store() {
             (0..4).for_each(|_| drop(scope.spawn(write)));
         });
         assert!(matches!(db.put(b"after", b"").unwrap_err(), Error::Poisoned { .. }));
-        panics.store(false, Ordering::Relaxed);
-        drop(db);
+        faulty.refuse(None);
     });
-    let db = Db::open(DIR, quiet(&memory)).unwrap();
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
     assert_eq!(db.get(b"before").unwrap().unwrap(), b"");
 }
 
 #[test]
 fn a_flush_under_load_ends() {
-    let memory = Memory::new();
+    let storage = Faulty::new();
     // Writing an SST takes longer than filling the next memtable.
-    let storage = Hooked::new(&memory, |path| {
-        if is_table(path) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
+    before(&storage, Operation::Create, ".sst", || {
+        std::thread::sleep(Duration::from_millis(20));
+        None
     });
-    let db = Db::open(DIR, options(&storage, &memory)).unwrap();
+    let db = Db::open(DIR, options(&storage)).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for i in 0.. {
-                if done.load(Ordering::Relaxed) {
-                    break;
-                }
-                db.put(&key(i), &[b'v'; 100]).unwrap();
-            }
+            let is_running = |_: &u64| !done.load(Ordering::Relaxed);
+            (0..).take_while(is_running).for_each(|i| db.put(&key(i), &[b'v'; 100]).unwrap());
         });
         wait_until(|| db.stats().flushes > 2);
         let start = Instant::now();
-        for _ in 0..3 {
-            db.flush().unwrap();
-        }
+        (0..3).for_each(|_| db.flush().unwrap());
         let took = start.elapsed();
         done.store(true, Ordering::Relaxed);
         assert!(took < Duration::from_secs(5), "{took:?}");
@@ -334,20 +190,15 @@ fn a_flush_under_load_ends() {
 
 #[test]
 fn buffered_writes_reach_the_log_during_a_slow_flush() {
-    let memory = Memory::new();
-    let is_blocked = Arc::new(AtomicBool::new(true));
+    let (storage, is_blocked) = (Faulty::new(), flag(true));
     let gate = Arc::clone(&is_blocked);
-    let storage = Hooked::new(&memory, move |path| {
-        if is_table(path) {
-            wait_until(|| !gate.load(Ordering::Relaxed));
-        }
-        Ok(())
+    before(&storage, Operation::Create, ".sst", move || {
+        wait_until(|| !gate.load(Ordering::Relaxed));
+        None
     });
-    let db = Db::open(DIR, options(&storage, &memory)).unwrap();
-    for i in 0..50 {
-        db.put(&key(i), &[b'v'; 100]).unwrap();
-    }
-    let crashed = || scan_all(&Db::open(DIR, quiet(&image(&memory))).unwrap()).len();
+    let db = Db::open(DIR, options(&storage)).unwrap();
+    (0..50).for_each(|i| db.put(&key(i), &[b'v'; 100]).unwrap());
+    let crashed = || scan_all(&Db::open(DIR, quiet(&storage.after(Crash::Kept, 0))).unwrap()).len();
     wait_until(|| crashed() == 50);
     is_blocked.store(false, Ordering::Relaxed);
     db.close().unwrap();
@@ -362,9 +213,7 @@ fn batches_of_many_writers_keep_each_writers_order() {
             let db = &db;
             scope.spawn(move || {
                 for i in 0..500u64 {
-                    let mut batch = WriteBatch::new();
-                    batch.put(&key(writer), &i.to_le_bytes()).unwrap();
-                    db.write(batch).unwrap();
+                    db.put(&key(writer), &i.to_le_bytes()).unwrap();
                     assert_eq!(db.get(&key(writer)).unwrap().unwrap(), i.to_le_bytes());
                 }
             });
@@ -469,85 +318,87 @@ fn a_damaged_or_disordered_table_is_left_out_of_compactions() {
 
 #[test]
 fn a_failed_store_removes_nothing_for_a_running_compaction() {
-    let memory = Memory::new();
-    let [is_held, is_waiting, is_broken] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+    let storage = Faulty::new();
+    let [is_held, is_waiting, is_broken] = [(); 3].map(|()| flag(false));
     let (held, waiting, broken) = (Arc::clone(&is_held), Arc::clone(&is_waiting), Arc::clone(&is_broken));
-    let mut storage = Hooked::new(&memory, move |path| {
-        if is_table(path) && held.load(Ordering::Relaxed) {
+    storage.refuse(Some(Arc::new(move |operation, path| {
+        if operation == Operation::Create && is_table(path) && held.load(Ordering::Relaxed) {
             waiting.store(true, Ordering::Relaxed);
             wait_until(|| !held.load(Ordering::Relaxed));
         }
-        Ok(())
-    });
-    storage.on_write = Arc::new(move |path| match path.extension().is_some_and(|end| end == "log") {
-        true if broken.load(Ordering::Relaxed) => Err(Error::Io(std::io::ErrorKind::Other.into())),
-        _ => Ok(()),
-    });
-    let db = Arc::new(Db::open(DIR, options(&storage, &memory)).unwrap());
+        let is_log = operation == Operation::Write && path.extension().is_some_and(|end| end == "log");
+        (is_log && broken.load(Ordering::Relaxed)).then_some(5)
+    })));
+    let db = Arc::new(Db::open(DIR, options(&storage)).unwrap());
     for value in [b"one", b"two"] {
         (0..20).for_each(|i| db.put(&key(i), value).unwrap());
         db.flush().unwrap();
     }
-    let (tables, manifest) = (files(&memory, Path::new(DIR), ".sst"), files(&memory, Path::new(DIR), "MANIFEST-"));
-    let before = memory.read(&manifest[0]).unwrap();
+    let (tables, manifest) = (files(&storage, Path::new(DIR), ".sst"), files(&storage, Path::new(DIR), "MANIFEST-"));
+    let before = storage.read(&manifest[0]).unwrap();
     is_held.store(true, Ordering::Relaxed);
     let compacts = Arc::clone(&db);
     let compaction = std::thread::spawn(move || compacts.compact_range(..));
     wait_until(|| is_waiting.load(Ordering::Relaxed));
     is_broken.store(true, Ordering::Relaxed);
-    let mut batch = WriteBatch::new();
-    batch.put(b"never there", b"").unwrap();
-    assert!(matches!(db.write_with(batch, Durability::Sync).unwrap_err().root(), Error::Io(_)));
+    let error = db.write_with(batch_of([("never there", Some(""))]), Durability::Sync).unwrap_err();
+    assert!(matches!(error.root(), Error::Io(_)), "{error}");
     is_held.store(false, Ordering::Relaxed);
     assert!(matches!(compaction.join().unwrap().unwrap_err().root(), Error::Poisoned { .. }));
     drop(db);
-    let left = files(&memory, Path::new(DIR), ".sst");
+    storage.refuse(None);
+    let left = files(&storage, Path::new(DIR), ".sst");
     assert!(tables.iter().all(|table| left.contains(table)), "only {left:?} remain of the SSTs {tables:?}");
-    assert!(memory.read(&manifest[0]).unwrap() == before);
-    let db = Db::open(DIR, quiet(&memory)).unwrap();
+    assert!(storage.read(&manifest[0]).unwrap() == before);
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
     assert!(scan_all(&db).iter().all(|(_, value)| value == b"two") && scan_all(&db).len() == 20);
 }
 
 #[test]
 fn a_flush_that_removes_its_log_slowly_pins_no_table() {
-    let memory = Memory::new();
-    let (reached, is_slow) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(true)));
-    let mut storage = Hooked::new(&memory, |_| Ok(()));
+    let storage = Faulty::new();
+    let (reached, is_slow) = (Arc::new(AtomicU64::new(0)), flag(false));
     let (count, slow) = (Arc::clone(&reached), Arc::clone(&is_slow));
-    storage.on_remove = Arc::new(move |path| {
-        if path.extension().is_some_and(|extension| extension == "log") {
-            count.fetch_add(1, Ordering::SeqCst);
-            wait_until(|| !slow.load(Ordering::SeqCst));
-        }
-        Ok(())
+    before(&storage, Operation::Remove, ".log", move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        wait_until(|| !slow.load(Ordering::SeqCst));
+        None
     });
-    let db = Db::open(DIR, Options { auto_compaction: false, ..options(&storage, &memory) }).unwrap();
-    db.put(b"key", b"one").unwrap();
-    is_slow.store(false, Ordering::SeqCst);
-    db.compact_range(..).unwrap();
-    wait_until(|| reached.load(Ordering::SeqCst) == 1);
-    is_slow.store(true, Ordering::SeqCst);
-    db.put(b"key", b"two").unwrap();
-    db.compact_range(..).unwrap();
-    wait_until(|| reached.load(Ordering::SeqCst) == 2);
-    assert_eq!(files(&memory, Path::new(DIR), ".sst").len(), 1);
+    let db = Db::open(DIR, options(&storage)).unwrap();
+    for (round, value) in [(1, b"one"), (2, b"two")] {
+        db.put(b"key", value).unwrap();
+        is_slow.store(round == 2, Ordering::SeqCst);
+        db.compact_range(..).unwrap();
+        wait_until(|| reached.load(Ordering::SeqCst) == round);
+    }
+    assert_eq!(files(&storage, Path::new(DIR), ".sst").len(), 1);
     is_slow.store(false, Ordering::SeqCst);
 }
 
 #[test]
 fn a_briefly_invisible_store_is_not_created_again() {
-    let memory = Memory::new();
-    common::make_store(&memory, 2, 50);
     for hidden in 0..3 {
-        let asked = AtomicU64::new(0);
-        let mut storage = Hooked::new(&memory, |_| Ok(()));
-        storage.hides =
-            Arc::new(move |path| path.ends_with("CURRENT") && asked.fetch_add(1, Ordering::Relaxed) == hidden);
-        match Db::open(DIR, options(&storage, &memory)) {
+        let storage = Faulty::new();
+        common::make_store(&storage, 2, 50);
+        let (faulty, asked, is_away) = (storage.clone(), AtomicU64::new(0), flag(false));
+        let [current, aside] = ["/store/CURRENT", "/aside"].map(Path::new);
+        storage.refuse(Some(Arc::new(move |operation, path| {
+            if operation != Operation::Rename && is_away.swap(false, Ordering::Relaxed) {
+                faulty.rename(aside, current).unwrap();
+            }
+            let is_asked = operation == Operation::Exists && path == current;
+            if is_asked && asked.fetch_add(1, Ordering::Relaxed) == hidden {
+                faulty.rename(current, aside).unwrap();
+                is_away.store(true, Ordering::Relaxed);
+            }
+            None
+        })));
+        match Db::open(DIR, options(&storage)) {
             Ok(db) => assert_eq!(scan_all(&db).len(), 100),
             Err(error) => assert!(matches!(error.root(), Error::NotAStore), "{error}"),
         }
-        let db = Db::open(DIR, quiet(&memory)).unwrap();
+        storage.refuse(None);
+        let db = Db::open(DIR, quiet(&storage)).unwrap();
         assert_eq!(scan_all(&db).len(), 100, "hidden from call {hidden}");
     }
 }
