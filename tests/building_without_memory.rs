@@ -77,7 +77,8 @@ fn refuse_each_of_finish(spec_text: &str, n: u64, threads: usize) {
 #[test]
 fn builds_of_every_kind_return_an_error_without_memory() {
     let _turn = TURN.lock();
-    for spec in SPECS {
+    // A filter that always answers "maybe" needs no memory for its keys.
+    for spec in SPECS.into_iter().filter(|&spec| spec != "always-maybe") {
         for n in [1, 100, 1_400, 2_000, 3_000, 20_000] {
             refuse_each_of_finish(spec, n, 1);
         }

@@ -14,7 +14,7 @@ pub(super) const MOST: f64 = 5.0;
 /// exceed 5 standard deviations: with probability exp(-28.7 / 2).
 pub(super) const MOST_OF_RANKS: f64 = 28.7;
 /// The number of values in a family.
-pub(super) const SAMPLE: usize = 1 << 17;
+pub(super) const SAMPLE: usize = 1 << 16;
 
 /// Returns XXH3 hashes of keys on which weak mixing is known to fail.
 pub(super) fn hash_families() -> [(&'static str, Vec<u64>); 4] {

@@ -10,7 +10,7 @@ const SEED: HashSeed = HashSeed(0x0bad_5eed_0bad_5eed);
 const SPECS: [&str; 6] =
     ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "bumped-ribbon:7", "binary-fuse:8"];
 const HONEST_KEYS: u64 = 20_000;
-const FORGED_KEYS: usize = 20_000;
+const FORGED_KEYS: usize = 5_000;
 const SECRETS: u64 = 10;
 
 fn honest_keys() -> impl Iterator<Item = Vec<u8>> {

@@ -15,7 +15,7 @@ const KINDS: [&str; 2] = ["bloom:10", "blocked-bloom:10"];
 fn small_blocks() -> Vec<(Vec<u8>, usize)> {
     let mut blocks = vec![(block("bloom:10", 0), 0), (block("always-maybe", 3), 3), (block("bloom:10", 1), 1)];
     for spec in KINDS {
-        blocks.push((block(spec, 800), 800));
+        blocks.push((block(spec, 400), 400));
         blocks.push((partitioned(spec, 300, 100), 300));
     }
     blocks
@@ -78,7 +78,7 @@ fn flipped_bits_of_every_page_are_detected() {
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
         // For some of the bits, asks for all keys.
-        for bit in (0..bytes.len() * 8).step_by(7919) {
+        for bit in (0..bytes.len() * 8).step_by(31_981) {
             bytes[bit / 8] ^= 1 << (bit % 8);
             is_detected(&bytes, 0..n, || format!("bit {bit} of {spec}"));
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -182,11 +182,10 @@ fn added_bytes_or_blocks_are_refused() {
 }
 
 #[test]
-fn zeros_of_every_length_are_no_block() {
-    for len in (0..5_000).chain([65_536, 1 << 20]) {
-        let zeros = vec![0; len];
+fn zeros_are_no_block() {
+    for len in (0..300).chain([4_096, 65_536]) {
         for verify in BOTH {
-            assert!(FilterBlock::open_any(zeros.as_slice(), verify).is_err(), "{len}");
+            assert!(FilterBlock::open_any(&vec![0; len][..], verify).is_err(), "{len}");
         }
     }
 }

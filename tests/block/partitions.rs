@@ -101,22 +101,6 @@ fn a_filter_without_keys_has_an_empty_index_and_denies_all() {
 }
 
 #[test]
-fn each_partition_opens_alone_from_its_bytes() {
-    let bytes = partitioned("blocked-bloom:10", 1_000, 300);
-    let ranges = ranges(&bytes);
-    assert_eq!(ranges.len(), 4);
-    for (i, range) in ranges.iter().enumerate() {
-        assert_eq!(range.start % 64, 0);
-        let number = u32::try_from(i).unwrap();
-        let block = ParsedBlock::open_partition(&bytes[range.clone()], number, Verify::AtOpen)
-            .and_then(|block| block.bind_any(None))
-            .unwrap();
-        assert_eq!(block.metadata().table_id, TABLE);
-        assert!((i * 300..1_000.min(i * 300 + 300)).all(|k| block.may_contain(block.hasher().key(&key(k)))));
-    }
-}
-
-#[test]
 fn a_partition_opens_neither_as_the_filter_nor_as_another() {
     let bytes = partitioned("blocked-bloom:10", 1_000, 300);
     let first = &bytes[ranges(&bytes)[0].clone()];

@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn every_bit_flips_each_remixed_bit_half_the_time() {
         for (name, hashes) in hash_families() {
-            let sample = hashes.get(..1 << 14).unwrap();
+            let sample = hashes.get(..1 << 13).unwrap();
             let most_off = MOST * 0.5 / (sample.len() as f64).sqrt();
             let within = |(least, most): (f64, f64)| least > 0.5 - most_off && most < 0.5 + most_off;
             let of_equation = avalanche(sample, 0..64, 1..96, |hash| equation(remix(hash)));

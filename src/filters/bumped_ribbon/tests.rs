@@ -59,7 +59,7 @@ fn sizes_are_near_the_fpr_lower_bound() {
         (65_536, 0.0048),
         (1_000_000, 0.0045),
     ] {
-        let filters: usize = (400_000 / n).clamp(2, 100);
+        let filters: usize = (200_000 / n).clamp(2, 50);
         let mean = |spec: &str| {
             let all: Vec<f64> =
                 (0..filters).map(|i| overhead(&Built::new(spec, &random_hashes(n, i as u64)), n)).collect();
@@ -137,26 +137,6 @@ fn every_kernel_agrees_with_the_portable_one() {
         }
     }
     assert!(positives > asked / 50 && positives < asked / 2, "{positives} of {asked}");
-}
-
-#[test]
-fn guarded_queries_find_present_keys_despite_damaged_bytes() {
-    for (n, spec) in [(40, "8"), (700, "12.3"), (9_000, "fpr=0.01"), (9_000, "20")] {
-        let hashes = random_hashes(n, 11);
-        let mut built = Built::new(&format!("bumped-ribbon:{spec}"), &hashes);
-        let mut noticed = 0;
-        for at in (0..built.len).step_by(built.len / 97 + 1).chain(built.len - 40..built.len) {
-            built.padded[at] ^= 0xff;
-            for &hash in &hashes {
-                let denied = !built.may_contain(Isa::detect(), hash);
-                noticed += usize::from(denied);
-                let guarded = built.view().may_contain_if_valid(hash, |from, len| !(from..from + len).contains(&at));
-                assert!(guarded, "{n} keys, {spec}, byte {at}");
-            }
-            built.padded[at] ^= 0xff;
-        }
-        assert!(noticed > 0, "{n} keys, {spec}: no query read a damaged byte");
-    }
 }
 
 #[test]
@@ -355,7 +335,7 @@ fn copied(built: &Built, columns: u32, num_keys: usize) -> Built {
 
 #[test]
 fn present_keys_are_found_at_each_width() {
-    let sizes = [33, 63, 64, 65, 100, 127, 128, 129, 300, 1_500, 2_561, 4_097, 9_728, 20_480, 100_000];
+    let sizes = [33, 64, 65, 128, 300, 1_500, 2_561, 9_728, 20_480, 100_000];
     for n in sizes {
         let hashes = random_hashes(n, n as u64);
         for spec in SPECS {
@@ -398,9 +378,7 @@ fn a_shrunk_filter_denies_only_what_the_whole_filter_denies() {
 /// FPR of one small filter depends on its bits.
 #[test]
 fn the_rate_of_each_width_is_within_5_sigma() {
-    for (n, spec, filters) in
-        [(33, "10", 2_000), (100, "6.5", 1_000), (1_000, "10", 200), (10_000, "10", 20), (100_000, "12.3", 2)]
-    {
+    for (n, spec, filters) in [(33, "10", 2_000), (1_000, "6.5", 200), (10_000, "12.3", 20)] {
         let wholes: Vec<_> = (0..filters).map(|i| built(spec, &random_hashes(n, 1_000 + i))).collect();
         for columns in 1..wholes[0].params.columns().unwrap() {
             // The aim is 400 false positives: 5 sigma are then a deviation of 25 %.
@@ -419,7 +397,6 @@ fn the_rate_of_each_width_is_within_5_sigma() {
             assert!((expected / rate - 1.0).abs() < 1e-9, "{n} keys, {columns} columns: {expected}");
             let sigma = (rate * (1.0 - rate) * asked).sqrt();
             let off = (maybe - rate * asked) / sigma;
-            println!("{n} keys, {spec} shrunk to {columns}: {:.5} of {rate:.5}, {off:.1} sigma", maybe / asked);
             assert!(off.abs() < 5.0, "{n} keys, {spec}, {columns} columns: {off} sigma");
         }
     }
@@ -428,7 +405,7 @@ fn the_rate_of_each_width_is_within_5_sigma() {
 #[test]
 fn whole_groups_stay_in_place_and_dropped_bytes_do_not_matter() {
     let mut random = Random(8);
-    let absent: Vec<_> = (0..50_000).map(|_| KeyHash::from_raw(random.next())).collect();
+    let absent: Vec<_> = (0..10_000).map(|_| KeyHash::from_raw(random.next())).collect();
     for n in [33, 64, 100, 128, 1_500, 9_728, 20_480, 100_000] {
         let hashes = random_hashes(n, n as u64);
         for spec in ["9", "12.3", "16", "24.5", "32"] {

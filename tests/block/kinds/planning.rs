@@ -112,7 +112,7 @@ fn shortest_filters_are_those_of_a_search_over_all_probes() {
 fn plans_agree_with_the_built_filters() {
     let mut off_most = 0.0f64;
     for kind in kinds_of_keys() {
-        for keys in [1, 2, 9, 64, 100, 300, 1_000, 1_499, 2_000, 2_561, 5_000, 9_727, 9_728, 12_345, 60_000, 200_000] {
+        for keys in [1, 9, 64, 300, 1_000, 1_499, 2_561, 9_727, 9_728, 12_345, 100_000] {
             // The last budgets are near the limit of the hashes.
             for budget in ["8", "12", "fpr=0.01", "fpr=0.0007", "32", "64", "100"] {
                 let Ok(spec) = format!("{kind}:{budget}").parse::<FilterSpec>() else { continue };

@@ -72,13 +72,13 @@ fn holds_all(bytes: &[u8], hashes: &[KeyHash], what: &str) {
 }
 
 /// Tests the specs that are also in [`USUAL`] at every size. Tests the other specs at every size up
-/// to 130, then at every 23rd size. `FILTERBLOCK_SPARSE` thins out the sizes above 130.
+/// to 130, then at every 61st size. `FILTERBLOCK_SPARSE` thins out the sizes above 130.
 #[test]
 fn present_keys_are_found_at_every_size_up_to_4096() {
     for (i, spec) in (0..).zip(specs()) {
         let parsed: FilterSpec = spec.parse().unwrap();
         for n in 0..=4096u64 {
-            let is_unusual = n % 23 != i % 23 && !USUAL.contains(&spec);
+            let is_unusual = n % 61 != i % 61 && !USUAL.contains(&spec);
             if n > 130 && (is_unusual || n % sparse() != i % sparse()) {
                 continue;
             }
@@ -96,8 +96,10 @@ fn present_keys_are_found_at_every_size_up_to_4096() {
             }
             let bytes = build(parsed, &hashes);
             holds_all(&bytes, &hashes, spec);
-            let block = FilterBlock::open_any(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
-            assert!(hashes.iter().all(|&hash| block.may_contain_hash(hash)), "{spec}, {n} keys, on first touch");
+            if n <= 130 || n % 8 == i % 8 {
+                let block = FilterBlock::open_any(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
+                assert!(hashes.iter().all(|&hash| block.may_contain_hash(hash)), "{spec}, {n} keys, on first touch");
+            }
         }
     }
 }
@@ -123,10 +125,10 @@ fn present_keys_are_found_around_every_step_of_size() {
         let has_borders = parsed.kind() == FilterKind::BumpedRibbon;
         let borders = [970, 960].into_iter().flat_map(borders).filter(|_| has_borders);
         for step in steps().chain(borders) {
-            let seeds = if has_borders || step < 30_000 { 20 } else { 5 };
+            let seeds = if has_borders || step < 30_000 { 8 } else { 3 };
             for seed in 0..(seeds / sparse()).max(1) {
                 // The size differs from the step by at most 64 keys.
-                let n = (step + 64).saturating_sub(seed * 27 % 128 + seed % 2).max(1);
+                let n = (step + 64).saturating_sub(seed * 37 % 128 + seed % 2).max(1);
                 let hashes = hashes(n, step << 32 | seed);
                 holds_all(&build(parsed, &hashes), &hashes, spec);
             }
@@ -214,11 +216,11 @@ fn keys_of_every_length_and_byte_value_are_found() {
 fn batches_of_every_length_agree_with_single_queries() {
     for spec in specs() {
         let bytes = blocks::block(spec, 1_000);
-        let hashes: Vec<_> = (0..70_000).map(blocks::hash).collect();
+        let hashes: Vec<_> = (0..65_600).map(blocks::hash).collect();
         for verify in BOTH {
             let block = FilterBlock::open_any(bytes.as_slice(), verify).unwrap();
             let singly: Vec<bool> = hashes.iter().map(|&hash| block.may_contain_hash(hash)).collect();
-            for len in (0..100).chain([4_095, 4_096, 4_097, 65_535, 65_536, 65_537, 70_000]) {
+            for len in (0..100).chain([4_095, 4_096, 4_097, 65_536, 65_537]) {
                 // Earlier values in the slice affect no answer, and values without a hash stay.
                 for before in [false, true] {
                     let mut answers = vec![before; len + 40];

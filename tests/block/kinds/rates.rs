@@ -69,14 +69,14 @@ fn eight_bytes(i: u64, key: &mut Vec<u8>) {
     key.extend_from_slice(&i.to_le_bytes());
 }
 
-/// Tests 20 to 1,000 filters of each size, with about two million queries per size.
+/// Tests 10 to 1,000 filters of each size, with about two million queries per size.
 /// `FILTERBLOCK_SPARSE` reduces these numbers.
 fn check_sizes(kind: FilterKind, budgets: &[&str]) {
     // Bumped ribbons are a single system, or have layers, or also several shards.
     let more: &[u64] = if kind == FilterKind::BumpedRibbon { &[64, 65, 2_000, 2_561, 4_096, 60_000] } else { &[] };
     let sizes = || [1, 2, 3, 10, 33, 100, 1_000, 10_000, 100_000].iter().chain(more);
     for (spec_text, &n) in budgets.iter().flat_map(|budget| sizes().map(move |n| (format!("{kind}:{budget}"), n))) {
-        let filters: u64 = (100_000 / n / sparse()).clamp(20, 1_000);
+        let filters: u64 = (100_000 / n / sparse()).clamp(10, 1_000);
         let queries = (2_000_000 / sparse() / filters).next_multiple_of(BATCH);
         check(&format!("{spec_text}, {n} keys"), &measure(&spec_text, n, filters, queries, eight_bytes));
     }

@@ -58,7 +58,7 @@ fn range_filters_agree_with_a_sorted_set() {
     for n in [40, 500] {
         for (name, keys) in all(n, 3) {
             for spec in SPECS {
-                check(&format!("{name}, {spec}"), &block(spec, &keys), &keys, &limits(&keys, 20));
+                check(&format!("{name}, {spec}"), &block(spec, &keys), &keys, &limits(&keys, 14));
             }
             check(name, &both("bloom:10", SPECS[0], &keys), &keys, &limits(&keys, 10));
         }
