@@ -157,52 +157,27 @@ mod tests {
         assert_eq!(log_name(0), "000000.log");
         assert_eq!(manifest_name(12_345_678), "MANIFEST-12345678");
         for number in [0, 1, 999_999, 1_000_000, u64::MAX] {
-            assert_eq!(parse(&table_name(number)), Some(FileName::Table(number)));
-            assert_eq!(parse(&log_name(number)), Some(FileName::Log(number)));
-            assert_eq!(parse(&manifest_name(number)), Some(FileName::Manifest(number)));
+            for (name, file) in [
+                (table_name(number), FileName::Table(number)),
+                (log_name(number), FileName::Log(number)),
+                (manifest_name(number), FileName::Manifest(number)),
+            ] {
+                assert_eq!((parse(&name), number_in(&name)), (Some(file), Some(number)), "{name}");
+            }
         }
-        assert_eq!((parse("CURRENT"), parse("LOCK")), (Some(FileName::Current), Some(FileName::Lock)));
-        for temporary in ["CURRENT.tmp", "000007.sst.tmp"] {
-            assert_eq!(parse(temporary), Some(FileName::Temporary));
+        for (name, file, number) in [
+            ("CURRENT", FileName::Current, None),
+            ("LOCK", FileName::Lock, None),
+            ("CURRENT.tmp", FileName::Temporary, None),
+            ("000007.sst.tmp", FileName::Temporary, Some(7)),
+        ] {
+            assert_eq!((parse(name), number_in(name)), (Some(file), number), "{name}");
         }
-    }
-
-    #[test]
-    fn the_number_of_an_unfinished_file_is_found() {
-        for name in ["000007.sst", "000007.sst.tmp", "000007.log", "MANIFEST-000007"] {
-            assert_eq!(number_in(name), Some(7), "{name}");
-        }
-        for name in ["CURRENT", "CURRENT.tmp", "LOCK", "7.sst", "000007.sst.tmp.tmp", "notes"] {
-            assert_eq!(number_in(name), None, "{name}");
-        }
-    }
-
-    #[test]
-    fn foreign_file_names_are_not_recognized() {
-        let foreign = [
-            "",
-            ".",
-            "1.sst",
-            "+00001.sst",
-            "-00001.log",
-            "0000001.sst",
-            "00001a.sst",
-            "000001.SST",
-            "000001.sst.bak",
-            "MANIFEST-",
-            "MANIFEST-1",
-            "MANIFEST-x",
-            "current",
-            "CURRENT.bak",
-            "notes.tmp",
-            "LOCK.tmp",
-            ".sst",
-            "99999999999999999999.sst",
-            "000001.sst.tmp.tmp",
-            "00000\u{663}.sst",
-        ];
-        for name in foreign {
-            assert_eq!(parse(name), None, "{name}");
+        let foreign = "|.|1.sst|+00001.sst|-00001.log|0000001.sst|00001a.sst|000001.SST|000001.sst.bak|MANIFEST-|\
+                       MANIFEST-1|MANIFEST-x|current|CURRENT.bak|notes.tmp|LOCK.tmp|.sst|99999999999999999999.sst|\
+                       000001.sst.tmp.tmp|00000\u{663}.sst|notes";
+        for name in foreign.split('|') {
+            assert_eq!((parse(name), number_in(name)), (None, None), "{name}");
         }
     }
 }

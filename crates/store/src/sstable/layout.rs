@@ -416,16 +416,6 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_footer_is_an_error() {
-        let bytes = footer().encode();
-        for bit in 0..bytes.len() * 8 {
-            let mut bad = bytes.clone();
-            bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(decode(&bad, 4512).unwrap_err().is_damage(), "bit {bit}");
-        }
-    }
-
-    #[test]
     fn handles_with_overlap_or_gap_or_past_the_file_are_refused() {
         let edits: [fn(&mut Footer); 9] = [
             |f| f.data_len_bytes = u64::MAX,

@@ -1,6 +1,6 @@
 //! Tests version edits and the manifest.
 
-use super::edit::TableMeta;
+use super::edit::{TableMeta, first_overlap};
 use super::*;
 use crate::storage::Memory;
 use crate::storage::faulty::{Crash, Fault, FaultKind, Faulty};
@@ -68,9 +68,14 @@ fn written() -> (Memory, &'static Path) {
 /// Returns a store with several edits in its manifest, and the manifest, which is still open.
 fn open() -> (Memory, &'static Path, Manifest) {
     let (memory, dir) = store();
-    let mut manifest = Manifest::create(&memory, dir, 1, &first_edit()).unwrap();
-    edits()[1..].iter().for_each(|edit| manifest.append(edit).unwrap());
+    let manifest = write_edits(&memory, dir);
     (memory, dir, manifest)
+}
+
+fn write_edits(storage: &dyn Storage, dir: &Path) -> Manifest {
+    let mut manifest = Manifest::create(storage, dir, 1, &first_edit()).unwrap();
+    edits()[1..].iter().for_each(|edit| manifest.append(edit).unwrap());
+    manifest
 }
 
 fn overwrite(memory: &Memory, path: &Path, bytes: &[u8]) {
@@ -203,17 +208,6 @@ fn an_sst_without_a_file_keeps_its_number_until_it_is_removed() {
 }
 
 #[test]
-fn a_missing_file_is_named() {
-    for missing in ["CURRENT", "MANIFEST-000001"] {
-        let (memory, dir) = written();
-        memory.remove(&dir.join(missing)).unwrap();
-        let error = Manifest::recover(&memory, dir, None).unwrap_err();
-        assert!(matches!(error.root(), Error::Io(io) if io.kind() == std::io::ErrorKind::NotFound), "{error}");
-        assert!(matches!(&error, Error::InFile { path, .. } if *path == dir.join(missing)), "{error}");
-    }
-}
-
-#[test]
 fn every_change_to_current_is_detected() {
     let (memory, dir) = written();
     let path = dir.join(CURRENT);
@@ -285,8 +279,7 @@ fn faulty() -> (Faulty, &'static Path, Manifest, u64) {
     let (storage, dir) = (Faulty::new(), Path::new("/db"));
     storage.create_dir_all(dir).unwrap();
     storage.sync_dir(Path::new("/")).unwrap();
-    let mut manifest = Manifest::create(&storage, dir, 1, &first_edit()).unwrap();
-    edits()[1..].iter().for_each(|edit| manifest.append(edit).unwrap());
+    let manifest = write_edits(&storage, dir);
     let next = storage.operations();
     (storage, dir, manifest, next)
 }
@@ -336,7 +329,6 @@ fn a_manifest_refuses_edits_after_failure_but_recovers() {
 
 #[test]
 fn overlapping_ssts_of_a_level_are_found_in_any_order() {
-    use crate::lsm::manifest::edit::{TableMeta, first_overlap};
     let table = |number, smallest: &[u8], largest: &[u8]| TableMeta {
         number,
         smallest: smallest.to_vec(),

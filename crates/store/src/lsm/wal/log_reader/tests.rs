@@ -395,33 +395,21 @@ fn an_error_of_the_visitor_names_the_file() {
     );
 }
 
-/// A small random generator, so that every image can be reproduced from its seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from((self.0 >> 16) % end as u64).unwrap()
-    }
-}
-
 #[test]
 fn a_crash_that_keeps_any_unsynced_sectors_leaves_a_prefix() {
     let (mut cut_before_kept_records, mut delivered_unsynced) = (0, 0);
     for seed in 1..=3000u64 {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = filterblock_testkit::Random(seed);
         let memory = Memory::new();
         let mut writer = LogWriter::create(&memory, path(), ID, FIRST).unwrap();
         let (mut payloads, mut synced) = (Vec::new(), (Vec::new(), 0));
-        for sequence in FIRST..FIRST + random.below(40) as u64 {
+        for sequence in FIRST..FIRST + random.index(40) as u64 {
             // Zeros are the hardest payload, because they look like a sector that was never
             // written.
-            let byte = random.below(3).to_le_bytes()[0];
-            payloads.push(vec![byte; 1 + random.below(400)]);
+            let byte = random.index(3).to_le_bytes()[0];
+            payloads.push(vec![byte; 1 + random.index(400)]);
             writer.append(sequence, &[payloads.last().unwrap()]).unwrap();
-            if random.below(8) == 0 {
+            if random.index(8) == 0 {
                 writer.sync().unwrap();
                 synced = (memory.read(path()).unwrap(), payloads.len());
             }
@@ -429,13 +417,13 @@ fn a_crash_that_keeps_any_unsynced_sectors_leaves_a_prefix() {
         writer.flush().unwrap();
         let after = memory.read(path()).unwrap();
         let (mut before, num_synced) = synced;
-        let len = before.len() + random.below(after.len() - before.len() + 1);
+        let len = before.len() + random.index(after.len() - before.len() + 1);
         before.resize(after.len(), 0);
-        let kept_share = 1 + random.below(8);
+        let kept_share = 1 + random.index(8);
         let sectors = before.chunks(512).zip(after.chunks(512));
         let mut image: Vec<u8> =
-            sectors.flat_map(|(old, new)| if random.below(8) < kept_share { new } else { old }).copied().collect();
-        image.truncate(if random.below(2) == 0 { len } else { after.len() });
+            sectors.flat_map(|(old, new)| if random.index(8) < kept_share { new } else { old }).copied().collect();
+        image.truncate(if random.index(2) == 0 { len } else { after.len() });
         let (end, delivered) = strict(&image);
         let end = end.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
