@@ -1,10 +1,13 @@
 //! Provides helpers for the tests of the store.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use filterblock_store::lsm::WriteBatch;
+use filterblock_store::lsm::{Durability, WriteBatch};
+use filterblock_store::sstable::FOOTER_LEN_BYTES;
 use filterblock_store::storage::{Memory, Storage};
 use filterblock_store::{Db, Error, Options};
 
@@ -24,6 +27,11 @@ pub fn quiet(storage: &(impl Storage + Clone + 'static)) -> Options {
     Options { storage: Arc::new(storage.clone()), auto_compaction: false, hash_seed: Some(7), ..Options::default() }
 }
 
+/// Returns the options of [`quiet`] with `Durability::Sync`.
+pub fn synced(storage: &(impl Storage + Clone + 'static)) -> Options {
+    Options { durability: Durability::Sync, ..quiet(storage) }
+}
+
 pub fn key(i: u64) -> Vec<u8> {
     format!("key{i:06}").into_bytes()
 }
@@ -39,6 +47,18 @@ pub fn make_store(storage: &(impl Storage + Clone + 'static), tables: u64, keys_
         db.flush().unwrap();
     }
     db.close().unwrap();
+}
+
+/// Returns the paths of the files of a store that hold its data.
+pub fn store_files(storage: &dyn Storage) -> Vec<PathBuf> {
+    [".sst", ".log", "MANIFEST-", "CURRENT"].iter().flat_map(|kind| files(storage, Path::new(DIR), kind)).collect()
+}
+
+/// Returns the content of each file in `DIR`.
+pub fn contents(storage: &dyn Storage) -> BTreeMap<PathBuf, Vec<u8>> {
+    let is_file = |path: &PathBuf| storage.list(path).is_err();
+    let paths = files(storage, Path::new(DIR), "").into_iter().filter(is_file);
+    paths.map(|path| (path.clone(), storage.read(&path).unwrap())).collect()
 }
 
 /// Returns the paths of the files in a directory whose names start or end with `kind`.
@@ -105,6 +125,30 @@ pub fn image(storage: &Memory) -> Memory {
     copy
 }
 
+/// Returns the number at an offset in the footer of an SST.
+pub fn footer_number(table: &[u8], at: usize) -> usize {
+    let footer = &table[table.len() - FOOTER_LEN_BYTES..];
+    u64::from_le_bytes(footer[at..at + 8].try_into().unwrap()) as usize
+}
+
+/// Returns the range of the filter block of an SST.
+pub fn filter_range(table: &[u8]) -> Range<usize> {
+    footer_number(table, 24)..footer_number(table, 24) + footer_number(table, 32)
+}
+
+/// Corrects the checksum of an SST's footer.
+pub fn seal_footer(table: &mut [u8]) {
+    let footer = table.len() - FOOTER_LEN_BYTES;
+    let checksum = crc32fast::hash(&table[footer..footer + 100]);
+    table[footer + 100..footer + 104].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Corrects the checksum of the header of a log or manifest.
+pub fn seal_log_header(log: &mut [u8]) {
+    let checksum = crc32fast::hash(&log[..44]);
+    log[44..48].copy_from_slice(&checksum.to_le_bytes());
+}
+
 /// Asserts that an error's message begins with `path`.
 pub fn assert_names(error: &Error, path: &Path) {
     let message = error.to_string();
@@ -118,6 +162,12 @@ pub fn scan_all(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// Returns the name of a test for the test harness: its path without the name of the test program.
 pub fn test_path(path: &str) -> &str {
     path.split_once("::").map_or(path, |(_, test)| test)
+}
+
+/// Returns a directory in memory if possible, for tests that sync often and simulate no power
+/// failure.
+pub fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// Runs `act` on its own thread and returns its result. Panics if `act` panics or takes longer than
@@ -134,6 +184,10 @@ pub fn wait_until(is_reached: impl Fn() -> bool) {
         assert!(start.elapsed() < Duration::from_secs(60), "the condition is not reached in time");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+pub fn name(path: &Path) -> &str {
+    path.file_name().unwrap().to_str().unwrap()
 }
 
 pub fn is_table(path: &Path) -> bool {

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::common;
 use filterblock::{HashKind, Secret};
-use filterblock_store::lsm::{Durability, WriteBatch};
+use filterblock_store::lsm::Durability;
 use filterblock_store::{Db, Error, Options};
 
 /// A store without a secret, a store whose keys are hashed with SipHash-1-3 and a secret, and a
@@ -39,17 +40,6 @@ fn generation(name: &str, step: usize) -> impl Iterator<Item = (Vec<u8>, Option<
         let value = format!("{name} {i} {}", "-".repeat(i % 13)).into_bytes();
         (key(i), (nth % 5 != 4).then_some(value))
     })
-}
-
-fn batch(name: &str, step: usize) -> WriteBatch {
-    let mut batch = WriteBatch::new();
-    for (key, value) in generation(name, step) {
-        match value {
-            Some(value) => batch.put(&key, &value).unwrap(),
-            None => batch.delete(&key).unwrap(),
-        }
-    }
-    batch
 }
 
 fn expected() -> BTreeMap<Vec<u8>, Vec<u8>> {
@@ -175,7 +165,7 @@ fn make(store: &str) {
     let prefix_extractor = extractor.parse().unwrap();
     let db = Db::open(&path, Options { create_if_missing: true, prefix_extractor, ..options(store) }).unwrap();
     for (name, step) in GENERATIONS {
-        db.write(batch(name, step)).unwrap();
+        db.write(common::batch_of(generation(name, step))).unwrap();
         match name {
             "level 1" => db.compact_range(..).unwrap(),
             "level 0" => db.flush().unwrap(),

@@ -10,7 +10,7 @@ use filterblock::{
     FilterSpec, PrefixExtractor, Verify,
     policy::{AboveBottom, FilterPolicy},
 };
-use filterblock_store::lsm::{Durability, FilterUse, PinnableSlice, PrefixChoice, Scan, Snapshot, WriteBatch};
+use filterblock_store::lsm::{Durability, FilterUse, PinnableSlice, PrefixChoice, Scan, Snapshot};
 use filterblock_store::sstable::Compression;
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Options};
@@ -152,6 +152,8 @@ fn run(ops: Vec<Op>, variant: u8, mut prefixes: u8) {
     let mut model = Model::new();
     let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
     let mut keys: Vec<Vec<u8>> = Vec::new();
+    const fn outlives_the_store<T: Send + Sync + 'static>() {}
+    outlives_the_store::<PinnableSlice>();
     let mut pinned: Vec<(PinnableSlice, Vec<u8>)> = Vec::new();
     for op in ops {
         match op {
@@ -166,19 +168,14 @@ fn run(ops: Vec<Op>, variant: u8, mut prefixes: u8) {
                 keys.push(key);
             }
             Op::Batch(writes) => {
-                let mut batch = WriteBatch::new();
+                db.write(common::batch_of(writes.clone())).unwrap();
                 for (key, value) in writes {
-                    match &value {
-                        Some(value) => batch.put(&key, value).unwrap(),
-                        None => batch.delete(&key).unwrap(),
-                    }
                     keys.push(key.clone());
                     match value {
                         Some(value) => model.insert(key, value),
                         None => model.remove(&key),
                     };
                 }
-                db.write(batch).unwrap();
             }
             Op::Flush => db.flush().unwrap(),
             Op::Compact(None) => db.compact_range(..).unwrap(),

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::in_time;
+use crate::common::{in_time, scratch};
 use filterblock_store::lsm::{Durability, LogRecovery};
 use filterblock_store::repair::RepairMode;
 use filterblock_store::storage::IoMode;
@@ -27,7 +27,7 @@ fn a_pipe_is_refused_in_time() {
     for (name, has_store) in
         [("LOCK", false), ("LOCK", true), ("000001.sst", false), ("000099.log", true), ("CURRENT", false)]
     {
-        let temporary = tempfile::tempdir().unwrap();
+        let temporary = scratch();
         let dir = temporary.path().join("store");
         fs::create_dir(&dir).unwrap();
         if has_store {
@@ -47,7 +47,7 @@ fn a_pipe_is_refused_in_time() {
 #[test]
 fn a_pipe_named_as_an_sst_is_refused_in_every_io_mode() {
     for io in [IoMode::Buffered, IoMode::Direct] {
-        let temporary = tempfile::tempdir().unwrap();
+        let temporary = scratch();
         let dir = temporary.path().join("store");
         make_store(&dir);
         let sst = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
@@ -64,7 +64,7 @@ fn a_pipe_named_as_an_sst_is_refused_in_every_io_mode() {
 
 #[test]
 fn a_text_file_named_current_tmp_is_kept_and_reported() {
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = scratch();
     let dir = temporary.path().join("store");
     make_store(&dir);
     let path = dir.join("CURRENT.tmp");
@@ -85,7 +85,7 @@ fn a_text_file_named_current_tmp_is_kept_and_reported() {
 
 #[test]
 fn a_log_of_another_program_is_reported_and_salvage_skips_it() {
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = scratch();
     let dir = temporary.path().join("store");
     make_store(&dir);
     let diary = "dear diary, this is a text that is longer than the header of a log\n".repeat(9);
@@ -106,7 +106,7 @@ fn a_log_of_another_program_is_reported_and_salvage_skips_it() {
 
 #[test]
 fn files_with_the_names_of_new_files_are_never_removed() {
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = scratch();
     let dir = temporary.path().join("store");
     let db = Db::open(&dir, options()).unwrap();
     db.put(b"key", b"value").unwrap();
@@ -123,7 +123,7 @@ fn files_with_the_names_of_new_files_are_never_removed() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_system_that_reports_no_size_is_not_full() {
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = scratch();
     let mounted = Command::new("mount").args(["-t", "ramfs", "none"]).arg(temporary.path()).status();
     if !mounted.is_ok_and(|status| status.success()) {
         println!("skipped: no ramfs can be mounted here");
@@ -146,7 +146,7 @@ fn an_empty_path_is_the_working_directory() {
         Db::repair("", options(), RepairMode::DryRun).unwrap();
         return;
     }
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = scratch();
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "odd_files::an_empty_path_is_the_working_directory", "--nocapture"])
         .current_dir(temporary.path())

@@ -1,84 +1,20 @@
-//! Tests that the values of `get_pinned` stay readable, and that `get_pinned` answers and counts as
-//! `get` does.
+//! Tests that `get_pinned` answers and counts as `get` does. `model` tests that its values stay
+//! readable.
 
 use std::hint::black_box;
 use std::ops::Deref;
 use std::time::Instant;
 
-use crate::common::{self, DIR, Random, change, files, key, quiet};
-use filterblock_store::lsm::PinnableSlice;
-use filterblock_store::sstable::Compression;
+use crate::common::{DIR, Random, change, files, key, quiet};
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Error, Options};
 
 const KEYS: u64 = 400;
 
-/// Returns the value of a key in a generation. It is empty, short, or longer than a block. It
-/// differs in each generation if it is not empty.
-fn value(i: u64, generation: u8) -> Vec<u8> {
+/// Returns the value of a key: empty, short, or longer than a block.
+fn value(i: u64) -> Vec<u8> {
     let len = [0, 1, 100, 5_000][i as usize % 4];
-    (0..len).map(|byte| (byte as u8).wrapping_mul(31).wrapping_add(i as u8) ^ generation).collect()
-}
-
-fn fill(db: &Db, generation: u8) {
-    (0..KEYS).for_each(|i| db.put(&key(i), &value(i, generation)).unwrap());
-}
-
-fn pin_all(db: &Db) -> Vec<PinnableSlice> {
-    (0..KEYS).map(|i| db.get_pinned(&key(i)).unwrap().unwrap()).collect()
-}
-
-fn check(pinned: &[PinnableSlice], generation: u8, when: &str) {
-    assert_eq!(pinned.len() as u64, KEYS);
-    for (i, pinned) in (0..).zip(pinned) {
-        assert_eq!(pinned.as_ref(), value(i, generation), "key {i} {when}");
-    }
-}
-
-#[test]
-fn pinned_values_stay_readable_whatever_the_store_does() {
-    const fn is_static<T: Send + Sync + 'static>() {}
-    is_static::<PinnableSlice>();
-    for (cache, compression) in [(0, Compression::None), (8_000, Compression::None), (8_000, Compression::Lz4)] {
-        let storage = Memory::new();
-        let options = Options { block_cache_bytes: cache, compression, ..quiet(&storage) };
-        let db = Db::open(DIR, options).unwrap();
-        fill(&db, 1);
-        let in_memtable = pin_all(&db);
-        db.flush().unwrap();
-        check(&in_memtable, 1, "after the flush of its memtable");
-        // The cache is off, or much smaller than all data blocks. Later reads evict most blocks.
-        let in_blocks = pin_all(&db);
-        check(&in_blocks, 1, "after its block left the cache");
-        fill(&db, 2);
-        let newer = pin_all(&db);
-        (0..KEYS).for_each(|i| db.delete(&key(i)).unwrap());
-        db.compact_range(..).unwrap();
-        assert_eq!((db.stats().total.tables, common::scan_all(&db).len()), (0, 0));
-        assert!(db.get_pinned(&key(3)).unwrap().is_none());
-        for (pinned, generation) in [(&in_memtable, 1), (&in_blocks, 1), (&newer, 2)] {
-            check(pinned, generation, "after its SST was removed");
-        }
-        db.close().unwrap();
-        drop(storage);
-        for (pinned, generation) in [(&in_memtable, 1), (&in_blocks, 1), (&newer, 2)] {
-            check(pinned, generation, "after the store was closed");
-        }
-    }
-}
-
-#[test]
-fn pinned_values_of_a_snapshot_are_those_of_its_moment() {
-    let storage = Memory::new();
-    let db = Db::open(DIR, Options { block_cache_bytes: 8_000, ..quiet(&storage) }).unwrap();
-    fill(&db, 1);
-    let snapshot = db.snapshot();
-    fill(&db, 2);
-    db.flush().unwrap();
-    let old: Vec<_> = (0..KEYS).map(|i| snapshot.get_pinned(&key(i)).unwrap().unwrap()).collect();
-    drop(snapshot);
-    check(&old, 1, "of the snapshot");
-    check(&pin_all(&db), 2, "of the store");
+    (0..len).map(|byte| (byte as u8).wrapping_mul(31).wrapping_add(i as u8)).collect()
 }
 
 /// A value, no value, or the message of an error.
@@ -104,7 +40,7 @@ fn get_pinned_answers_counts_and_fails_as_get_does() {
     let storage = Memory::new();
     for n in 0..3u64 {
         let db = Db::open(DIR, quiet(&storage)).unwrap();
-        (0..KEYS).filter(|i| i % 3 == n).for_each(|i| db.put(&key(i), &value(i, 1)).unwrap());
+        (0..KEYS).filter(|i| i % 3 == n).for_each(|i| db.put(&key(i), &value(i)).unwrap());
         (0..KEYS).filter(|i| i % 7 == n).for_each(|i| db.delete(&key(i)).unwrap());
         db.close().unwrap();
     }

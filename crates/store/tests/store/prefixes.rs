@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{self, DIR, files, quiet};
-use filterblock::{Answer, FilterSpec, HashSeed, KeyHasher, PrefixExtractor, Verify};
+use filterblock::{Answer, FilterSpec, HashSeed, KeyHasher, PrefixExtractor, Verify, policy::FilterPolicy};
 use filterblock_store::Db;
 use filterblock_store::lsm::{Options, PrefixChoice, ProbeStats};
 use filterblock_store::repair::RepairMode;
@@ -394,12 +394,9 @@ fn a_damaged_filter_hides_no_key_from_a_scan() {
         let model = fill(&db, &[&writes]);
         db.close().unwrap();
         let path = files(&storage, Path::new(DIR), ".sst").remove(0);
-        let table = Table::open(&storage, &path, TableReadOptions::default()).unwrap();
-        let block_len = table.filter_len_bytes() as usize;
         common::change(&storage, &path, |bytes| {
-            let start = bytes.windows(4).position(|magic| magic == b"FLB\0").unwrap_or(0).saturating_sub(block_len);
-            let start = start.next_multiple_of(4_096);
-            bytes[start + 100..start + block_len - 200].fill(0);
+            let filter = common::filter_range(bytes);
+            bytes[filter.start + 100..filter.end - 200].fill(0);
         });
         let db = Db::open(DIR, options(false)).unwrap();
         for i in (0..500).step_by(7) {
@@ -420,9 +417,14 @@ fn a_damaged_filter_hides_no_key_from_a_scan() {
 }
 
 #[test]
-fn a_repair_keeps_the_extractor() {
+fn a_repair_keeps_the_extractor_and_writes_range_filters() {
     for forgets in [false, true] {
         let storage = Memory::new();
+        let ranges: Arc<dyn FilterPolicy> = Arc::new("grafite:fpr=0.01".parse::<FilterSpec>().unwrap());
+        let by = |storage: &Memory, extractor: &str| Options {
+            range_filter: Some(ranges.clone()),
+            ..by(storage, extractor)
+        };
         let db = Db::open(DIR, by(&storage, "row-column:/")).unwrap();
         let names: Vec<String> = (0..2_000).map(|i| format!("{:02}/{i:04}", i % 50)).collect();
         let writes: Vec<(&str, bool)> = names.iter().map(|name| (name.as_str(), true)).collect();
@@ -437,7 +439,8 @@ fn a_repair_keeps_the_extractor() {
         let report = Db::repair_with(Path::new(DIR), by(&storage, "keep"), RepairMode::Write, &mut |_| {}).unwrap();
         assert_eq!(report.tables_rewritten, 1);
         let db = Db::open(DIR, by(&storage, "keep")).unwrap();
-        assert_eq!(db.stats().total.tables_without_prefixes, 0);
+        let total = db.stats().total;
+        assert_eq!((total.tables_without_prefixes, total.tables_with_ranges), (0, total.tables));
         assert_eq!((db.scan_prefix(b"30/").count(), db.scan_prefix(b"30x/").count()), (40, 0));
         let prefixes = db.stats().total.prefixes;
         assert_eq!((prefixes.true_negatives, prefixes.unfiltered), (2, 0), "{prefixes:?}");

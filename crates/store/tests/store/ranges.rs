@@ -10,7 +10,6 @@ use crate::prefixes::check;
 use filterblock::policy::{AboveBottom, FilterPolicy};
 use filterblock::{FilterSpec, Verify};
 use filterblock_store::lsm::{FilterUse, Options, ProbeStats};
-use filterblock_store::repair::RepairMode;
 use filterblock_store::sstable::{Table, TableReadOptions};
 use filterblock_store::storage::{Memory, Storage};
 use filterblock_store::{Db, Error};
@@ -254,55 +253,6 @@ fn scans_agree_with_a_sorted_map_for_all_keys_and_bounds() {
 }
 
 #[test]
-fn a_scan_goes_on_beyond_the_ranges_of_a_filter() {
-    // The filter is for ranges of 16 integers. Scans begin between two keys and are much longer.
-    let storage = Memory::new();
-    let db = Db::open(DIR, by(&storage, "grafite:L=16:fpr=0.001")).unwrap();
-    let key = |i: u64| integer(i * 1_000);
-    let mut model = Model::new();
-    for table in 0..4 {
-        for i in (table..2_000).step_by(4) {
-            db.put(&key(i), b"v").unwrap();
-            model.insert(key(i).to_vec(), b"v".to_vec());
-        }
-        db.flush().unwrap();
-    }
-    for i in (0..1_990u64).step_by(13) {
-        let from = integer(i * 1_000 + 1);
-        for to in [Unbounded, Included(key(i + 3).as_slice()), Excluded(key(i + 9).as_slice())] {
-            check(&db, &model, Included(&from), to);
-        }
-        let found = db.scan((Included(from.as_slice()), Unbounded)).take(5).count();
-        assert_eq!(found, 5);
-    }
-    // The filter answers "maybe" for a range much longer than 16 integers.
-    db.reset_stats();
-    assert_eq!(db.scan((Included(key(5).as_slice()), Excluded(key(1_990).as_slice()))).count(), 1_985);
-    let ranges = db.stats().total.ranges;
-    assert_eq!((ranges.true_positives, ranges.probes), (4, 4));
-}
-
-#[test]
-fn tombstones_hide_older_values_from_scans() {
-    let db = Db::open(DIR, by(&Memory::new(), "grafite:fpr=0.01")).unwrap();
-    for key in ["a", "m", "z"] {
-        db.put(key.as_bytes(), b"old").unwrap();
-    }
-    db.flush().unwrap();
-    // If the range filter of the newer SST denied the tombstone, scans would find the old value.
-    db.put(b"a", b"new").unwrap();
-    db.delete(b"m").unwrap();
-    db.put(b"z", b"new").unwrap();
-    db.flush().unwrap();
-    for (from, to) in [("b", "y"), ("m", "n"), ("l", "m\0"), ("m", "m\0")] {
-        assert_eq!(db.scan(from.as_bytes()..to.as_bytes()).count(), 0, "{from} {to}");
-        assert_eq!(db.scan(from.as_bytes()..to.as_bytes()).rev().count(), 0, "{from} {to}");
-    }
-    db.compact_range(..).unwrap();
-    assert_eq!(common::scan_all(&db).len(), 2);
-}
-
-#[test]
 fn policies_decide_which_ssts_get_range_filters() {
     let storage = Memory::new();
     let above = || Some(Arc::new(AboveBottom("grafite:fpr=0.01".parse().unwrap())) as Arc<dyn FilterPolicy>);
@@ -382,21 +332,6 @@ fn a_range_filter_alone_serves_gets_and_scans() {
         assert_eq!(db.stats().compactions, 0);
         assert!(db.verify().unwrap().is_sound());
     }
-}
-
-#[test]
-fn filters_that_lose_columns_keep_their_ranges() {
-    let storage = Memory::new();
-    let options =
-        Options { filter_memory_budget: Some(2_000), ..with(&storage, "bumped-ribbon:12", "grafite:9", "none") };
-    let (db, model) = ids(options, 3, 1_000);
-    let level = &db.stats().levels[0];
-    assert!(level.filter_memory_bytes < level.filter_bytes, "{level:?}");
-    for (from, to) in empty_ranges(&model) {
-        assert_eq!(db.scan(from.as_slice()..to.as_slice()).count(), 0);
-    }
-    let ranges = db.stats().total.ranges;
-    assert!(ranges.unfiltered == 0 && ranges.false_positive_rate().unwrap() < 0.3, "{ranges:?}");
 }
 
 #[test]
@@ -507,22 +442,6 @@ fn ranges_right_beside_integers_keep_the_rate() {
     assert!((expected - 0.01).abs() < 0.001 && rate < 1.1 * expected && rate > 0.5 * expected, "{rate} {ranges:?}");
 }
 
-/// Returns the offset and the length in bytes of the filter block in an SST file.
-fn filter_place(storage: &Memory, path: &Path) -> (usize, usize) {
-    let table = Table::open(storage, path, TableReadOptions::default()).unwrap();
-    let len = table.filter_len_bytes() as usize;
-    let bytes = storage.read(path).unwrap();
-    // Take the last multiple of 4,096 at which a filter block of this length follows a zero.
-    let starts = (0..bytes.len() - len).step_by(4_096);
-    let start = starts
-        .rev()
-        .find(|&start| {
-            filterblock::layout::checksum_of(&bytes[start..start + len]).is_some() && bytes[..start].ends_with(&[0])
-        })
-        .unwrap();
-    (start, len)
-}
-
 #[test]
 fn a_damaged_range_filter_hides_no_key() {
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
@@ -531,9 +450,11 @@ fn a_damaged_range_filter_hides_no_key() {
         let (db, model) = ids(options(false), 1, 6_000);
         db.close().unwrap();
         let path = files(&storage, Path::new(DIR), ".sst").remove(0);
-        let (start, _) = filter_place(&storage, &path);
         // The range filter comes first. Without checksums, its zeros would deny every range.
-        common::change(&storage, &path, |bytes| bytes[start + 600..start + 4_000].fill(0));
+        common::change(&storage, &path, |bytes| {
+            let start = common::filter_range(bytes).start;
+            bytes[start + 600..start + 4_000].fill(0);
+        });
         let db = Db::open(DIR, options(false)).unwrap();
         for (key, value) in model.iter().step_by(11) {
             let found: Vec<_> = db.scan(key.as_slice()..=key.as_slice()).map(Result::unwrap).collect();
@@ -569,11 +490,11 @@ fn any_damage_of_the_filter_block_hides_no_key() {
     let (db, model) = ids(by(&storage, "grafite:fpr=0.01"), 1, 120);
     db.close().unwrap();
     let path = files(&storage, Path::new(DIR), ".sst").remove(0);
-    let (start, len) = filter_place(&storage, &path);
     let sound = storage.read(&path).unwrap();
+    let filter = common::filter_range(&sound);
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-        for at in (0..len).step_by(3) {
-            common::change(&storage, &path, |bytes| bytes[start + at] ^= 0x55);
+        for at in filter.clone().step_by(3) {
+            common::change(&storage, &path, |bytes| bytes[at] ^= 0x55);
             let db = Db::open(DIR, Options { verify, ..by(&storage, "grafite:fpr=0.01") }).unwrap();
             for key in model.keys() {
                 assert_eq!(db.scan(key.as_slice()..=key.as_slice()).count(), 1, "byte {at}, {verify:?}");
@@ -582,19 +503,4 @@ fn any_damage_of_the_filter_block_hides_no_key() {
             common::replace(&storage, &path, &sound);
         }
     }
-}
-
-#[test]
-fn a_repair_writes_range_filters() {
-    let storage = Memory::new();
-    let (db, _) = ids(by(&storage, "grafite:fpr=0.01"), 2, 500);
-    db.close().unwrap();
-    let path = files(&storage, Path::new(DIR), ".sst").remove(0);
-    common::change(&storage, &path, |bytes| bytes[10] ^= 1);
-    let options = by(&storage, "grafite:fpr=0.01");
-    let report = Db::repair_with(Path::new(DIR), options.clone(), RepairMode::Write, &mut |_| {}).unwrap();
-    assert_eq!(report.tables_rewritten, 1);
-    let db = Db::open(DIR, options).unwrap();
-    assert_eq!(db.stats().total.tables_with_ranges, 2);
-    assert!(db.verify().unwrap().is_sound());
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{self, DIR, Random, files, key, quiet};
-use filterblock_store::lsm::{Scan, Snapshot, Stats, WriteBatch};
+use filterblock_store::lsm::{Scan, Snapshot, Stats};
 use filterblock_store::sstable::FilterMemory;
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Options};
@@ -50,16 +50,9 @@ fn write(db: &Db, done: &AtomicBool, acknowledged: &AtomicU64) {
     while !done.load(Ordering::Relaxed) {
         count += 1;
         let [a, z] = twin(random.below(TWINS));
-        let mut batch = WriteBatch::new();
-        batch.put(b"counter", &count.to_le_bytes()).unwrap();
-        if random.below(10) == 0 {
-            batch.delete(&a).unwrap();
-            batch.delete(&z).unwrap();
-        } else {
-            batch.put(&a, &count.to_le_bytes()).unwrap();
-            batch.put(&z, &count.to_le_bytes()).unwrap();
-        }
-        db.write(batch).unwrap();
+        let number = Some(count.to_le_bytes());
+        let value = number.filter(|_| random.below(10) > 0);
+        db.write(common::batch_of([(b"counter".to_vec(), number), (a, value), (z, value)])).unwrap();
         acknowledged.store(count, Ordering::Release);
         db.put(&key(random.below(3_000)), &[b'f'; 30]).unwrap();
     }
@@ -186,25 +179,6 @@ fn a_checkpoint_during_writes_is_one_moment_of_the_store() {
 }
 
 #[test]
-fn an_iterator_survives_flushes_and_compactions() {
-    let storage = Memory::new();
-    let db = Db::open(DIR, busy(&storage)).unwrap();
-    (0..1_000).for_each(|i| db.put(&key(i), b"before").unwrap());
-    let mut scan = db.scan(..);
-    for i in 0..500u64 {
-        assert_eq!(scan.next().unwrap().unwrap(), (key(i), b"before".to_vec()));
-        let back = 999 - i;
-        assert_eq!(scan.next_back().unwrap().unwrap(), (key(back), b"before".to_vec()));
-        (0..20).for_each(|n| db.put(&key((i * 20 + n) % 1_000), b"after").unwrap());
-        db.delete(&key(i + 1)).unwrap();
-        if i % 50 == 0 {
-            db.compact_range(..).unwrap();
-        }
-    }
-    assert!(scan.next().is_none() && scan.next_back().is_none());
-}
-
-#[test]
 fn reads_continue_during_a_compaction() {
     let storage = Memory::new();
     let db = Db::open(DIR, Options { table_size_bytes: 4 << 20, ..quiet(&storage) }).unwrap();
@@ -237,7 +211,7 @@ fn reads_continue_during_a_compaction() {
 
 #[test]
 fn replaced_files_stay_for_readers_and_go_with_the_last_one() {
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = common::scratch();
     let options = || Options { auto_compaction: false, ..Options::default() };
     let tables = || files(&filterblock_store::storage::Disk, temporary.path(), ".sst");
     let db = Db::open(temporary.path(), options()).unwrap();
@@ -282,7 +256,7 @@ fn replaced_files_stay_for_readers_and_go_with_the_last_one() {
 #[test]
 fn snapshots_and_scans_continue_while_their_store_closes() {
     const KEYS: u64 = 400;
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = common::scratch();
     let options = || Options {
         write_buffer_bytes: 12_000,
         table_size_bytes: 10_000,
@@ -317,9 +291,8 @@ fn snapshots_and_scans_continue_while_their_store_closes() {
         while goes_on(start, looks.load(Ordering::Relaxed) > 10) {
             round += 1;
             let db = Db::open(temporary.path(), options()).unwrap();
-            let mut batch = WriteBatch::new();
-            (0..KEYS).for_each(|i| batch.put(&key(i), &[&round.to_le_bytes()[..], &[b'v'; 60]].concat()).unwrap());
-            db.write(batch).unwrap();
+            let value = [&round.to_le_bytes()[..], &[b'v'; 60]].concat();
+            db.write(common::batch_of((0..KEYS).map(|i| (key(i), Some(&value))))).unwrap();
             let snapshot = db.snapshot();
             let mut scan = snapshot.scan(..);
             assert_eq!(scan.by_ref().take(200).count(), 200);
@@ -359,9 +332,7 @@ fn a_thousand_opens_and_closes_leave_no_thread_file_or_map() {
         assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stdout));
         return;
     }
-    // Use a directory in memory if there is one, because 1,000 opens take about 10,000 syncs.
-    let memory = Path::new("/dev/shm");
-    let temporary = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    let temporary = common::scratch();
     let entries = |dir: &str| std::fs::read_dir(dir).unwrap().count();
     let maps = || {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();

@@ -308,13 +308,9 @@ impl History {
         for path in files(&self.storage, Path::new(DIR), ".sst") {
             if self.random.below(8) == 0 {
                 change(&self.storage, &path, |bytes| {
-                    let footer = bytes.len() - 112;
-                    let at = |from: usize| {
-                        u64::from_le_bytes(bytes[footer + from..footer + from + 8].try_into().unwrap()) as usize
-                    };
-                    let (start, len) = (at(24), at(32));
-                    if len > 0 {
-                        bytes[start + len - 5] ^= 1;
+                    let filter = common::filter_range(bytes);
+                    if !filter.is_empty() {
+                        bytes[filter.end - 5] ^= 1;
                     }
                 });
             }

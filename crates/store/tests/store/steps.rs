@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use filterblock_store::lsm::{Durability, WriteBatch};
+use filterblock_store::lsm::Durability;
 use filterblock_store::{Db, Options, Result};
 
 use crate::common::{self, Random};
@@ -40,14 +40,7 @@ fn writes_of(writer: u64, step: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
 }
 
 pub fn do_step(db: &Db, writer: u64, step: u64) -> Result<()> {
-    let mut batch = WriteBatch::new();
-    for (key, value) in writes_of(writer, step) {
-        match value {
-            Some(value) => batch.put(&key, &value)?,
-            None => batch.delete(&key)?,
-        }
-    }
-    db.write(batch)
+    db.write(common::batch_of(writes_of(writer, step)))
 }
 
 pub fn steps_in(db: &Db, writer: u64) -> Result<u64> {

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::common::Random;
+use crate::common::{Random, scratch};
 use crate::steps::{self, Content, do_step, durability_of, judge, small, steps_in, this_program};
 use filterblock_store::Db;
 use filterblock_store::lsm::Durability;
@@ -63,7 +63,7 @@ fn run_and_kill(dir: &Path, mode: &str, after: Duration) -> [u64; WRITERS as usi
 
 fn kill_many_times(mode: &str) {
     let (kills, durability) = (kills(), durability_of(mode));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let mut random = Random(0xfb);
     let mut contents: Vec<Content> = (0..WRITERS).map(Content::none).collect();
     let mut total_acknowledged = 0;

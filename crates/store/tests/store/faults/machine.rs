@@ -202,7 +202,7 @@ fn on_a_disk_that_is_emptied(dir: &Path) {
 
 #[test]
 fn a_lack_of_file_descriptors_is_an_error_and_loses_nothing() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::scratch();
     let order = format!("descriptors:{}", dir.path().display());
     let wrapper = ["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"];
     let output = this_program(&wrapper, CHILD, &order).output().unwrap();
@@ -314,7 +314,7 @@ fn hold_the_store(dir: &Path) {
 
 #[test]
 fn a_second_process_is_refused_until_the_first_has_ended() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::scratch();
     let order = format!("holder:{}", dir.path().display());
     let mut content = Content::none(0);
     for round in 1..=3 {

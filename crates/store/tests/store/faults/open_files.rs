@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{files, key, test_path};
+use crate::common::{files, filter_range, key, scratch, test_path};
 use filterblock::AlignedBytes;
 use filterblock::{FilterBlock, FilterOptions, HashSeed, Verify};
 use filterblock_store::sstable::FilterMemory;
@@ -26,17 +26,11 @@ fn make(dir: &Path) -> PathBuf {
     files(&Disk, dir, ".sst").remove(0)
 }
 
-/// Returns the range of the filter block of an SST file, from its footer.
-fn filter_place(table: &[u8]) -> std::ops::Range<u64> {
-    let footer = &table[table.len() - 112..];
-    let at = |from: usize| u64::from_le_bytes(footer[from..from + 8].try_into().unwrap());
-    at(24)..at(24) + at(32)
-}
-
 /// Applies change number `what` to the file.
 fn spoil(path: &Path, what: usize) {
     let content = std::fs::read(path).unwrap();
-    let filter = filter_place(&content);
+    let filter = filter_range(&content);
+    let filter = filter.start as u64..filter.end as u64;
     let file = OpenOptions::new().write(true).open(path).unwrap();
     let zeros = |from: u64, to: u64| file.write_all_at(&vec![0; (to - from) as usize], from).unwrap();
     match what {
@@ -91,7 +85,7 @@ fn child_process_of_open_files() {
 
 #[test]
 fn default_options_avoid_signals_and_deny_no_present_key() {
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = scratch();
     let sound = temporary.path().join("sound");
     make(&sound);
     for what in 0..8 {
@@ -116,7 +110,7 @@ fn default_options_avoid_signals_and_deny_no_present_key() {
 #[test]
 fn default_filters_are_heap_copies_that_survive_truncation() {
     assert_eq!(FilterMemory::default(), FilterMemory::Heap);
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = scratch();
     let path = temporary.path().join("filter");
     let mut builder = FilterOptions::new("blocked-bloom:10".parse().unwrap()).builder(HashSeed(3)).unwrap();
     (0..20_000u32).for_each(|i| builder.add(builder.hasher().key(i.to_string().as_bytes())));

@@ -1,14 +1,14 @@
 //! Makes the k-th file operation of a store fail or return wrong bytes, for many k.
 //!
 //! With `FILTERBLOCK_EVERY_FAULT=1` the first two tests try every k. By default they try one k in
-//! eleven for each kind of fault.
+//! 23 for each kind of fault.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::{self, DIR, Random, key};
-use filterblock_store::lsm::{Durability, WriteBatch};
+use filterblock_store::lsm::Durability;
 use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty, Operation};
 use filterblock_store::{Db, Error, Options, Result};
 
@@ -44,14 +44,7 @@ impl Known {
     }
 
     fn write(&mut self, db: &Db, i: u64, value: Option<Vec<u8>>) -> Result<()> {
-        let mut batch = WriteBatch::new();
-        for key in pair(i) {
-            match &value {
-                Some(value) => batch.put(&key, value)?,
-                None => batch.delete(&key)?,
-            }
-        }
-        let written = db.write(batch);
+        let written = db.write(common::batch_of(pair(i).map(|key| (key, value.as_ref()))));
         match &written {
             Ok(()) => drop(self.possible.insert(i, vec![value])),
             // The store refused the write before it changed anything.
@@ -137,7 +130,7 @@ fn try_fault(fault: Fault) -> bool {
 }
 
 fn stride() -> u64 {
-    if std::env::var_os("FILTERBLOCK_EVERY_FAULT").is_some() { 1 } else { 11 }
+    if std::env::var_os("FILTERBLOCK_EVERY_FAULT").is_some() { 1 } else { 23 }
 }
 
 fn try_every(is_lasting: bool) {

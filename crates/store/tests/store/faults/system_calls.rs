@@ -18,6 +18,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common;
 use crate::steps::{self, Content, do_step, durability_of, judge, say, small_and_quiet, steps_in, this_program};
 use filterblock_store::lsm::Durability;
 use filterblock_store::{Db, Error, Options, Result};
@@ -121,12 +122,6 @@ struct Injection {
     when: String,
 }
 
-/// Returns a directory in memory if possible. The store syncs often, and these tests do not
-/// simulate power failures.
-fn scratch() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
 fn copy_files(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -166,7 +161,7 @@ struct Workshop {
 
 impl Workshop {
     fn new(mode: &'static str) -> Self {
-        let base = scratch();
+        let base = common::scratch();
         let durability = durability_of(mode.split_once('-').unwrap().0);
         leave_behind(&base.path().join("before"));
         Self { base, mode, durability, number: 0 }
@@ -329,30 +324,30 @@ fn fail(call: &str) -> Vec<(&'static str, &'static str)> {
 
 #[test]
 fn a_store_killed_before_any_call_keeps_acknowledged_writes() {
-    try_places("kill", "sync-alone", 29, kill);
+    try_places("kill", "sync-alone", 53, kill);
 }
 
 #[test]
 fn a_buffered_store_killed_before_any_call_has_its_first_steps() {
-    try_places("kill", "buffered-alone", 29, kill);
+    try_places("kill", "buffered-alone", 53, kill);
 }
 
 #[test]
 fn a_store_killed_in_its_own_threads_keeps_acknowledged_writes() {
-    try_places("kill", "sync-apart", 11, kill);
+    try_places("kill", "sync-apart", 19, kill);
 }
 
 #[test]
 fn a_failing_call_under_sync_names_a_file_and_loses_nothing() {
-    try_places("fail", "sync-alone", 61, fail);
+    try_places("fail", "sync-alone", 113, fail);
 }
 
 #[test]
 fn a_failing_call_names_a_file_and_loses_nothing_durable() {
-    try_places("fail", "buffered-alone", 61, fail);
+    try_places("fail", "buffered-alone", 113, fail);
 }
 
 #[test]
 fn a_failing_call_of_store_threads_loses_nothing() {
-    try_places("fail", "sync-apart", 29, fail);
+    try_places("fail", "sync-apart", 53, fail);
 }

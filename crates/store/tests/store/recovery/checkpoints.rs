@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::{self, DIR, files, image, key, quiet, replace, scan_all};
+use crate::common::{self, DIR, files, key, quiet, replace, scan_all};
 use filterblock_store::storage::{Memory, Storage};
 use filterblock_store::{Db, Options};
 
@@ -88,42 +88,4 @@ fn a_checkpoint_into_a_directory_with_files_is_refused() {
     assert_eq!(storage.read(&Path::new(COPY).join("precious")).unwrap(), b"bytes");
     replace(&storage, Path::new("/file"), b"");
     common::assert_names(&db.checkpoint("/file").unwrap_err(), Path::new("/file"));
-}
-
-#[test]
-fn an_unfinished_checkpoint_is_not_a_store() {
-    let storage = Memory::new();
-    let db = Db::open(DIR, quiet(&storage)).unwrap();
-    fill(&db, 0, 10, b"value");
-    db.checkpoint(COPY).unwrap();
-    storage.remove(&Path::new(COPY).join("CURRENT")).unwrap();
-    let error = Db::open(COPY, quiet(&storage)).unwrap_err();
-    assert!(matches!(error.root(), filterblock_store::Error::NotAStore), "{error}");
-    common::assert_names(&error, Path::new(COPY));
-    // The source is unaffected.
-    assert_eq!(scan_all(&Db::open(DIR, quiet(&image(&storage))).unwrap()).len(), 10);
-}
-
-#[test]
-fn a_checkpoint_during_writes_is_one_moment_of_the_source() {
-    let storage = Memory::new();
-    let options = Options { write_buffer_bytes: 4_000, auto_compaction: true, ..quiet(&storage) };
-    let db = Db::open(DIR, options).unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| fill_in_order(&db));
-        for n in 0..5 {
-            std::thread::sleep(std::time::Duration::from_millis(3));
-            db.checkpoint(format!("/copies/{n}")).unwrap();
-        }
-    });
-    for n in 0..5 {
-        let copy = Db::open(format!("/copies/{n}"), quiet(&storage)).unwrap();
-        let entries = scan_all(&copy);
-        let expected: Vec<_> = (0..entries.len() as u64).map(|i| (key(i), b"value".to_vec())).collect();
-        assert_eq!(entries, expected, "not a prefix of the writes");
-    }
-}
-
-fn fill_in_order(db: &Db) {
-    fill(db, 0, 3_000, b"value");
 }

@@ -1,22 +1,16 @@
 //! Tests which files a failed open leaves, and which SSTs an open sets aside and a repair removes.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::common::{self, DIR, change, files, image, key, quiet, replace, scan_all};
-use filterblock::Secret;
-use filterblock_store::lsm::{Durability, LogRecovery};
+use crate::common::{self, DIR, change, contents, files, image, key, quiet, replace, scan_all, synced};
+use filterblock_store::lsm::LogRecovery;
 use filterblock_store::repair::RepairMode;
 use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty, Operation};
 use filterblock_store::storage::{Memory, Storage};
 use filterblock_store::{Db, Error, Options};
 
 const OPENS: usize = 100;
-
-fn options(storage: &(impl Storage + Clone + 'static)) -> Options {
-    Options { durability: Durability::Sync, ..quiet(storage) }
-}
 
 /// Writes two SSTs, and ten writes that are only in the log.
 fn fill(db: &Db) {
@@ -27,78 +21,86 @@ fn fill(db: &Db) {
     (20..30).for_each(|i| db.put(&key(i), b"value").unwrap());
 }
 
-fn crashed(secret: Option<Secret>) -> Memory {
+fn crashed() -> Memory {
     let storage = Memory::new();
-    let db = Db::open(DIR, Options { secret, ..options(&storage) }).unwrap();
+    let db = Db::open(DIR, synced(&storage)).unwrap();
     fill(&db);
     // A flush that has just finished may not have removed its log yet.
     common::remove_flushed_logs(&storage);
     image(&storage)
 }
 
-fn contents(storage: &dyn Storage) -> BTreeMap<PathBuf, Vec<u8>> {
-    let names = storage.list(Path::new(DIR)).unwrap().into_iter().map(|name| Path::new(DIR).join(name));
-    names.map(|path| (path.clone(), storage.read(&path).unwrap())).collect()
-}
-
 fn only(storage: &Memory, kind: &str) -> PathBuf {
     files(storage, Path::new(DIR), kind).remove(0)
 }
 
-/// Opens a store many times. Asserts that each open fails as expected, and that no file changes.
+/// Opens a store many times. Asserts that each open fails as expected, and that no file changes. With
+/// the write buffer of these opens, recovery makes an SST of each log record.
 #[track_caller]
-fn assert_unchanged(storage: &Memory, options: impl Fn() -> Options, is_expected: impl Fn(&Error) -> bool) {
+fn assert_unchanged(storage: &Memory, is_expected: impl Fn(&Error) -> bool) {
     let before = contents(storage);
     for _ in 0..OPENS {
-        let error = Db::open(DIR, options()).map(drop).unwrap_err();
-        assert!(is_expected(error.root()), "{error}");
+        let error = Db::open(DIR, Options { write_buffer_bytes: 1, ..synced(storage) }).map(drop).unwrap_err();
+        assert!(is_expected(&error), "{error}");
     }
     let after = contents(storage);
     assert!(before.keys().eq(after.keys()), "{:?} became {:?}", before.keys(), after.keys());
     assert!(before == after, "bytes changed");
 }
 
-fn is_damage(error: &Error) -> bool {
-    error.is_damage() != error.is_unsupported()
-}
-
-/// Gives a log or manifest an unsupported format version.
-fn make_newer(bytes: &mut [u8]) {
-    bytes[8] = 99;
-    let checksum = crc32fast::hash(&bytes[..44]);
-    bytes[44..48].copy_from_slice(&checksum.to_le_bytes());
-}
-
 #[test]
-fn a_damaged_file_fails_the_open_and_changes_nothing() {
+fn a_damaged_or_newer_file_fails_the_open_and_changes_nothing() {
     type Harm = fn(&mut Vec<u8>);
     let flip_last: Harm = |bytes| *bytes.last_mut().unwrap() ^= 1;
-    let flip_inside: Harm = |bytes| bytes[60] ^= 1;
-    let harms: [(&str, Harm); 6] = [
-        (".sst", flip_last),
-        (".log", flip_inside),
-        ("MANIFEST-", flip_inside),
-        ("CURRENT", flip_last),
-        (".log", |bytes| make_newer(bytes)),
-        ("MANIFEST-", |bytes| make_newer(bytes)),
+    // In a log, this byte lies in the last record but one.
+    let flip_inside: Harm = |bytes| {
+        let at = bytes.len() - 60;
+        bytes[at] ^= 1;
+    };
+    let newer_log: Harm = |bytes| {
+        bytes[8] = 99;
+        common::seal_log_header(bytes);
+    };
+    let newer_table: Harm = |bytes| {
+        let version = bytes.len() - 16;
+        bytes[version] = 99;
+        common::seal_footer(bytes);
+    };
+    let harms = [
+        (".sst", flip_last, false),
+        (".log", flip_inside, false),
+        ("MANIFEST-", flip_inside, false),
+        ("CURRENT", flip_last, false),
+        (".log", newer_log, true),
+        ("MANIFEST-", newer_log, true),
+        (".sst", newer_table, true),
     ];
-    for (kind, harm) in harms {
-        let storage = crashed(None);
-        change(&storage, &only(&storage, kind), harm);
-        assert_unchanged(&storage, || options(&storage), is_damage);
+    for (kind, harm, is_newer) in harms {
+        let storage = crashed();
+        let path = only(&storage, kind);
+        change(&storage, &path, harm);
+        assert_unchanged(&storage, |error| {
+            common::assert_names(error, &path);
+            // A repair would destroy sound bytes of a newer version if they counted as damage.
+            (error.is_damage(), error.is_unsupported()) == (!is_newer, is_newer)
+        });
     }
 }
 
 #[test]
 fn a_missing_file_fails_the_open_and_changes_nothing() {
-    let is_missing = |error: &Error| match error {
-        Error::Io(error) => error.kind() == std::io::ErrorKind::NotFound,
-        error => error.is_damage(),
-    };
-    for kind in [".sst", ".log", "MANIFEST-"] {
-        let storage = crashed(None);
-        storage.remove(&only(&storage, kind)).unwrap();
-        assert_unchanged(&storage, || options(&storage), is_missing);
+    for kind in [".sst", ".log", "MANIFEST-", "CURRENT"] {
+        let storage = crashed();
+        let path = only(&storage, kind);
+        storage.remove(&path).unwrap();
+        assert_unchanged(&storage, |error| {
+            common::assert_names(error, if kind == "CURRENT" { Path::new(DIR) } else { &path });
+            match error.root() {
+                Error::Io(error) => error.kind() == std::io::ErrorKind::NotFound,
+                Error::NotAStore => kind == "CURRENT",
+                error => error.is_damage(),
+            }
+        });
     }
 }
 
@@ -106,11 +108,11 @@ fn a_missing_file_fails_the_open_and_changes_nothing() {
 /// opens.
 #[test]
 fn a_torn_manifest_with_more_damage_changes_nothing() {
-    let storage = crashed(None);
+    let storage = crashed();
     change(&storage, &only(&storage, "MANIFEST-"), |bytes| bytes.extend_from_slice(b"torn"));
     replace(&storage, &Path::new(DIR).join("000040.sst"), b"no table, and not named");
     change(&storage, &only(&storage, ".log"), |bytes| bytes[60] ^= 1);
-    assert_unchanged(&storage, || options(&storage), is_damage);
+    assert_unchanged(&storage, Error::is_damage);
 }
 
 /// An SST that a torn manifest does not name keeps its name until the next manifest is in force. A
@@ -118,7 +120,7 @@ fn a_torn_manifest_with_more_damage_changes_nothing() {
 #[test]
 fn a_manifest_that_cannot_be_created_sets_no_sst_aside() {
     let memory = Memory::new();
-    let db = Db::open(DIR, options(&memory)).unwrap();
+    let db = Db::open(DIR, synced(&memory)).unwrap();
     db.put(b"a", b"1").unwrap();
     db.put(b"b", b"2").unwrap();
     db.flush().unwrap();
@@ -145,26 +147,14 @@ fn a_manifest_that_cannot_be_created_sets_no_sst_aside() {
             (done == operation && is_file).then_some(28)
         };
         faulty.refuse(Some(Arc::new(is_it)));
-        let salvage = || Options { recovery: LogRecovery::Salvage, ..options(&faulty) };
+        let salvage = || Options { recovery: LogRecovery::Salvage, ..synced(&faulty) };
         Db::open(DIR, salvage()).map(drop).unwrap_err();
         faulty.refuse(None);
         assert!(contents(&faulty) == before, "{operation:?} of {file}");
-        let report = Db::repair(DIR, options(&faulty), RepairMode::Write).unwrap();
+        let report = Db::repair(DIR, synced(&faulty), RepairMode::Write).unwrap();
         assert!(report.is_complete(), "{operation:?} of {file}: {report}");
-        assert_eq!(scan_all(&Db::open(DIR, options(&faulty)).unwrap()).len(), 2);
+        assert_eq!(scan_all(&Db::open(DIR, synced(&faulty)).unwrap()).len(), 2);
     }
-}
-
-#[test]
-fn a_wrong_secret_fails_the_open_and_changes_nothing() {
-    let secret = |byte: u8| Some(Secret::new(&[byte; 16]).unwrap());
-    let storage = crashed(secret(1));
-    let is_refusal = |error: &Error| error.is_secret_mismatch();
-    assert_unchanged(&storage, || Options { secret: secret(2), ..options(&storage) }, is_refusal);
-    assert_unchanged(&storage, || options(&storage), is_refusal);
-    let plain = crashed(None);
-    let is_invalid = |error: &Error| matches!(error, Error::Filter(filterblock::Error::Invalid { .. }));
-    assert_unchanged(&plain, || Options { secret: secret(2), ..options(&plain) }, is_invalid);
 }
 
 /// Returns stores as a killed process leaves them: not created yet, with much to recover, with
@@ -173,10 +163,10 @@ fn killed() -> Vec<Faulty> {
     let new = Faulty::new();
     new.create_dir_all(Path::new("/")).unwrap();
     let full = Faulty::new();
-    let db = Db::open(DIR, options(&full)).unwrap();
+    let db = Db::open(DIR, synced(&full)).unwrap();
     fill(&db);
     let closed = full.after(Crash::Kept, 0);
-    drop(Db::open(DIR, options(&closed)).unwrap());
+    drop(Db::open(DIR, synced(&closed)).unwrap());
     let torn = full.after(Crash::Kept, 0);
     torn.damage(&files(&torn, Path::new(DIR), "MANIFEST-").remove(0), |bytes| bytes.extend_from_slice(b"torn"))
         .unwrap();
@@ -196,7 +186,7 @@ fn an_open_that_fails_at_any_step_does_not_accumulate_files() {
                 for _ in 0..OPENS / 4 {
                     let from = image.operations() + k;
                     image.fail(Fault { from, kind, is_lasting: false });
-                    let opened = Db::open(DIR, options(&image));
+                    let opened = Db::open(DIR, synced(&image));
                     image.heal();
                     has_struck |= !image.struck().is_empty();
                     failed += u64::from(opened.is_err());
@@ -206,7 +196,7 @@ fn an_open_that_fails_at_any_step_does_not_accumulate_files() {
                 }
                 let names = image.list(Path::new(DIR)).unwrap_or_default();
                 assert!(names.len() <= num_before + 12, "{kind:?} at {k}: {names:?}");
-                let db = Db::open(DIR, options(&image)).unwrap();
+                let db = Db::open(DIR, synced(&image)).unwrap();
                 assert_eq!(scan_all(&db).len(), num_keys, "{kind:?} at {k}");
                 drop(db);
                 let names = image.list(Path::new(DIR)).unwrap();
@@ -224,7 +214,7 @@ fn an_open_that_fails_at_any_step_does_not_accumulate_files() {
 /// not name. The SST holds these ten writes and `more` other writes.
 fn torn_with_table(more: u64) -> Memory {
     let storage = Memory::new();
-    let db = Db::open(DIR, options(&storage)).unwrap();
+    let db = Db::open(DIR, synced(&storage)).unwrap();
     (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
     let crashed = image(&storage);
     (10..10 + more).for_each(|i| db.put(&key(i), b"value").unwrap());
@@ -238,7 +228,7 @@ fn torn_with_table(more: u64) -> Memory {
 #[test]
 fn an_sst_whose_writes_are_all_elsewhere_is_not_set_aside() {
     let storage = torn_with_table(0);
-    let db = Db::open(DIR, options(&storage)).unwrap();
+    let db = Db::open(DIR, synced(&storage)).unwrap();
     assert_eq!(scan_all(&db).len(), 10);
     assert_eq!(files(&storage, Path::new(DIR), "unnamed-"), Vec::<PathBuf>::new());
     assert_eq!(files(&storage, Path::new(DIR), ".sst").len(), 1);
@@ -254,14 +244,14 @@ fn an_sst_that_may_be_the_only_copy_is_set_aside() {
     // This SST belongs to another store.
     let foreign = torn_with_table(0);
     let other = Memory::new();
-    let db = Db::open(DIR, options(&other)).unwrap();
+    let db = Db::open(DIR, synced(&other)).unwrap();
     db.put(b"key", b"value").unwrap();
     db.flush().unwrap();
     replace(&foreign, &only(&foreign, ".sst"), &other.read(&only(&other, ".sst")).unwrap());
     for storage in [newer, damaged, foreign] {
         let table = contents(&storage).remove(&only(&storage, ".sst")).unwrap();
         for _ in 0..3 {
-            let db = Db::open(DIR, options(&storage)).unwrap();
+            let db = Db::open(DIR, synced(&storage)).unwrap();
             assert_eq!(scan_all(&db).len(), 10);
         }
         let aside = files(&storage, Path::new(DIR), "unnamed-");
@@ -270,31 +260,10 @@ fn an_sst_that_may_be_the_only_copy_is_set_aside() {
     }
 }
 
-/// The manifest has lost the edit that named the SST, so recovery lacks the SST's ten writes, which
-/// precede the log. A salvage goes on without the ten writes, and keeps the SST set aside.
-#[test]
-fn an_sst_after_a_gap_stays_set_aside() {
-    let storage = Memory::new();
-    let db = Db::open(DIR, options(&storage)).unwrap();
-    (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
-    db.flush().unwrap();
-    (10..20).for_each(|i| db.put(&key(i), b"value").unwrap());
-    let crashed = image(&storage);
-    change(&crashed, &only(&crashed, "MANIFEST-"), common::cut_last_record);
-    common::remove_flushed_logs(&crashed);
-    let salvage =
-        || Options { recovery: LogRecovery::Salvage, storage: Arc::new(crashed.clone()), ..options(&crashed) };
-    for _ in 0..3 {
-        let db = Db::open(DIR, salvage()).unwrap();
-        assert_eq!(scan_all(&db).len(), 10);
-        assert_eq!(files(&crashed, Path::new(DIR), "unnamed-").len(), 1);
-    }
-}
-
 /// Opens the store three times. Asserts that it has `left` entries, and that one SST is set aside.
 fn assert_set_aside(storage: &Memory, recovery: LogRecovery, left: usize) {
     for _ in 0..3 {
-        let db = Db::open(DIR, Options { recovery, ..options(storage) }).unwrap();
+        let db = Db::open(DIR, Options { recovery, ..synced(storage) }).unwrap();
         assert_eq!(scan_all(&db).len(), left);
         assert_eq!(files(storage, Path::new(DIR), "unnamed-").len(), 1);
     }
@@ -304,7 +273,7 @@ fn assert_set_aside(storage: &Memory, recovery: LogRecovery, left: usize) {
 /// and so has an SST that the manifest does not name. Also returns the path of this SST.
 fn crashed_in_a_flush() -> (Memory, PathBuf) {
     let storage = Memory::new();
-    let db = Db::open(DIR, options(&storage)).unwrap();
+    let db = Db::open(DIR, synced(&storage)).unwrap();
     (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
     let crashed = image(&storage);
     db.flush().unwrap();
@@ -334,7 +303,7 @@ fn a_damaged_log_sets_the_unnamed_sst_aside() {
 fn a_crash_in_a_flush_is_reported_by_its_torn_log_alone() {
     let (crashed, table) = crashed_in_a_flush();
     change(&crashed, &only(&crashed, ".log"), |bytes| bytes.extend_from_slice(&[1; 5]));
-    let db = Db::open(DIR, options(&crashed)).unwrap();
+    let db = Db::open(DIR, synced(&crashed)).unwrap();
     assert_eq!(scan_all(&db).len(), 10);
     let reports = db.stats().reports;
     assert!(reports.len() == 1 && reports[0].contains("cut off"), "{reports:?}");
@@ -346,7 +315,7 @@ fn a_crash_in_a_flush_is_reported_by_its_torn_log_alone() {
 #[test]
 fn a_foreign_log_sets_the_unnamed_sst_aside() {
     let storage = Memory::new();
-    let db = Db::open(DIR, options(&storage)).unwrap();
+    let db = Db::open(DIR, synced(&storage)).unwrap();
     (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
     let crashed = image(&storage);
     db.flush().unwrap();
@@ -365,18 +334,18 @@ fn a_repair_removes_and_reports_set_aside_ssts_known_elsewhere() {
     let storage = torn_with_table(0);
     let table = storage.read(&only(&storage, ".sst")).unwrap();
     let number = only(&storage, ".sst").file_name().unwrap().to_str().unwrap().to_owned();
-    Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
+    Db::repair(DIR, synced(&storage), RepairMode::Write).unwrap();
     let names = ["", ".2", ".3"].map(|nth| Path::new(DIR).join(format!("unnamed-{number}{nth}")));
     names.iter().for_each(|path| replace(&storage, path, &table));
     // A directory with such a name is not an SST and must not fail the repair.
     storage.create_dir_all(&Path::new(DIR).join("unnamed-000777.sst")).unwrap();
-    let report = Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
+    let report = Db::repair(DIR, synced(&storage), RepairMode::Write).unwrap();
     assert!(report.is_complete() && report.removed == names, "{report}");
     assert!(names.iter().all(|path| report.to_string().contains(path.to_str().unwrap())), "{report}");
     assert_eq!(files(&storage, Path::new(DIR), "unnamed-").len(), 1);
     // The number in the name of a set-aside SST is not assigned again.
     replace(&storage, &names[0].with_file_name("unnamed-000900.sst"), b"kept");
-    let db = Db::open(DIR, options(&storage)).unwrap();
+    let db = Db::open(DIR, synced(&storage)).unwrap();
     db.put(b"key", b"value").unwrap();
     db.flush().unwrap();
     let tables = files(&storage, Path::new(DIR), ".sst");
@@ -391,18 +360,55 @@ fn a_repair_removes_and_reports_set_aside_ssts_known_elsewhere() {
 fn a_repair_removes_a_set_aside_sst_once_its_writes_are_known() {
     let storage = torn_with_table(5);
     let aside = |storage: &Memory| files(storage, Path::new(DIR), "unnamed-").len();
-    let repair = || Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
-    drop(Db::open(DIR, options(&storage)).unwrap());
+    let repair = || Db::repair(DIR, synced(&storage), RepairMode::Write).unwrap();
+    drop(Db::open(DIR, synced(&storage)).unwrap());
     // At the first repair, the store lacks five of the SST's writes. At the second repair, the
     // store has another value for one key. At the third repair, it has all writes of the SST.
     for (value, is_kept) in [(None, true), (Some(b"other"), true), (Some(b"value"), false)] {
         if let Some(value) = value {
-            let db = Db::open(DIR, options(&storage)).unwrap();
+            let db = Db::open(DIR, synced(&storage)).unwrap();
             (10..14).for_each(|i| db.put(&key(i), b"value").unwrap());
             db.put(&key(14), value).unwrap();
         }
         repair();
         assert_eq!(aside(&storage), usize::from(is_kept), "{value:?}");
     }
-    assert_eq!(scan_all(&Db::open(DIR, options(&storage)).unwrap()).len(), 15);
+    assert_eq!(scan_all(&Db::open(DIR, synced(&storage)).unwrap()).len(), 15);
+}
+
+/// Cuts the manifest of a cleanly closed store at every length above the header, including the ends
+/// of edits, where the cut leaves no trace.
+#[test]
+fn lost_manifest_edits_are_noticed_and_tables_are_kept() {
+    let storage = Memory::new();
+    for round in 0..4 {
+        let db = Db::open(DIR, quiet(&storage)).unwrap();
+        (0..10).for_each(|i| db.put(&key(round * 10 + i), b"value").unwrap());
+        db.close().unwrap();
+    }
+    let sound = image(&storage);
+    let manifest = files(&sound, Path::new(DIR), "MANIFEST-").remove(0);
+    let tables = files(&sound, Path::new(DIR), ".sst");
+    assert_eq!(tables.len(), 4);
+    for cut in 49..sound.read(&manifest).unwrap().len() {
+        let storage = image(&sound);
+        change(&storage, &manifest, |bytes| bytes.truncate(cut));
+        for _ in 0..2 {
+            let error = Db::open(DIR, quiet(&storage)).unwrap_err();
+            assert!(error.is_damage(), "cut at {cut}: {error}");
+        }
+        let kept = |storage: &Memory| files(storage, Path::new(DIR), ".sst").len();
+        assert_eq!(kept(&storage), 4, "cut at {cut}: {:?}", storage.list(Path::new(DIR)));
+        // A salvage sets unnamed SSTs aside instead of removing them.
+        let salvage = Options { recovery: LogRecovery::Salvage, ..quiet(&storage) };
+        if let Ok(db) = Db::open(DIR, salvage) {
+            assert!(!db.stats().reports.is_empty(), "cut at {cut}");
+            assert_eq!(scan_all(&db).len() % 10, 0);
+            db.put(b"more", b"").unwrap();
+            db.close().unwrap();
+            assert_eq!(kept(&storage), 4 + 1, "cut at {cut}: {:?}", storage.list(Path::new(DIR)));
+            let db = Db::open(DIR, quiet(&storage)).unwrap();
+            assert_eq!(db.stats().reports, Vec::<String>::new());
+        }
+    }
 }

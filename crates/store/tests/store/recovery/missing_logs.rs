@@ -4,14 +4,11 @@ use std::path::Path;
 
 use crate::common::{
     DIR, assert_names, change, cut_last_record, files, image, key, quiet, remove_flushed_logs, replace, scan_all,
+    synced,
 };
-use filterblock_store::lsm::{Durability, LogRecovery};
+use filterblock_store::lsm::LogRecovery;
 use filterblock_store::storage::{Memory, Storage};
 use filterblock_store::{Db, Error, Field, Options};
-
-fn sync(storage: &Memory) -> Options {
-    Options { durability: Durability::Sync, ..quiet(storage) }
-}
 
 fn salvage(storage: &Memory) -> Options {
     Options { recovery: LogRecovery::Salvage, ..quiet(storage) }
@@ -21,14 +18,14 @@ fn salvage(storage: &Memory) -> Options {
 /// stores are a new one, one that was reopened without writes, and one with an SST.
 fn killed() -> Vec<Memory> {
     let new = Memory::new();
-    let db = Db::open(DIR, sync(&new)).unwrap();
+    let db = Db::open(DIR, synced(&new)).unwrap();
     (0..50).for_each(|i| db.put(&key(i), b"value").unwrap());
     let reopened = Memory::new();
-    (0..3).for_each(|_| drop(Db::open(DIR, sync(&reopened)).unwrap()));
-    let second = Db::open(DIR, sync(&reopened)).unwrap();
+    (0..3).for_each(|_| drop(Db::open(DIR, synced(&reopened)).unwrap()));
+    let second = Db::open(DIR, synced(&reopened)).unwrap();
     (0..50).for_each(|i| second.put(&key(i), b"value").unwrap());
     let flushed = image(&new);
-    let third = Db::open(DIR, sync(&flushed)).unwrap();
+    let third = Db::open(DIR, synced(&flushed)).unwrap();
     third.flush().unwrap();
     (50..80).for_each(|i| third.put(&key(i), b"value").unwrap());
     vec![image(&new), image(&reopened), image(&flushed)]
@@ -83,7 +80,7 @@ fn a_clean_store_names_its_log_after_any_number_of_opens() {
 #[test]
 fn an_empty_log_after_the_named_one_is_reported() {
     let storage = Memory::new();
-    let db = Db::open(DIR, sync(&storage)).unwrap();
+    let db = Db::open(DIR, synced(&storage)).unwrap();
     db.put(b"key", b"value").unwrap();
     let crashed = image(&storage);
     let path = Path::new(DIR).join("000009.log");
@@ -98,7 +95,7 @@ fn an_empty_log_after_the_named_one_is_reported() {
 /// manifest's last record was cut off. The log holds `more` later writes.
 fn lost_edit(more: u64) -> Memory {
     let storage = Memory::new();
-    let db = Db::open(DIR, sync(&storage)).unwrap();
+    let db = Db::open(DIR, synced(&storage)).unwrap();
     (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());
     db.flush().unwrap();
     (10..10 + more).for_each(|i| db.put(&key(i), b"value").unwrap());

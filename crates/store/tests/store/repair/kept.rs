@@ -1,13 +1,13 @@
 //! Tests `Db::repair` on stores with a missing, cut or changed file.
 //!
-//! `FILTERBLOCK_EVERY_DAMAGE=1` tries every byte and every length of the SSTs. By default the tests
-//! try every seventh byte and every thirteenth length.
+//! `FILTERBLOCK_EVERY_DAMAGE=1` tries every byte and every length. By default the tests try some of
+//! them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
-use crate::common::{self, DIR, change, files, forget_manifest, image, key, quiet, scan_all};
+use crate::common::{self, DIR, change, contents, files, forget_manifest, image, key, quiet, scan_all};
 use filterblock::{FilterSpec, policy::TableShape};
 use filterblock_store::lsm::{Durability, Progress};
 use filterblock_store::repair::{RepairMode, RepairReport};
@@ -15,9 +15,11 @@ use filterblock_store::storage::{Memory, Storage};
 use filterblock_store::{Db, Error, Options};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+type Edit<'a> = &'a dyn Fn(&mut Vec<u8>);
 
-fn every() -> bool {
-    std::env::var_os("FILTERBLOCK_EVERY_DAMAGE").is_some()
+/// Returns the distance between the places to damage, which is 1 with `FILTERBLOCK_EVERY_DAMAGE`.
+fn step(default: usize) -> usize {
+    if std::env::var_os("FILTERBLOCK_EVERY_DAMAGE").is_some() { 1 } else { default }
 }
 
 fn options(storage: &Memory) -> Options {
@@ -40,41 +42,22 @@ fn damaged_soon() -> (Memory, Content) {
     db.flush().unwrap();
     (0..10).for_each(|i| db.put(&key(i * 10), b"log").unwrap());
     (90..94).for_each(|i| db.delete(&key(i)).unwrap());
-    while files(&storage, Path::new(DIR), ".log").len() > 1 {
-        std::thread::yield_now();
-    }
+    common::remove_flushed_logs(&storage);
     let content = scan_all(&db).into_iter().collect();
     (image(&storage), content)
 }
 
-fn is_log(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end == "log")
-}
-
-fn is_table(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end == "sst")
-}
-
-fn store_files(storage: &Memory) -> Vec<PathBuf> {
-    [".sst", ".log", "MANIFEST-", "CURRENT"].iter().flat_map(|kind| files(storage, Path::new(DIR), kind)).collect()
-}
-
-fn snapshot(storage: &Memory) -> Vec<(String, Vec<u8>)> {
-    let names = storage.list(Path::new(DIR)).unwrap().into_iter().filter(|name| name != "LOCK" && name != "lost");
-    names.map(|name| (name.clone(), storage.read(&Path::new(DIR).join(name)).unwrap())).collect()
-}
-
 /// Repairs a store and checks the result. Returns the report and the keys whose values changed.
 fn repair(storage: &Memory, content: &Content, what: &str) -> (RepairReport, Vec<Vec<u8>>) {
-    let before = snapshot(storage);
+    let before = contents(storage);
     let said = Db::repair(DIR, options(storage), RepairMode::DryRun).unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert_eq!(snapshot(storage), before, "{what}: the dry run changed files");
+    assert_eq!(contents(storage), before, "{what}: the dry run changed files");
     let report = Db::repair(DIR, options(storage), RepairMode::Write).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(said.to_string(), report.to_string(), "{what}");
     assert_eq!(said.entries, report.entries, "{what}");
     for (_, kept) in &report.set_aside {
-        let original = before.iter().find(|(name, _)| kept.file_name().unwrap().to_str().unwrap().starts_with(name));
-        assert_eq!(storage.read(kept).unwrap(), original.unwrap().1, "{what}");
+        let is_original = |path: &&PathBuf| common::name(kept).starts_with(common::name(path));
+        assert_eq!(storage.read(kept).unwrap(), before[before.keys().find(is_original).unwrap()], "{what}");
     }
     let db = Db::open(DIR, options(storage))
         .unwrap_or_else(|error| panic!("{what}: the repaired store does not open: {error}\n{report}"));
@@ -187,14 +170,17 @@ fn a_store_without_manifest_or_current_loses_nothing() {
 #[test]
 fn a_cut_or_flipped_manifest_costs_no_key() {
     let (sound, content) = damaged_soon();
-    for path in store_files(&sound).into_iter().filter(|path| !is_table(path) && !is_log(path)) {
+    let paths = ["MANIFEST-", "CURRENT"].map(|kind| files(&sound, Path::new(DIR), kind).remove(0));
+    for path in paths {
         let len = sound.read(&path).unwrap().len();
         for at in 0..len {
-            for (what, edit) in [
-                ("cut", &(|bytes: &mut Vec<u8>| bytes.truncate(at)) as &dyn Fn(&mut Vec<u8>)),
+            let edits: [(&str, Edit<'_>); 3] = [
+                ("cut", &|bytes| bytes.truncate(at)),
                 ("flipped", &|bytes| bytes[at] ^= 1 << (at % 8)),
                 ("zeroed", &|bytes| bytes[at..].fill(0)),
-            ] {
+            ];
+            // By default, each place gets one kind of damage.
+            for (what, edit) in edits.into_iter().skip(at % step(3)).step_by(step(3)) {
                 let storage = image(&sound);
                 change(&storage, &path, edit);
                 let what = format!("{} {what} at {at}", path.display());
@@ -205,15 +191,20 @@ fn a_cut_or_flipped_manifest_costs_no_key() {
     }
 }
 
+/// Returns one in `step` offsets of an SST. If `step` is not 1, leaves out most of the zeros that lie
+/// before the filter.
+fn places(table: &[u8], step: usize) -> impl Iterator<Item = usize> {
+    let zeros = common::footer_number(table, 16) + 64..common::filter_range(table).start.saturating_sub(64);
+    (0..table.len()).step_by(step).filter(move |at| step == 1 || !zeros.contains(at))
+}
+
 #[test]
 fn a_bit_flipped_in_a_table_costs_at_most_the_keys_of_its_block() {
     let (sound, content) = damaged_soon();
     for path in files(&sound, Path::new(DIR), ".sst") {
         let bytes = sound.read(&path).unwrap();
-        let data_len = data_len(&bytes);
-        let step = if every() { 1 } else { 7 };
-        println!("{}: {} flips", path.display(), bytes.len().div_ceil(step));
-        for at in (0..bytes.len()).step_by(step) {
+        let data_len = common::footer_number(&bytes, 16);
+        for at in places(&bytes, step(7)) {
             let storage = image(&sound);
             change(&storage, &path, |bytes| bytes[at] ^= 1 << (at % 8));
             let what = format!("{}, bit flipped at {at}", path.display());
@@ -231,20 +222,13 @@ fn a_bit_flipped_in_a_table_costs_at_most_the_keys_of_its_block() {
     }
 }
 
-fn data_len(table: &[u8]) -> usize {
-    let footer = &table[table.len() - 112..];
-    u64::from_le_bytes(footer[16..24].try_into().unwrap()) as usize
-}
-
 #[test]
 fn a_cut_table_keeps_its_whole_blocks() {
     let (sound, content) = damaged_soon();
     for path in files(&sound, Path::new(DIR), ".sst") {
         let bytes = sound.read(&path).unwrap();
-        let data_len = data_len(&bytes);
-        let step = if every() { 1 } else { 13 };
-        println!("{}: {} cuts", path.display(), bytes.len().div_ceil(step));
-        for cut in (0..bytes.len()).step_by(step) {
+        let data_len = common::footer_number(&bytes, 16);
+        for cut in places(&bytes, step(13)) {
             let storage = image(&sound);
             change(&storage, &path, |bytes| bytes.truncate(cut));
             let what = format!("{} cut at {cut}", path.display());
@@ -308,11 +292,13 @@ fn a_flipped_or_cut_log_loses_a_write_or_its_end_with_report() {
     let (sound, content) = damaged_soon();
     let path = files(&sound, Path::new(DIR), ".log").remove(0);
     let len = sound.read(&path).unwrap().len();
-    for at in 0..len {
+    for at in (0..len).step_by(step(3)) {
         let storage = image(&sound);
         change(&storage, &path, |bytes| bytes[at] ^= 1 << (at % 8));
         let (report, changed) = repair(&storage, &content, &format!("log flipped at {at}"));
         assert!(changed.len() <= 1 && !report.losses.is_empty(), "{at}: {changed:?}\n{report}");
+    }
+    for at in 0..len {
         let storage = image(&sound);
         change(&storage, &path, |bytes| bytes.truncate(at));
         let before = Db::repair(DIR, options(&storage), RepairMode::DryRun).unwrap();
@@ -379,8 +365,7 @@ fn tables_with_damaged_properties_are_ordered_by_their_numbers() {
     let whole = scan_all(&Db::open(DIR, quiet(&image(&storage))).unwrap());
     for path in files(&storage, Path::new(DIR), ".sst") {
         change(&storage, &path, |table| {
-            let footer = table.len() - 112;
-            let properties = u64::from_le_bytes(table[footer + 56..footer + 64].try_into().unwrap()) as usize;
+            let properties = common::footer_number(table, 56);
             table[properties] ^= 1;
         });
     }
@@ -399,79 +384,4 @@ fn tables_with_damaged_properties_are_ordered_by_their_numbers() {
     let [doubt] = report.doubts.as_slice() else { panic!("{report}") };
     assert_eq!(tables.iter().filter(|path| doubt.contains(path.to_str().unwrap())).count(), 2, "{doubt}");
     assert_eq!(scan_all(&Db::open(DIR, quiet(&storage)).unwrap()), whole);
-}
-
-#[cfg(feature = "testing")]
-mod interrupted {
-    use super::*;
-    use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty};
-
-    fn faulty(storage: &Memory) -> Faulty {
-        let copy = Faulty::new();
-        copy.create_dir_all(Path::new(DIR)).unwrap();
-        for (name, content) in snapshot(storage) {
-            common::replace(&copy, &Path::new(DIR).join(name), &content);
-        }
-        copy.sync_dir(Path::new(DIR)).unwrap();
-        copy.sync_dir(Path::new("/")).unwrap();
-        copy
-    }
-
-    fn options(storage: &Faulty) -> Options {
-        Options { storage: Arc::new(storage.clone()), ..super::options(&Memory::new()) }
-    }
-
-    /// Returns stores with a damaged SST and a damaged log, and without `CURRENT` or without a
-    /// manifest.
-    fn damaged() -> Vec<Memory> {
-        let (sound, _) = damaged_soon();
-        let mut stores = Vec::new();
-        for gone in ["CURRENT", "MANIFEST-"] {
-            let storage = image(&sound);
-            change(&storage, &files(&storage, Path::new(DIR), ".sst")[0], |bytes| bytes[300] ^= 1);
-            change(&storage, &files(&storage, Path::new(DIR), ".log")[0], |bytes| bytes[120] ^= 1);
-            storage.remove(&files(&storage, Path::new(DIR), gone)[0]).unwrap();
-            stores.push(storage);
-        }
-        stores
-    }
-
-    #[test]
-    fn an_interrupted_repair_ends_the_same_when_repeated() {
-        for storage in damaged() {
-            let wanted = faulty(&storage);
-            wanted.record();
-            let report = Db::repair(DIR, options(&wanted), RepairMode::Write).unwrap();
-            let moments = wanted.moments();
-            let content = scan_all(&Db::open(DIR, options(&wanted)).unwrap());
-            assert!(content.len() > 50 && !report.is_complete());
-            let repeat = |image: &Faulty, what: &str| {
-                Db::repair(DIR, options(image), RepairMode::Write).unwrap_or_else(|error| panic!("{what}: {error}"));
-                let db = Db::open(DIR, options(image)).unwrap();
-                assert_eq!(scan_all(&db), content, "{what}");
-                // A copy of the damaged SST is kept in every case.
-                let lost = image.list(&Path::new(DIR).join("lost")).unwrap();
-                assert!(lost.iter().any(|name| name.ends_with(".sst")), "{what}: {lost:?}");
-            };
-            for (at, moment) in moments.iter().enumerate() {
-                for crash in Crash::ALL {
-                    repeat(&moment.after(crash, at as u64), &format!("{crash:?} at moment {at}, {moment:?}"));
-                }
-            }
-            let start = faulty(&storage);
-            Db::repair(DIR, options(&start), RepairMode::Write).unwrap();
-            let operations = start.operations();
-            for from in 0..operations {
-                let image = faulty(&storage);
-                let from = from + image.operations();
-                image.fail(Fault { from, kind: FaultKind::Io, is_lasting: true });
-                let failed = Db::repair(DIR, options(&image), RepairMode::Write);
-                image.heal();
-                repeat(
-                    &image,
-                    &format!("failure of operation {from}, {:?}", failed.err().map(|error| error.to_string())),
-                );
-            }
-        }
-    }
 }

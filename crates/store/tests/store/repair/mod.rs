@@ -4,7 +4,6 @@
 mod again;
 #[cfg(feature = "testing")]
 mod damage_at_rest;
-mod damaged_files;
 #[cfg(feature = "testing")]
 mod harmless;
 mod kept;

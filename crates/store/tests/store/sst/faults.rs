@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::common::{footer_number, seal_footer};
 use filterblock_store::sstable::{FOOTER_LEN_BYTES, Table, TableOptions, TableReadOptions, TableSummary, TableWriter};
 use filterblock_store::storage::faulty::{Fault, FaultKind, Faulty};
 use filterblock_store::storage::{Memory, Storage};
@@ -66,21 +67,16 @@ fn a_writer_refuses_all_calls_after_an_error_of_its_file() {
     assert!(storage.list(Path::new("/")).unwrap().is_empty());
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> usize {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize
-}
-
 /// Recomputes the checksums of index, properties and footer, as a forger would.
 fn repair(bytes: &mut [u8]) {
     let footer = bytes.len() - FOOTER_LEN_BYTES;
     for (offset_at, checksum_at) in [(40, 84), (56, 88)] {
-        let (offset, len) = (u64_at(bytes, footer + offset_at), u64_at(bytes, footer + offset_at + 8));
+        let (offset, len) = (footer_number(bytes, offset_at), footer_number(bytes, offset_at + 8));
         let Some(part) = offset.checked_add(len).and_then(|end| bytes.get(offset..end)) else { continue };
         let checksum = crc32fast::hash(part);
         bytes[footer + checksum_at..footer + checksum_at + 4].copy_from_slice(&checksum.to_le_bytes());
     }
-    let checksum = crc32fast::hash(&bytes[footer..footer + 100]);
-    bytes[footer + 100..footer + 104].copy_from_slice(&checksum.to_le_bytes());
+    seal_footer(bytes);
 }
 
 fn read_everything(bytes: &[u8]) {
@@ -119,7 +115,7 @@ proptest! {
         }
         let mut bytes = SOUND.with(Clone::clone);
         let footer = bytes.len() - FOOTER_LEN_BYTES;
-        let from = u64_at(&bytes, footer + 40);
+        let from = footer_number(&bytes, 40);
         let to = if footer_too { bytes.len() - 12 } else { footer };
         for (place, byte) in edits {
             let at = from + place.index(to - from);

@@ -6,12 +6,12 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use filterblock::{HashSeed, KeyHasher, Secret, Verify};
+use filterblock::{HashSeed, KeyHasher, Secret};
 use filterblock_store::sstable::{
-    BlockCache, BlockReads, Compression, FilterMemory, Lookup, Table, TableCursor, TableFilter, TableOptions,
-    TableReadOptions, TableWriter,
+    BlockCache, BlockReads, Compression, Lookup, Table, TableCursor, TableFilter, TableOptions, TableReadOptions,
+    TableWriter,
 };
-use filterblock_store::storage::{Disk, IoMode, Memory, Storage};
+use filterblock_store::storage::{Memory, Storage};
 use filterblock_store::{Error, Field};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -176,28 +176,6 @@ fn numbers(count: u32) -> Model {
 }
 
 #[test]
-fn mapped_and_copied_filters_give_the_same_answers() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("t.sst");
-    let model = numbers(20_000);
-    write(&Disk, &path, TableOptions::default(), &model);
-    assert_eq!(Disk.list(dir.path()).unwrap(), ["t.sst"], "the temporary file must be removed");
-    for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
-        for filter_memory in [FilterMemory::Mapped, FilterMemory::Heap] {
-            let io = if verify == Verify::AtOpen { IoMode::Buffered } else { IoMode::Direct };
-            let options = TableReadOptions { io, verify, filter_memory, strict: true, ..TableReadOptions::default() };
-            let table = Table::open(&Disk, &path, options).unwrap();
-            for (key, value) in &model {
-                assert_eq!(table.get(key).unwrap(), Lookup::Value(value.clone().unwrap()));
-            }
-            let denied = (0..10_000u32).filter(|i| denies(&table, format!("key{i:08}x").as_bytes())).count();
-            assert!(denied > 9_700, "the filter must deny most absent keys, but denied only {denied}");
-            assert!(table.verify().unwrap().is_sound());
-        }
-    }
-}
-
-#[test]
 fn an_entry_above_the_block_size_gets_a_block_of_its_own() {
     let storage = Memory::new();
     let path = Path::new("t.sst");
@@ -303,18 +281,4 @@ fn a_filter_without_the_right_secret_answers_maybe() {
         let error = open(Some(of(HashSeed(7), &other)), true).unwrap_err();
         assert!(matches!(error.root(), Error::Filter(filterblock::Error::Secret { given: Some(_), .. })), "{error}");
     }
-}
-
-#[test]
-fn a_table_can_be_shared_by_threads() {
-    let storage = Memory::new();
-    let path = Path::new("t.sst");
-    let model = numbers(2_000);
-    write(&storage, path, TableOptions { compression: Compression::Lz4, ..TableOptions::default() }, &model);
-    let table = Arc::new(Table::open(&storage, path, TableReadOptions::default()).unwrap());
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| check_gets(&table, &model, &[]));
-        }
-    });
 }
