@@ -180,13 +180,14 @@ mod loom_tests {
 
     use super::*;
     use crate::sstable::{TableOptions, TableReadOptions, TableWriter};
-    use crate::storage::{IoMode, Memory, ReadAt, WriteFile};
+    use crate::storage::Memory;
+    use crate::storage::faulty::{Faulty, Operation};
     use crate::sync::atomic::AtomicU32;
 
     const PATH: &str = "1.sst";
 
-    /// A storage with one file. It panics if the file is removed twice, or after the directory belongs
-    /// to another store. It uses loom's atomics, so loom may switch threads before each access.
+    /// What the storage of these tests has done. These are loom's atomics, so loom may switch threads
+    /// before each access.
     #[derive(Debug)]
     struct Drive {
         removals: AtomicU32,
@@ -194,53 +195,17 @@ mod loom_tests {
         is_of_the_next_store: AtomicBool,
     }
 
-    impl Storage for Drive {
-        fn remove(&self, path: &Path) -> Result<()> {
-            assert_eq!(path, Path::new(PATH));
-            assert!(!self.is_of_the_next_store.load(Ordering::Acquire), "the file of another store was removed");
-            assert_eq!(self.removals.fetch_add(1, Ordering::AcqRel), 0, "removed twice");
-            Ok(())
-        }
-
-        fn open(&self, _: &Path, _: IoMode) -> Result<Arc<dyn ReadAt>> {
-            unreachable!()
-        }
-
-        fn create(&self, _: &Path) -> Result<Box<dyn WriteFile>> {
-            unreachable!()
-        }
-
-        fn read(&self, _: &Path) -> Result<Vec<u8>> {
-            unreachable!()
-        }
-
-        fn rename(&self, _: &Path, _: &Path) -> Result<()> {
-            unreachable!()
-        }
-
-        fn link_or_copy(&self, _: &Path, _: &Path) -> Result<()> {
-            unreachable!()
-        }
-
-        fn exists(&self, _: &Path) -> Result<bool> {
-            unreachable!()
-        }
-
-        fn list(&self, _: &Path) -> Result<Vec<String>> {
-            unreachable!()
-        }
-
-        fn create_dir_all(&self, _: &Path) -> Result<()> {
-            unreachable!()
-        }
-
-        fn sync_dir(&self, _: &Path) -> Result<()> {
-            unreachable!()
-        }
-
-        fn lock(&self, _: &Path) -> Result<Box<dyn Send + Sync>> {
-            unreachable!()
-        }
+    /// Returns a storage that panics if the file is removed twice, or after the directory belongs to
+    /// another store.
+    fn guarded(drive: Arc<Drive>) -> Arc<dyn Storage> {
+        let storage = Faulty::new();
+        storage.refuse(Some(Arc::new(move |operation, path| {
+            assert_eq!((operation, path), (Operation::Remove, Path::new(PATH)));
+            assert!(!drive.is_of_the_next_store.load(Ordering::Acquire), "the file of another store was removed");
+            assert_eq!(drive.removals.fetch_add(1, Ordering::AcqRel), 0, "removed twice");
+            None
+        })));
+        Arc::new(storage)
     }
 
     /// An SST, the file-deletion state of its store, and its storage.
@@ -254,7 +219,7 @@ mod loom_tests {
         let drive = Arc::new(Drive { removals: AtomicU32::new(0), is_of_the_next_store: AtomicBool::new(false) });
         let table = Table::open(files, Path::new(PATH), TableReadOptions::default()).unwrap();
         let closed = Arc::new(Mutex::new(Removals::default()));
-        let storage: Arc<dyn Storage> = drive.clone();
+        let storage = guarded(drive.clone());
         let stored = StoredTable::new(TableMeta::default(), table, PathBuf::from(PATH), storage, closed.clone());
         World { table: Counted::new(stored), closed, drive }
     }
