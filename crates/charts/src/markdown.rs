@@ -47,10 +47,13 @@ pub fn fill(
 /// Replaces the lines between the markers of a file, as [`fill`] does.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read or written, or an error of [`fill`].
+/// Returns an error if the file cannot be read or written or has no marker, or an error of [`fill`].
 pub fn fill_file(path: &Path, begin: &str, table: impl Fn(&str) -> Result<String, String>) -> Result<(), String> {
     let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = fs::read_to_string(path).map_err(|error| of_file(&error))?;
+    if !text.contains(begin) {
+        return Err(of_file(&format!("no marker {begin}... -->; write it, and {END} below, where the table belongs")));
+    }
     let filled = fill(&text, begin, |what| table(what).map(Some)).map_err(|error| of_file(&error))?;
     fs::write(path, filled).map_err(|error| of_file(&error))
 }

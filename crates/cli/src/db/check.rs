@@ -203,16 +203,15 @@ pub fn verify(arguments: &VerifyArguments) -> Outcome {
     // report them, so stdout is checked first.
     output::check_stdout()?;
     let dir = arguments.store.dir.display();
-    let (found, damage, mut reports) = match check(arguments) {
-        Err(Failure::Store(error)) if is_damage(&error, &arguments.store.dir) => {
-            (None, vec![error.to_string()], vec![])
-        }
+    let mut reports = Vec::new();
+    let (found, damage) = match check(arguments, &mut reports) {
+        Err(Failure::Store(error)) if is_damage(&error, &arguments.store.dir) => (None, vec![error.to_string()]),
         // The message about a damaged log or a missing file includes advice.
-        Err(Failure::Damage(reason)) => (None, vec![reason], vec![]),
+        Err(Failure::Damage(reason)) => (None, vec![reason]),
         Err(failure) => return Err(failure),
-        Ok((found, reports)) => {
+        Ok(found) => {
             let damage = found.damage.iter().map(ToString::to_string).collect();
-            (Some(found), damage, reports)
+            (Some(found), damage)
         }
     };
     let is_checked = found.is_some();
@@ -263,16 +262,16 @@ pub fn verify(arguments: &VerifyArguments) -> Outcome {
     Ok(if is_sound { Exit::Success } else { Exit::Negative })
 }
 
-/// Opens and checks a store. Returns also the reports of the open store.
-fn check(arguments: &VerifyArguments) -> Outcome<(VerifyReport, Vec<String>)> {
+/// Opens and checks a store. Sets the reports of the open store, even if its close fails.
+fn check(arguments: &VerifyArguments, reports: &mut Vec<String>) -> Outcome<VerifyReport> {
     let db = arguments.store.open()?;
     let bar = progress::bytes("reading SST files", arguments.json);
     let found = db.verify_with(&mut progress::follow(&bar));
     bar.finish_and_clear();
     let found = found?;
-    let reports = db.stats().reports;
+    *reports = db.stats().reports;
     db.close()?;
-    Ok((found, reports))
+    Ok(found)
 }
 
 /// Returns whether the error means that the store is damaged, or that a file that the store names
