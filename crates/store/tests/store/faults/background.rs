@@ -222,26 +222,6 @@ fn batches_of_many_writers_keep_each_writers_order() {
     db.close().unwrap();
 }
 
-#[test]
-fn a_compaction_of_damaged_tables_stops_no_read_or_write() {
-    let memory = Memory::new();
-    common::make_store(&memory, 3, 300);
-    let damaged = files(&memory, Path::new(DIR), ".sst").remove(0);
-    common::change(&memory, &damaged, |bytes| bytes[500] ^= 1);
-    let options = || Options { auto_compaction: true, l0_compaction_trigger: 2, l0_stall_trigger: 4, ..quiet(&memory) };
-    let db = Db::open(DIR, Options { write_buffer_bytes: 2_000, ..options() }).unwrap();
-    db.wait_idle().unwrap();
-    for i in 0..200 {
-        db.put(&key(10_000 + i), &[b'v'; 100]).unwrap();
-    }
-    db.flush().unwrap();
-    assert_eq!(db.get(&key(10_007)).unwrap().unwrap(), [b'v'; 100]);
-    let reports = db.stats().reports;
-    assert!(reports.len() == 1 && reports[0].starts_with(damaged.to_str().unwrap()), "{reports:?}");
-    assert!(db.compact_range(..).unwrap_err().is_damage());
-    db.close().unwrap();
-}
-
 /// Returns a store whose levels 1 and 2 have the same keys, each in many SSTs. Also returns the
 /// path of one SST of level 1, which `damage` has changed.
 fn two_levels(damage: fn(&mut Vec<u8>)) -> (Memory, std::path::PathBuf) {
