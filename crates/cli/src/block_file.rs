@@ -55,7 +55,6 @@ pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<Result<FilterFil
     Ok(opened.map(FilterFile::Foreign))
 }
 
-/// Explains a file of no known format.
 fn unknown(path: &Path, ends: &Ends) -> Outcome<String> {
     let name = path.display();
     match ends.len_bytes() {
@@ -85,7 +84,6 @@ fn check_block(path: &Path, place: &Path, arguments: &FileArguments) -> Outcome<
     }
 }
 
-/// Returns whether the file is an index over many files.
 pub fn is_index(path: &Path, arguments: &FileArguments) -> Outcome<bool> {
     let ends = Ends::of(&place(path)?).map_err(|error| Failure::file(path, error))?;
     let is_index = arguments.format.is_none() && ends.format().is_some_and(|format| format.kind == Kind::Index);
@@ -118,7 +116,6 @@ pub fn unlock(
     filter.bind_any(key.as_ref()).map_err(|error| secret.explain(error.in_file(path)))
 }
 
-/// Returns an error if --type is given. Call it for a filter block.
 pub fn refuse_type(path: &Path, value_type: Option<ValueType>) -> Outcome<()> {
     match value_type {
         None => Ok(()),
@@ -131,7 +128,6 @@ pub fn unusable_ranges(path: &Path, error: &Error) -> String {
     format!("{}: the range filter cannot be used: {error}", path.display())
 }
 
-/// Returns an error if the filter cannot answer range queries.
 pub fn check_ranges(path: &Path, filter: &FilterBlock<AlignedBytes>) -> Outcome<()> {
     if let Some(error) = filter.ranges_error() {
         return fail(unusable_ranges(path, error));

@@ -90,15 +90,9 @@ a load without --sync may lose all pairs that were not flushed.
 Exit status: 0 all pairs are stored; 2 an error.";
 
 /// Read, write, check and repair a store
-#[derive(clap::Args)]
-#[command(after_long_help = EXAMPLES)]
-pub struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+#[command(after_long_help = EXAMPLES)]
+pub enum Command {
     /// Store a value under a key; creates the store if it does not exist
     #[command(after_long_help = PUT_EXAMPLES)]
     Put {
@@ -145,7 +139,7 @@ enum Command {
 /// Store the pairs of a file; creates the store if it does not exist
 #[derive(clap::Args)]
 #[command(after_long_help = LOAD_EXAMPLES)]
-struct LoadArguments {
+pub struct LoadArguments {
     #[command(flatten)]
     store: StoreArguments,
     /// Lines of key, tab, value; `-` is standard input
@@ -221,8 +215,8 @@ pub struct FilterArguments {
     range_filter: RangeChoice,
 }
 
-pub fn run(arguments: &Arguments) -> Outcome {
-    match &arguments.command {
+pub fn run(command: &Command) -> Outcome {
+    match command {
         Command::Put { store, write, notation, key, value } => {
             let (key, value) = (notation.decode(key)?, notation.decode(value)?);
             let db = store.open_to_write(write, true)?;
@@ -265,14 +259,12 @@ fn print_reports(db: &Db) {
 }
 
 impl FilterArguments {
-    /// Returns the options with the chosen filters.
     fn options(&self, options: Options) -> Options {
         Options { filter: Some(self.filter.policy()), range_filter: self.range_filter.policy(), ..options }
     }
 }
 
 impl StoreArguments {
-    /// Opens an existing store.
     fn open(&self) -> Outcome<Db> {
         self.open_with(Options { create_if_missing: false, ..Options::default() })
     }
@@ -317,7 +309,6 @@ impl StoreArguments {
     }
 }
 
-/// Returns whether `error` says that a file or directory does not exist.
 fn is_missing(error: &Error) -> bool {
     matches!(error.root(), Error::Io(reason) if reason.kind() == io::ErrorKind::NotFound)
 }
@@ -326,7 +317,6 @@ fn no_store(dir: &Path) -> Failure {
     Failure::about(dir, "there is no store here; check the path, or create a store with \"filterblock db put\"")
 }
 
-/// Returns an error if `dir` exists and is not a directory.
 fn check_dir(dir: &Path) -> Outcome<()> {
     match dir.metadata() {
         Ok(found) if !found.is_dir() => refuse(dir, "not a directory; give the directory of a store"),
@@ -358,12 +348,10 @@ fn is_log_damage(error: &Error) -> bool {
 }
 
 impl Notation {
-    /// Returns the bytes that an argument encodes.
     fn decode(&self, written: &OsStr) -> Outcome<Vec<u8>> {
         KeyFormat { hex: self.hex, ..Default::default() }.argument(written)
     }
 
-    /// Writes a key or value in this notation.
     fn write(&self, out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
         if self.hex { out.write_all(text::hex(bytes).as_bytes()) } else { out.write_all(bytes) }
     }
@@ -377,7 +365,6 @@ impl Notation {
     }
 }
 
-/// Runs `filterblock db load`.
 fn load(arguments: &LoadArguments) -> Outcome {
     // The reader gets no --hex, because key and value are decoded separately, on either side of the
     // tab.

@@ -59,7 +59,6 @@ pub enum Failure {
     Message(String),
 }
 
-/// Returns a failure with a message.
 pub fn fail<T>(why: impl Into<String>) -> Outcome<T> {
     Err(Failure::Message(why.into()))
 }

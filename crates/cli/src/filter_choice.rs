@@ -34,7 +34,6 @@ pub enum FilterChoice {
 pub struct Kinds(FilterKind, FilterKind);
 
 impl FilterChoice {
-    /// Returns the policy for a store's options.
     pub fn policy(self) -> Arc<dyn FilterPolicy> {
         match self {
             Self::ByLevel(policy) => Arc::new(policy),
@@ -160,7 +159,6 @@ pub enum RangeChoice {
 }
 
 impl RangeChoice {
-    /// Returns the policy for a store's options, or `None` for [`Self::None`].
     pub fn policy(self) -> Option<Arc<dyn FilterPolicy>> {
         match self {
             Self::None => None,

@@ -108,7 +108,6 @@ fn publish(
     Ok(Exit::Success)
 }
 
-/// Describes an index over many files.
 fn describe_index(path: &Path, index: &IndexReader<File>) -> FileReport {
     let settings = index.settings();
     let mut found = FileReport::new(path.display().to_string(), "filterblock-index", index.len_bytes());

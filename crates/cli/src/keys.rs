@@ -34,7 +34,6 @@ pub enum Delimiter {
 }
 
 impl Delimiter {
-    /// Returns the delimiter byte.
     pub fn byte(self) -> u8 {
         match self {
             Self::Newline => b'\n',
@@ -42,7 +41,6 @@ impl Delimiter {
         }
     }
 
-    /// Returns the word for one key in messages.
     fn unit(self) -> &'static str {
         match self {
             Self::Newline => "line",
@@ -490,12 +488,10 @@ impl KeyRange {
         Ok(Self { lower, upper })
     }
 
-    /// Returns the lower bound.
     pub fn lower(&self) -> Bound<&[u8]> {
         self.lower.as_ref().map(Vec::as_slice)
     }
 
-    /// Returns the upper bound.
     pub fn upper(&self) -> Bound<&[u8]> {
         self.upper.as_ref().map(Vec::as_slice)
     }

@@ -42,7 +42,6 @@ impl Machine {
         format!("{}, {}, {} probes, {system}", self.cpu, count(self.cores as u64, "core"), self.instruction_set)
     }
 
-    /// Formats the machine as one line.
     pub fn describe(&self) -> String {
         let memory =
             self.memory_bytes.map_or_else(unknown, |bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30)));
@@ -65,7 +64,6 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Describes this build.
     pub fn here() -> Self {
         Self { filterblock: env!("CARGO_PKG_VERSION").into(), optimised: !cfg!(debug_assertions) }
     }

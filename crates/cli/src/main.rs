@@ -92,16 +92,20 @@ enum Command {
     Build(build::Arguments),
     Query(query::Arguments),
     Inspect(inspect::Arguments),
-    Index(index::Arguments),
+    #[command(subcommand)]
+    Index(index::Command),
     Verify(verify::Arguments),
     Convert(build::ConvertArguments),
     Export(export::Arguments),
     Plan(plan::Arguments),
     Merge(merge::Arguments),
     Diff(diff::Arguments),
-    Bench(bench::Arguments),
-    Db(db::Arguments),
-    Parquet(parquet::Arguments),
+    #[command(subcommand)]
+    Bench(bench::Command),
+    #[command(subcommand)]
+    Db(db::Command),
+    #[command(subcommand)]
+    Parquet(parquet::Command),
     Demo(demo::Arguments),
     Completions(man::CompletionsArguments),
     Man(man::Arguments),
@@ -127,10 +131,10 @@ fn main() -> ExitCode {
         Command::Query(arguments) => query::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),
-        Command::Index(arguments) => index::run(arguments),
-        Command::Bench(arguments) => bench::run(arguments),
-        Command::Db(arguments) => db::run(arguments),
-        Command::Parquet(arguments) => parquet::run(arguments),
+        Command::Index(command) => index::run(command),
+        Command::Bench(command) => bench::run(command),
+        Command::Db(command) => db::run(command),
+        Command::Parquet(command) => parquet::run(command),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Completions(arguments) => man::complete(arguments, Arguments::command()),
         Command::Man(arguments) => man::run(arguments, Arguments::command()),
@@ -151,7 +155,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the help or the version on stdout.
 fn print_help(help: &clap::Error) -> Result<(), Failure> {
     let text = help.render();
     let choice = anstream::AutoStream::choice(&std::io::stdout());

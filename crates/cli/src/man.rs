@@ -33,7 +33,6 @@ pub struct CompletionsArguments {
     shell: Shell,
 }
 
-/// Runs `filterblock completions`. `command` defines all subcommands and options.
 pub fn complete(arguments: &CompletionsArguments, mut command: clap::Command) -> Outcome {
     let mut script = Vec::new();
     let name = command.get_name().to_owned();
@@ -70,7 +69,6 @@ struct Page {
     roff: Vec<u8>,
 }
 
-/// Runs `filterblock man`. `command` is the main command with all subcommands.
 pub fn run(arguments: &Arguments, command: clap::Command) -> Outcome {
     // The `help` subcommands would only repeat the pages.
     let mut command = command.disable_help_subcommand(true);

@@ -106,7 +106,6 @@ impl NewFile {
         }
     }
 
-    /// Returns the path as the user gave it.
     pub fn path(&self) -> &Path {
         &self.path
     }

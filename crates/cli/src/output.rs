@@ -21,13 +21,11 @@ static READER_GONE: AtomicBool = AtomicBool::new(false);
 /// True once endless input was no longer read because the reader of stdout has closed its end.
 static INPUT_CUT: AtomicBool = AtomicBool::new(false);
 
-/// Prints a message for the user on stderr.
 pub fn message(text: impl std::fmt::Display) {
     // A failed write to stderr must not end the command or change its exit status.
     let _ = writeln!(anstream::stderr(), "filterblock: {text}");
 }
 
-/// Prints a message about a file on stderr.
 pub fn note(path: &Path, text: impl std::fmt::Display) {
     message(format_args!("{}: {text}", path.display()));
 }
@@ -90,7 +88,6 @@ pub fn complete(exit: Exit, is_certain: bool) -> Outcome {
     if INPUT_CUT.load(Ordering::Relaxed) && !is_certain { Err(Failure::ReaderGone) } else { Ok(exit) }
 }
 
-/// Prints `text` without changes.
 pub fn print(text: &str) -> Outcome<()> {
     let mut out = stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::stdout)
@@ -151,7 +148,6 @@ pub fn table(
     table
 }
 
-/// Prints a report as indented JSON.
 pub fn print_json(report: &impl Serialize) -> Outcome<()> {
     print(&json(report)?)
 }

@@ -133,7 +133,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Queries an index over many files: the answers name the files.
 fn ask_index(arguments: &Arguments) -> Outcome {
     let path = &arguments.file;
     arguments.secret.refuse(path)?;

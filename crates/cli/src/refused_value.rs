@@ -110,7 +110,6 @@ fn unknown(refused: &clap::Error, given: ContextKind, similar: ContextKind, what
     })
 }
 
-/// Lists the missing arguments.
 fn missing(refused: &clap::Error) -> Option<String> {
     let Some(ContextValue::Strings(missing)) = refused.get(ContextKind::InvalidArg) else { return None };
     // clap writes a group of alternatives as `<--one <A>|--two <B>>`.

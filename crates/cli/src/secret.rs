@@ -57,7 +57,6 @@ impl SecretArguments {
         }
     }
 
-    /// Returns the path of the secret file, if one is given.
     pub fn path(&self) -> Option<&Path> {
         self.secret_file.as_deref()
     }

@@ -73,7 +73,6 @@ pub fn reader() -> io::Result<Input> {
     Ok(stdin)
 }
 
-/// Opens a file for reading.
 pub fn open(path: &Path) -> io::Result<Input> {
     #[cfg(unix)]
     return File::open(path);

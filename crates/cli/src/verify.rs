@@ -170,7 +170,6 @@ fn verify_file(arguments: &Arguments) -> Outcome {
     output::complete(if passed { Exit::Success } else { Exit::Negative }, !passed)
 }
 
-/// Verifies an index over many files.
 fn verify_index(arguments: &Arguments) -> Outcome {
     let path = &arguments.file;
     arguments.secret.refuse(path)?;

@@ -99,7 +99,6 @@ impl WhatIf {
     }
 }
 
-/// Rounds an FPR down to three significant digits.
 fn rounded_down(rate: f64) -> f64 {
     let exponent = rate.log10().floor();
     let digits = (rate / 10_f64.powf(exponent - 2.0)).floor();

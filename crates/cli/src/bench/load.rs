@@ -153,7 +153,6 @@ impl Arguments {
         Options { filter: Some(self.filter.policy()), hash_seed: Some(self.seed), ..Options::default() }
     }
 
-    /// Returns the number of loaded keys to look up at the end.
     fn num_checks(&self) -> u64 {
         self.checks.unwrap_or(self.count).min(self.count)
     }

@@ -191,7 +191,6 @@ impl LoadRecord {
         self.loads.iter().map(LoadReport::to_text).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns a part of the record as Markdown. Returns `None` if no part has this name.
     pub fn markdown(&self, name: &str) -> Option<String> {
         match name {
             "load-settings" => Some(self.settings()),
@@ -245,7 +244,6 @@ impl LoadRecord {
         lines.join("\n")
     }
 
-    /// Returns a table with a column for each group of loads.
     fn table(&self) -> String {
         let groups = self.groups();
         let keys = |group: &Vec<&LoadReport>| group.first().map_or(0, |load| load.settings.keys);

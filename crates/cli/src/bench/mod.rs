@@ -22,23 +22,17 @@ Examples:
   filterblock bench load --count 20000000";
 
 /// Measure how many reads filters save, and how fast a store loads
-#[derive(clap::Args)]
-#[command(after_long_help = EXAMPLES)]
-pub struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+#[command(after_long_help = EXAMPLES)]
+pub enum Command {
     PointMiss(Box<point_miss::Arguments>),
     RangeMiss(Box<range_miss::Arguments>),
     Load(load::Arguments),
     Report(record::Arguments),
 }
 
-pub fn run(arguments: &Arguments) -> Outcome {
-    match &arguments.command {
+pub fn run(command: &Command) -> Outcome {
+    match command {
         Command::PointMiss(arguments) => point_miss::run(arguments),
         Command::RangeMiss(arguments) => range_miss::run(arguments),
         Command::Load(arguments) => load::run(arguments),

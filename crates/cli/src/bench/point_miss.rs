@@ -433,7 +433,6 @@ impl<'a> Bench<'a> {
         Ok(db)
     }
 
-    /// Runs the second pass for one row.
     fn take_distribution(&self, store: &Store<'_>, measured: &Measured) -> Outcome<Distribution> {
         let Some(lookups) = self.lookups_of(measured.workload) else {
             return fail("a workload has no lookups; report this defect");

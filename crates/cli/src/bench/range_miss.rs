@@ -314,7 +314,6 @@ impl Integers {
         Self(all)
     }
 
-    /// Returns the integers as keys of eight bytes, in ascending order.
     fn keys(&self) -> Strings {
         let mut keys = Strings::default();
         self.0.iter().for_each(|&integer| keys.push(&key(integer)));

@@ -75,7 +75,6 @@ impl RangeReport {
         text
     }
 
-    /// Returns a part of the report as Markdown. Returns `None` if no part has this name.
     pub fn markdown(&self, name: &str) -> Option<String> {
         match name {
             "ranges" => Some(self.markdown_rows()),

@@ -175,7 +175,6 @@ enum Record {
 const TABLES: [&str; 7] = ["machine", "absent", "present", "range-settings", "ranges", "load-settings", "loads"];
 
 impl Record {
-    /// Returns the filters that can be drawn alone.
     fn filters(&self) -> &[String] {
         match self {
             Self::Points(report) => &report.settings.filters,

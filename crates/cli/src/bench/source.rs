@@ -96,7 +96,6 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns a source of `count` generated keys. Computes the smallest and the largest key.
     pub fn mixed(count: u64, seed: u64) -> Self {
         let (mut smallest, mut largest) = ([0xff; 16], [0; 16]);
         for index in 0..count {
@@ -130,7 +129,6 @@ impl Source {
         Ok(Self::shuffled(&read, loaded, seed))
     }
 
-    /// Returns a source of these distinct keys, in random order.
     pub fn listed(keys: &Strings, seed: u64) -> Self {
         let loaded = keys.iter().map(|key| KeyHash::of(key, SET_SEED).raw()).collect();
         Self::shuffled(keys, loaded, seed)
@@ -180,7 +178,6 @@ impl Source {
         }
     }
 
-    /// Draws `len` random loaded keys.
     pub fn present(&self, len: u64, random: &mut Random) -> Strings {
         let mut chosen = Strings::default();
         for _ in 0..len {

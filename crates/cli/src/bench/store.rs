@@ -112,7 +112,6 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Returns the approximate disk space of one store.
     pub fn store_len_bytes(&self) -> u64 {
         self.source.len_bytes() + self.source.len() * (self.value_len_bytes as u64 + TABLE_OVERHEAD_BYTES)
     }
@@ -229,7 +228,6 @@ impl Store<'_> {
         self.report(layout, Some(puts_per_second), (settling - loading).as_secs_f64() + compacting)
     }
 
-    /// Returns the options that produce a layout.
     fn loading(&self, layout: Layout) -> Loading {
         let source = self.setup.source;
         let mut options = Options { create_if_missing: true, ..self.options(FilterUse::Consult) };
@@ -333,7 +331,6 @@ pub fn runs(stats: &Stats) -> u64 {
     stats.levels.iter().map(|level| if level.level == 0 { level.tables } else { level.tables.min(1) }).sum()
 }
 
-/// Creates a temporary directory in `parent`.
 pub fn new_dir(parent: &Path) -> Outcome<Temporary<tempfile::TempDir>> {
     let mut builder = tempfile::Builder::new();
     Temporary::make(|| builder.prefix("filterblock-bench-").tempdir_in(parent))
@@ -360,7 +357,6 @@ pub fn filter_use(consulted: bool) -> FilterUse {
     if consulted { FilterUse::Consult } else { FilterUse::Ignore }
 }
 
-/// Prints a message about the number and the size of the stores.
 pub fn announce(stores: u64, len_bytes: f64, dir: &Path, time: &str) {
     let megabytes = thousands(text::whole((len_bytes / 1e6).max(1.0)));
     let (stores, dir) = (count(stores, "store"), dir.display());

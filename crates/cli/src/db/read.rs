@@ -195,7 +195,6 @@ fn answer(arguments: &GetArguments, db: &Db, batch: &mut Vec<Vec<u8>>, out: &mut
     Ok(found)
 }
 
-/// Prints the line of `--json` for a key.
 fn print_pair(out: &mut impl Write, hex: bool, key: &[u8], value: Option<&[u8]>) -> io::Result<()> {
     let mut pair = Map::new();
     for (name, bytes) in [("key", Some(key)), ("value", value)] {

@@ -228,12 +228,10 @@ impl Step {
         self.shows(Shown::LinesWith(word), &format!(" 2> /dev/null | grep {word}"))
     }
 
-    /// Shows the output without the messages.
     pub fn without_messages(self) -> Self {
         self.shows(Shown::Output, " 2> /dev/null")
     }
 
-    /// Expects this exit status instead of 0.
     pub fn exits(mut self, status: i32) -> Self {
         self.expected.status = status;
         self
@@ -251,13 +249,11 @@ impl Step {
         self
     }
 
-    /// Shows the step in the picture.
     pub fn drawn(mut self) -> Self {
         self.is_drawn = true;
         self
     }
 
-    /// Runs the step in the folder of the demo.
     pub fn run(&self, dir: &Path) -> Outcome<Ran> {
         let in_file = |name: &str| {
             let path = dir.join(name);

@@ -31,7 +31,6 @@ pub enum RawFormat {
     ParquetSbbf,
 }
 
-/// Returns the parser of `--key-form`.
 pub fn key_form() -> impl TypedValueParser<Value = KeyForm> {
     let internal = "Keys with eight bytes of sequence number and type, from a table of a database";
     choice([
@@ -202,7 +201,6 @@ impl Foreign {
         }
     }
 
-    /// Returns the length of the file in bytes.
     pub fn len_bytes(&self) -> u64 {
         match self {
             Self::Sst(sst) => sst.table.len_bytes(),
@@ -211,7 +209,6 @@ impl Foreign {
         }
     }
 
-    /// Returns the bytes of the file of another engine.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Sst(_) | Self::FileFilter(_) => &[],
@@ -236,7 +233,6 @@ impl Foreign {
         }
     }
 
-    /// Returns the name of the file's type for reports.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Sst(_) => "filterblock-sst",

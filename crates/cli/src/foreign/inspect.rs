@@ -132,7 +132,6 @@ impl Report {
         }
     }
 
-    /// Prints the notes on stderr.
     pub fn tell_notes(&self) {
         self.found.notes.iter().for_each(|text| message(format_args!("{}: {text}", self.found.file)));
     }

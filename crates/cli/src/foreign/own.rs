@@ -76,7 +76,6 @@ impl Sst {
         self.table.properties().num_entries > 0 && range.contains(&key) && !denies
     }
 
-    /// Returns whether the filter may hold a prefix.
     pub fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
         self.table.filter().ready().is_none_or(|filter| {
             let extractor = filter.metadata().extractor;

@@ -185,12 +185,10 @@ impl FileList {
 }
 
 impl Input<'_> {
-    /// Returns the path at which the file is opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the type of the keys.
     pub fn key_type(&self) -> KeyType {
         match &self.content {
             Content::Parquet { column, .. } => column.key_type,

@@ -38,15 +38,9 @@ Paths:
   The index stores the paths as given. Relative paths are looked up in the working directory, or in --base.";
 
 /// Build and query an index of many files: which files may hold a key?
-#[derive(clap::Args)]
-#[command(after_long_help = EXAMPLES)]
-pub struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+#[command(after_long_help = EXAMPLES)]
+pub enum Command {
     Build(build::Arguments),
     Query(query::Arguments),
     Add(build::AddArguments),
@@ -54,9 +48,9 @@ enum Command {
     Verify(verify::Arguments),
 }
 
-pub fn run(arguments: &Arguments) -> Outcome {
+pub fn run(command: &Command) -> Outcome {
     crate::parquet::quiet_guarded_panics();
-    match &arguments.command {
+    match command {
         Command::Build(arguments) => build::run(arguments),
         Command::Query(arguments) => query::run(arguments),
         Command::Add(arguments) => build::add_files(arguments),
@@ -65,7 +59,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Returns the failure of an operation on `path`.
 fn failure(path: &Path, error: Error) -> Failure {
     match error {
         Error::Io(error) => Failure::file(path, error),

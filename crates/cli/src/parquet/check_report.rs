@@ -106,7 +106,6 @@ struct ColumnReport {
 }
 
 impl FileReport {
-    /// Makes the report of a file.
     pub fn new(path: &Path, footer: &Footer, leaves: &[usize], checked: &[CheckedChunk], given: Given) -> Self {
         let file = path.display().to_string();
         let mut by_leaf: BTreeMap<usize, Vec<&CheckedChunk>> = BTreeMap::new();

@@ -22,22 +22,16 @@ Examples:
 See docs/PARQUET.md for the engines that use such filters.";
 
 /// Add filters to Parquet files without rewriting their data, and check the filters of files
-#[derive(clap::Args)]
-#[command(after_long_help = EXAMPLES)]
-pub struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(clap::Subcommand)]
-enum Command {
+#[command(after_long_help = EXAMPLES)]
+pub enum Command {
     Add(add::Arguments),
     Check(check::Arguments),
 }
 
-pub fn run(arguments: &Arguments) -> Outcome {
+pub fn run(command: &Command) -> Outcome {
     quiet_guarded_panics();
-    match &arguments.command {
+    match command {
         Command::Add(arguments) => add::run(arguments),
         Command::Check(arguments) => check::run(arguments),
     }

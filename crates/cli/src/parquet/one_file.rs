@@ -52,7 +52,6 @@ pub struct Done {
 }
 
 impl<'a> Source<'a> {
-    /// Opens a file and reads its footer.
     pub fn open(path: &'a Path) -> Outcome<Self> {
         refuse_companion(path)?;
         let failed = |error| Failure::file(path, error);
@@ -86,7 +85,6 @@ impl<'a> Source<'a> {
         append::check_kept(&self.footer, self.values().ok().as_ref(), request, &mut &self.file).map(drop)
     }
 
-    /// Opens the values of the file.
     pub fn values(&self) -> Result<ParquetValues<FileStart>, Error> {
         values(self.file.try_clone()?, &self.footer)
     }

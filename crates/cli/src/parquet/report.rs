@@ -126,7 +126,6 @@ impl FileReport {
         })
     }
 
-    /// Returns the report as text.
     pub fn text(&self, is_dry_run: bool) -> String {
         let target = self.output.as_ref().map_or_else(String::new, |output| format!(" -> {}", printable(output)));
         let mut what = Vec::new();

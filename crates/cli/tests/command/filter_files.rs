@@ -362,13 +362,7 @@ fn a_closed_pipe_ends_the_command_quietly() {
     let shell = shell_with_fruit();
     let keys: String = (0..200_000).map(|i| format!("some-longer-key-{i}\n")).collect();
     shell.write("many", keys);
-    let mut child = command()
-        .args(["query", "fruit.filter", "--keys", "many"])
-        .current_dir(shell.dir.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = shell.spawn(&["query", "fruit.filter", "--keys", "many"]);
     let mut first = [0; 64];
     child.stdout.take().unwrap().read_exact(&mut first).unwrap();
     let run = Run::new(child.wait_with_output().unwrap());

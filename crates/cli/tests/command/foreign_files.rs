@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::process::Stdio;
 
-use crate::shell::{self, Shell};
-use filterblock_foreign::rocksdb::{RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
+use crate::shell::{Run, Shell};
+use filterblock_foreign::rocksdb::{RocksDbFilterBuilder, RocksDbFilterOptions};
 use filterblock_parquet::ParquetBloomBuilder;
 use filterblock_testkit::foreign::forge::{self, Forge};
 use filterblock_testkit::foreign::{self, Case, cases};
@@ -283,14 +282,7 @@ fn a_file_truncated_during_a_query_still_answers() {
     for (folder, name) in [("leveldb", "tbl-n10000"), ("rocksdb-9.8.4", "fv6-part-bloom-coupled")] {
         let case = case(folder, name);
         let shell = shell_with(&case);
-        let mut child = shell::command()
-            .args(["query", "file", "-"])
-            .current_dir(shell.dir.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = shell.spawn(&["query", "file", "-"]);
         let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         // The keys are so long that the answers of the first batch do not wait in a buffer.
         let asked = std::thread::spawn(move || {
@@ -309,7 +301,7 @@ fn a_file_truncated_during_a_query_still_answers() {
         });
         case.keys().iter().for_each(|key| input.write_all(&[&key[..], b"\n"].concat()).unwrap());
         drop(input);
-        let output = shell::Run::new(child.wait_with_output().unwrap());
+        let output = Run::new(child.wait_with_output().unwrap());
         assert_eq!(output.status, 0, "{output:?}");
         let answers = rest.join().unwrap();
         let maybes = answers.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"maybe\t")).count();
@@ -496,83 +488,6 @@ fn a_converted_block_holds_every_key_of_its_table() {
     let shell = shell_with_file("rocksdb-9.8.4-layouts", "fv6-bz2.sst");
     shell.run(&["convert", "file", "-o", "block"]).fails_with(&["file", "compression"]);
     assert_eq!(shell.files(), ["file"], "a failed command left a file");
-}
-
-/// Returns the CPU time of ended child processes in seconds, or 0 if the system does not report it.
-fn time_of_children() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-    // User and system time of the children are in hundredths of a second.
-    let ticks = |number: usize| fields.get(number).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or_default();
-    (ticks(13) + ticks(14)) / 100.0
-}
-
-/// Looks up a million keys, half of them present, in `file`, and prints the time. Asserts that at
-/// least `present_at_least` keys get the answer "maybe".
-fn measure(shell: &Shell, what: &str, arguments: &[&str], present_at_least: u64) {
-    let keys = fs::read(shell.path("keys")).unwrap();
-    let (wall, cpu) = (std::time::Instant::now(), time_of_children());
-    let counts = shell.run_with(&[&["query", "file", "--count", "--json", "-"], arguments].concat(), &keys).json(0);
-    let (wall, cpu) = (wall.elapsed().as_secs_f64(), time_of_children() - cpu);
-    println!("{what}: 1,000,000 keys in {cpu:.2} s of CPU time, {wall:.2} s of wall time; {counts}");
-    assert!(counts["maybe"].as_u64().unwrap() >= present_at_least);
-}
-
-/// Makes a RocksDB table without data. Its filter covers all `keys`, or each partition covers up to
-/// `per_partition` keys.
-fn rocksdb_table(keys: &[&String], per_partition: Option<usize>) -> Vec<u8> {
-    let (mut forge, mut partitions) = (Forge::default(), Vec::new());
-    for keys in keys.chunks(per_partition.unwrap_or(keys.len())) {
-        let mut builder = RocksDbFilterBuilder::new(RocksDbFilterOptions::default());
-        keys.iter().for_each(|key| builder.add(key.as_bytes()));
-        partitions.push((keys[keys.len() - 1].as_bytes(), forge.block(&builder.finish(), 0)));
-    }
-    let entries: Vec<_> = partitions.iter().map(|(key, handle)| (*key, handle.bytes())).collect();
-    let filter = match per_partition {
-        Some(_) => (forge::PARTITIONED_FILTER, forge.block(&forge::block(&entries), 0)),
-        None => (forge::FULL_FILTER, partitions[0].1),
-    };
-    let index = forge.block(&forge::block::<&[u8], &[u8]>(&[]), 0);
-    let metaindex = forge.rocksdb_metaindex(0, Some(filter));
-    forge.rocksdb(5, metaindex, index)
-}
-
-#[test]
-#[ignore = "a measurement; run it with --nocapture"]
-fn lookups_of_a_million_keys_are_timed() {
-    use filterblock_foreign::{KeyForm, leveldb};
-
-    let keys: Vec<String> = (0..1_000_000).map(|i| format!("key-{:016x}", i * 0x9e37_79b9_u64)).collect();
-    let shell = Shell::new();
-    shell.write("keys", keys.join("\n"));
-    let mut present: Vec<&String> = keys.iter().step_by(2).collect();
-    present.sort();
-    let mut options = leveldb::LevelDbTableOptions::default();
-    (options.bits_per_key, options.keys) = (Some(10), KeyForm::User);
-    let mut table = leveldb::LevelDbTableWriter::new(Vec::new(), options);
-    let mut columns = ParquetBloomBuilder::for_values(500_000, 0.01).unwrap();
-    for key in &present {
-        table.add(key.as_bytes(), b"value").unwrap();
-        columns.add(key.as_bytes());
-    }
-    shell.write("file", table.finish().unwrap().0);
-    measure(&shell, "LevelDB table", &[], 500_000);
-    for (what, per_partition) in [("RocksDB table", None), ("RocksDB table in partitions", Some(3000))] {
-        shell.write("file", rocksdb_table(&present, per_partition));
-        measure(&shell, what, &[], 500_000);
-    }
-    for kind in [RocksDbFilterKind::FastLocalBloom, RocksDbFilterKind::Ribbon128] {
-        let mut builder = RocksDbFilterBuilder::new(RocksDbFilterOptions { kind, ..RocksDbFilterOptions::default() });
-        present.iter().for_each(|key| builder.add(key.as_bytes()));
-        shell.write("file", builder.finish());
-        measure(&shell, kind.name(), &["--format", "rocksdb-filter"], 500_000);
-    }
-    shell.write("file", columns.finish());
-    measure(&shell, "Parquet filter", &["--format", "parquet-sbbf", "--type", "utf8"], 500_000);
-    let mut columns = ParquetBloomBuilder::for_values(500_000, 0.01).unwrap();
-    present.iter().for_each(|key| columns.add(key.as_bytes()));
-    shell.write("file", forge::parquet_file(&[(&["a"], columns.finish(), false)]));
-    measure(&shell, "Parquet file", &[], 500_000);
 }
 
 #[test]

@@ -294,8 +294,7 @@ fn an_option_that_fits_no_input_is_refused() {
         shell.write(name, foreign::file(folder, file));
     }
     shell.run(&["db", "put", "store", "key", "value"]).exits(0);
-    let sst = fs::read_dir(shell.path("store")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let sst = format!("store/{}", sst.into_iter().find(|name| name.ends_with(".sst")).unwrap());
+    let sst = shell.find("store", ".sst").to_str().unwrap().to_owned();
     let build = |more: &[&str]| shell.run(&[&["index", "build", "-o", "new"], more].concat());
     for input in [&["rocks.sst"][..], &[&sst], &["--key-file", "a"], &["rows.parquet", "--column", "i64"]] {
         let key_form = [input, &["--key-form", "internal"]].concat();

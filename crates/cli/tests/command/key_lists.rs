@@ -3,10 +3,9 @@
 
 use std::fs;
 use std::io::Write;
-use std::process::Stdio;
 
 use crate::repository;
-use crate::shell::{Run, Shell, command};
+use crate::shell::{Run, Shell};
 
 const BINARY: [u8; 40] = [0xa5; 40];
 
@@ -26,9 +25,7 @@ fn shell() -> (Shell, Vec<(&'static str, &'static str)>) {
     shell.run(&["build", "-o", "block", "keys"]).exits(0);
     shell.run(&["index", "build", "-o", "index", "--key-file", "keys"]).exits(0);
     shell.run_with(&["db", "load", "store"], b"apple\tred\n").exits(0);
-    let sst = fs::read_dir(shell.path("store")).unwrap().map(|entry| entry.unwrap().path());
-    let sst = sst.into_iter().find(|path| path.extension().is_some_and(|end| end == "sst")).unwrap();
-    shell.write("sst", fs::read(sst).unwrap());
+    shell.write("sst", fs::read(shell.find("store", ".sst")).unwrap());
     shell.write("log", joined(&[b"fb-log\r\n", &BINARY]));
     let filter =
         filterblock_family::FileFilter::create(shell.path("file-filter"), 100, 0.01, filterblock::HashSeed(1)).unwrap();
@@ -104,14 +101,7 @@ fn shell() -> (Shell, Vec<(&'static str, &'static str)>) {
 
 /// Runs the command with a pipe as stdin that gets one byte per write.
 fn run_bytewise(shell: &Shell, arguments: &[&str], input: &[u8]) -> Run {
-    let mut child = command()
-        .args(arguments)
-        .current_dir(shell.dir.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = shell.spawn(arguments);
     let mut stdin = child.stdin.take().unwrap();
     for byte in input {
         // The write fails if the command has ended.

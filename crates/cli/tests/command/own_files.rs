@@ -2,18 +2,12 @@
 //! and on files of formats without a filter.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use filterblock::HashSeed;
 use filterblock_family::FileFilter;
 
 use crate::shell::{Run, Shell};
-
-fn sst_of(shell: &Shell, store: &str) -> PathBuf {
-    let found = fs::read_dir(shell.path(store)).unwrap().map(|entry| entry.unwrap().path());
-    found.into_iter().find(|path| path.extension().is_some_and(|end| end == "sst")).unwrap()
-}
 
 /// Makes a shell with an SST file, an index and a `FileFilter`, each with the keys `apple` and `pear`.
 fn shell() -> Shell {
@@ -22,10 +16,10 @@ fn shell() -> Shell {
     shell.write("secret", "00112233445566778899aabbccddeeff\n");
     let load = ["db", "load", "store", "-", "--filter", "bloom:60", "--prefix", "fixed:2"];
     shell.run_with(&load, b"apple\tred\npear\tgreen\n").exits(0);
-    fs::copy(sst_of(&shell, "store"), shell.path("sst")).unwrap();
+    fs::copy(shell.find("store", ".sst"), shell.path("sst")).unwrap();
     let load = ["db", "load", "safe", "-", "--filter", "bloom:60", "--secret-file", "secret"];
     shell.run_with(&load, b"apple\tred\npear\tgreen\n").exits(0);
-    fs::copy(sst_of(&shell, "safe"), shell.path("safe-sst")).unwrap();
+    fs::copy(shell.find("safe", ".sst"), shell.path("safe-sst")).unwrap();
     shell.run(&["index", "build", "-o", "index", "--fpr", "0.0001", "--key-file", "keys"]).exits(0);
     let filter = FileFilter::create(shell.path("file-filter"), 100, 0.0001, HashSeed(1)).unwrap();
     filter.extend(["apple", "pear"]).unwrap();

@@ -208,33 +208,6 @@ fn a_wrong_command_line_is_explained_in_one_line() {
 }
 
 #[test]
-fn impossible_plan_numbers_are_refused_with_possible_ones() {
-    let shell = Shell::new();
-    for (arguments, line) in [
-        (
-            &["--keys", "0", "--fpr", "0.1"][..],
-            "--keys 0: expected a whole number from 1 to 72057594037927936; try 1000000",
-        ),
-        (
-            &["--keys", "72057594037927937", "--fpr", "0.1"],
-            "--keys 72057594037927937: expected a whole number from 1 to 72057594037927936; try 1000000",
-        ),
-        (
-            &["--keys", "9", "--fpr", "2"],
-            "--fpr 2: the false-positive rate must be a number above 0 and below 1; try 0.01",
-        ),
-        (&["--keys", "9", "--bits-per-key", "101"], "--bits-per-key 101: bits per key must be from 1 to 100; try 10"),
-        (
-            &["--keys", "10", "--memory", "0"],
-            "--memory: 0 bytes are too few for 10 keys (at least 1 bit per key, checksums and trailer); try 1044",
-        ),
-    ] {
-        assert_eq!(refused(&shell, &[&["plan"], arguments].concat()), line);
-    }
-    shell.run(&["plan", "--keys", "10", "--memory", "1044"]).exits(0);
-}
-
-#[test]
 fn wrong_digits_of_secrets_and_keys_are_explained() {
     let shell = Shell::new();
     shell.write("keys", "apple\n");

@@ -1,9 +1,8 @@
 //! Tests of `verify`, `db verify` and `db repair` on damaged files.
 
 use std::fs;
-use std::path::PathBuf;
 
-use crate::shell::Shell;
+use crate::shell::{Shell, flip};
 
 fn pairs() -> String {
     (0..2_000).map(|i| format!("key-{i:05}\tvalue {i}\n")).collect()
@@ -14,19 +13,6 @@ fn pairs() -> String {
 fn store(shell: &Shell) {
     shell.run_with(&["db", "load", "store", "-"], pairs().as_bytes()).exits(0);
     shell.run(&["db", "delete", "store", "key-00007"]).exits(0);
-}
-
-fn file(shell: &Shell, kind: &str) -> PathBuf {
-    let entries = fs::read_dir(shell.path("store")).unwrap().map(|entry| entry.unwrap().path());
-    let mut found: Vec<_> = entries.filter(|path| path.to_str().unwrap().contains(kind)).collect();
-    found.sort();
-    found.remove(0)
-}
-
-fn flip(path: &PathBuf, at: usize) {
-    let mut bytes = fs::read(path).unwrap();
-    bytes[at] ^= 0x10;
-    fs::write(path, bytes).unwrap();
 }
 
 #[test]
@@ -73,8 +59,8 @@ fn a_damaged_table_is_repaired_and_the_loss_named() {
     store(&shell);
     let whole = shell.run(&["db", "scan", "store"]).exits(0);
     assert!(shell.run(&["db", "repair", "store"]).exits(0).contains("store: sound; "));
-    let table = file(&shell, ".sst");
-    flip(&table, 5_000);
+    let table = shell.find("store", ".sst");
+    flip(&table, 5_000, 0x10);
     let verified = shell.run(&["db", "verify", "store", "--json"]).json(1);
     let name = format!("store/{}", table.file_name().unwrap().to_str().unwrap());
     assert!(verified["damage"][0].as_str().unwrap().starts_with(&name), "{verified}");
@@ -104,7 +90,7 @@ fn a_store_without_a_manifest_is_repaired_without_loss() {
     store(&shell);
     let whole = shell.run(&["db", "scan", "store"]).exits(0);
     fs::remove_file(shell.path("store/CURRENT")).unwrap();
-    fs::remove_file(file(&shell, "MANIFEST")).unwrap();
+    fs::remove_file(shell.find("store", "MANIFEST")).unwrap();
     shell.run(&["db", "scan", "store"]).fails_with(&["store", "holds no store"]);
     let said = shell.run(&["db", "repair", "store"]).exits(0);
     assert!(said.contains("nothing lost") && said.contains("new manifest"), "{said}");
@@ -116,7 +102,7 @@ fn a_store_without_a_manifest_is_repaired_without_loss() {
 fn the_report_lists_the_set_aside_ssts_that_are_removed() {
     let shell = Shell::new();
     shell.run_with(&["db", "load", "store", "-"], pairs().as_bytes()).exits(0);
-    let table = file(&shell, ".sst");
+    let table = shell.find("store", ".sst");
     let name = format!("store/unnamed-{}", table.file_name().unwrap().to_str().unwrap());
     let aside = shell.path(&name);
     fs::copy(&table, &aside).unwrap();
@@ -131,7 +117,7 @@ fn damaged_manifests_and_logs_are_detected_and_repaired() {
         let shell = Shell::new();
         store(&shell);
         let whole = shell.run(&["db", "scan", "store"]).exits(0);
-        flip(&file(&shell, kind), at);
+        flip(&shell.find("store", kind), at, 0x10);
         let verified = shell.run(&["db", "verify", "store", "--json"]).json(1);
         assert!(verified["damage"][0].as_str().unwrap().contains(kind), "{verified}");
         shell.run(&["db", "repair", "store"]);

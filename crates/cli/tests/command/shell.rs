@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -44,14 +44,7 @@ impl Shell {
     }
 
     pub fn run_with(&self, arguments: &[&str], input: &[u8]) -> Run {
-        let mut child = command()
-            .args(arguments)
-            .current_dir(self.dir.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = self.spawn(arguments);
         let mut stdin = child.stdin.take().unwrap();
         let input = input.to_vec();
         // The write fails if the command exits before it reads all its input.
@@ -59,6 +52,33 @@ impl Shell {
         let output = child.wait_with_output().unwrap();
         feeder.join().unwrap();
         Run::new(output)
+    }
+
+    /// Starts the command with pipes as its streams.
+    pub fn spawn(&self, arguments: &[&str]) -> Child {
+        let mut child = command();
+        child.args(arguments).current_dir(self.dir.path()).stdin(Stdio::piped());
+        child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Copies the files of a folder. `edit` changes the bytes of those whose names end with `.log`.
+    pub fn copy_folder(&self, from: &str, to: &str, edit: impl Fn(&mut Vec<u8>)) {
+        fs::create_dir(self.path(to)).unwrap();
+        for entry in fs::read_dir(self.path(from)).unwrap() {
+            let path = entry.unwrap().path();
+            let mut bytes = fs::read(&path).unwrap();
+            if path.extension().is_some_and(|end| end == "log") {
+                edit(&mut bytes);
+            }
+            fs::write(self.path(to).join(path.file_name().unwrap()), bytes).unwrap();
+        }
+    }
+
+    /// Returns the path of the longest file of a folder whose name contains `part`.
+    pub fn find(&self, folder: &str, part: &str) -> PathBuf {
+        let paths = fs::read_dir(self.path(folder)).unwrap().map(|entry| entry.unwrap().path());
+        let named = paths.filter(|path| path.file_name().unwrap().to_str().unwrap().contains(part));
+        named.max_by_key(|path| path.metadata().unwrap().len()).unwrap()
     }
 
     /// Returns the sorted names of the files and folders in the directory.
@@ -107,4 +127,11 @@ impl Run {
             assert!(self.stderr.contains(part), "{part:?} is not in {:?}", self.stderr);
         }
     }
+}
+
+/// Changes bits of the byte at `offset` of a file.
+pub fn flip(path: &Path, offset: usize, bits: u8) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[offset] ^= bits;
+    fs::write(path, bytes).unwrap();
 }

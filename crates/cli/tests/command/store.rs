@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::shell::{Run, Shell};
+use crate::shell::{Run, Shell, flip};
 use serde_json::Value;
 
 #[test]
@@ -156,11 +156,8 @@ fn a_damaged_table_is_found_by_verify() {
     shell.run_with(&["db", "load", "store"], pairs.as_bytes()).exits(0);
     shell.run(&["db", "compact", "store"]).exits(0);
     // The largest file is the SST file; its first bytes are data.
-    let files = fs::read_dir(shell.path("store")).unwrap().map(|entry| entry.unwrap().path());
-    let table = files.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
-    let mut bytes = fs::read(&table).unwrap();
-    bytes[100] ^= 4;
-    fs::write(&table, bytes).unwrap();
+    let table = shell.find("store", ".sst");
+    flip(&table, 100, 4);
     let said = shell.run(&["db", "verify", "store"]).exits(1);
     let name = table.file_name().unwrap().to_str().unwrap();
     assert!(said.contains(name), "{said}");
@@ -201,20 +198,10 @@ fn a_damaged_log_is_an_error_that_names_salvage() {
         db.put(key.as_bytes(), &[b'x'; 200]).unwrap();
     }
     // The copied files of an open store equal the files that a crash leaves.
-    fs::create_dir(shell.path("copy")).unwrap();
-    for entry in fs::read_dir(shell.path("store")).unwrap() {
-        let path = entry.unwrap().path();
-        fs::copy(&path, shell.path("copy").join(path.file_name().unwrap())).unwrap();
-    }
-    let files = fs::read_dir(shell.path("copy")).unwrap().map(|entry| entry.unwrap().path());
-    let log = files
-        .filter(|path| path.extension().is_some_and(|end| end == "log"))
-        .max_by_key(|path| path.metadata().unwrap().len())
-        .unwrap();
-    let mut bytes = fs::read(&log).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 4;
-    fs::write(&log, bytes).unwrap();
+    shell.copy_folder("store", "copy", |log| {
+        let middle = log.len() / 2;
+        log[middle] ^= 4;
+    });
     shell.run(&["db", "get", "copy", "a"]).fails_with(&["damaged", "--salvage"]);
     assert!(shell.run(&["db", "verify", "copy"]).exits(1).contains("--salvage"));
     let kept = shell.run(&["db", "get", "copy", "d", "--salvage"]);
@@ -228,14 +215,9 @@ fn a_damaged_log_is_an_error_that_names_salvage() {
 fn a_damaged_manifest_is_an_error_without_the_advice_to_salvage() {
     let shell = Shell::new();
     shell.run(&["db", "put", "store", "a", "1"]).exits(0);
-    let files = fs::read_dir(shell.path("store")).unwrap().map(|entry| entry.unwrap().path());
-    let is_manifest = |path: &std::path::PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("MANIFEST");
-    let manifest = files.into_iter().find(is_manifest).unwrap();
-    let mut bytes = fs::read(&manifest).unwrap();
     // The changed byte is the first byte of the first edit. Later edits are sound, so the first
     // edit is not a torn tail.
-    bytes[48 + 24] ^= 4;
-    fs::write(&manifest, bytes).unwrap();
+    flip(&shell.find("store", "MANIFEST"), 48 + 24, 4);
     for arguments in [&["db", "get", "store", "a"][..], &["db", "get", "store", "a", "--salvage"]] {
         let refused = shell.run(arguments);
         assert!(!refused.stderr.contains("--salvage"), "{arguments:?}: {refused:?}");
@@ -265,18 +247,7 @@ fn an_incomplete_log_record_is_damage_unless_bytes_are_missing() {
         ("noise", |log| log.extend([0x5a; 100]), 100, 1),
     ];
     for (name, edit, torn, status) in cases {
-        let copy = |to: &str| {
-            fs::create_dir(shell.path(to)).unwrap();
-            for entry in fs::read_dir(shell.path("store")).unwrap() {
-                let path = entry.unwrap().path();
-                let mut bytes = fs::read(&path).unwrap();
-                if path.extension().is_some_and(|end| end == "log") {
-                    edit(&mut bytes);
-                }
-                fs::write(shell.path(to).join(path.file_name().unwrap()), bytes).unwrap();
-            }
-        };
-        copy(name);
+        shell.copy_folder("store", name, edit);
         let report = shell.run(&["db", "verify", name, "--json"]).json(status);
         assert_eq!(report["sound"], status == 0, "{name}: {report}");
         let warnings = report["warnings"].as_array().unwrap();
@@ -289,7 +260,7 @@ fn an_incomplete_log_record_is_damage_unless_bytes_are_missing() {
         }
         assert!(report["reports"].as_array().unwrap().is_empty(), "the tail is reported twice, {name}: {report}");
         let again = format!("{name} again");
-        copy(&again);
+        shell.copy_folder("store", &again, edit);
         let said = shell.run(&["db", "verify", &again]).exits(status);
         assert_eq!(said.contains("not a sound record"), torn > 0, "{name}: {said}");
         shell.run(&["db", "verify", &again]).exits(0);

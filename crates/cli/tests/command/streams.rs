@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
-use crate::shell::{Run, Shell};
+use crate::shell::{Run, Shell, flip};
 
 /// A command, its exit status with working streams, and whether it writes to stdout.
 type Case = (&'static [&'static str], i32, bool);
@@ -87,11 +87,7 @@ fn shell() -> Shell {
         shell.run(&["db", "load", store, "pairs"]).exits(0);
         shell.run(&["db", "compact", store]).exits(0);
     }
-    let table = fs::read_dir(shell.path("bad.store")).unwrap().map(|entry| entry.unwrap().path());
-    let table = table.into_iter().find(|path| path.extension().is_some_and(|name| name == "sst")).unwrap();
-    let mut bytes = fs::read(&table).unwrap();
-    bytes[3] ^= 1;
-    fs::write(table, bytes).unwrap();
+    flip(&shell.find("bad.store", ".sst"), 3, 1);
     shell
 }
 
@@ -276,15 +272,7 @@ fn a_torn_log_is_reported_even_if_stdout_fails() {
         let db = Db::open(shell.path("store"), Options { durability: Durability::Sync, ..Options::default() }).unwrap();
         db.put(b"apple", b"red").unwrap();
         // The store is open, so its log still has the put.
-        fs::create_dir(shell.path("torn")).unwrap();
-        for entry in fs::read_dir(shell.path("store")).unwrap() {
-            let path = entry.unwrap().path();
-            let mut bytes = fs::read(&path).unwrap();
-            if path.extension().is_some_and(|end| end == "log") {
-                bytes.extend([0x5a; 100]);
-            }
-            fs::write(shell.path("torn").join(path.file_name().unwrap()), bytes).unwrap();
-        }
+        shell.copy_folder("store", "torn", |log| log.extend([0x5a; 100]));
         let found = run(&shell, &["db", "verify", "torn"], redirection);
         assert!(found.status == 2 && found.stderr.contains("standard output: "), "{found:?}");
         // Opening the store replays the log, so only the first command that opens the store sees
