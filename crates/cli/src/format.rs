@@ -28,7 +28,6 @@ pub enum Kind {
     Stranger,
 }
 
-/// A known format.
 pub struct Format {
     pub kind: Kind,
     /// The name of such a file, with its article.

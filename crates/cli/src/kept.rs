@@ -25,7 +25,6 @@ mod unix {
 
     use super::{Failure, File, Outcome, Path, access_list, io};
 
-    /// The attributes of the replaced file.
     pub struct Kept {
         mode: u32,
         owner: u32,

@@ -161,7 +161,6 @@ fn ask_all(arguments: &Arguments, target: Target<'_>) -> Outcome {
     query.finish()
 }
 
-/// The filter that is queried.
 enum Target<'a> {
     Native(FilterBlock<AlignedBytes>),
     Foreign(Asked<'a>),

@@ -161,7 +161,6 @@ const PARQUET_FPP: [f64; 4] = [0.1, 0.05, 0.01, 0.001];
 pub struct Deployable {
     /// The setting, as a user of the engine writes it.
     pub setting: String,
-    /// The length in bytes of all filters together.
     pub len_bytes: u64,
     pub expected_fpr: f64,
 }

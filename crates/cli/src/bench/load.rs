@@ -190,7 +190,6 @@ impl Arguments {
     }
 }
 
-/// A load of one store.
 struct Load<'a> {
     arguments: &'a Arguments,
     source: &'a Source,

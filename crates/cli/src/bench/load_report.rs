@@ -69,7 +69,6 @@ pub struct Loaded {
     pub peak_dir_bytes: u64,
     pub runs: u64,
     pub tables: u64,
-    /// The number of SST files of each level.
     pub tables_by_level: Vec<u64>,
     pub reopen_ms: f64,
     /// The peak resident memory of the process. `None` if the system does not report it.
@@ -152,7 +151,6 @@ impl Latencies {
 /// The content of a file of `bench load --json`.
 #[derive(Default, Serialize, Deserialize)]
 pub struct LoadRecord {
-    /// One report for each load, oldest first.
     pub loads: Vec<LoadReport>,
 }
 

@@ -277,7 +277,6 @@ impl Queries {
     }
 }
 
-/// The number of columns of each row.
 const COLUMNS: u64 = 10;
 /// The maximum number of attempts to find a range without a key.
 const TRIES_MAX: u32 = 10_000;

@@ -164,14 +164,12 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// The content of a record file.
 enum Record {
     Points(Box<Report>),
     Ranges(Box<RangeReport>),
     Loads(LoadRecord),
 }
 
-/// The names of the tables of all records.
 const TABLES: [&str; 7] = ["machine", "absent", "present", "range-settings", "ranges", "load-settings", "loads"];
 
 impl Record {

@@ -52,7 +52,6 @@ const THROUGH_ALL_LEVELS: u64 = 150;
 /// the level three quarters full.
 const TABLES_OF_LEVEL_1: u64 = 4;
 
-/// The maximum number of overlapping runs.
 const RUNS_MAX: u64 = 1_000;
 
 impl fmt::Display for Layout {

@@ -14,7 +14,6 @@ use filterblock::layout::{MAGIC, PAGE_LEN_BYTES};
 /// content of the file.
 type Make = fn(&Path) -> Outcome<Step>;
 
-/// The number of keys.
 const KEYS: u64 = 2_244;
 /// The number of other words, which are not keys.
 const OTHERS: u64 = 1_998;
@@ -118,7 +117,6 @@ fn filter_in_sst(dir: &Path) -> Outcome<(String, u64)> {
     Ok((format!("words.db/{name}"), magic.saturating_sub(PAGE_LEN_BYTES / 4) as u64))
 }
 
-/// A step before it runs.
 pub struct Step {
     pub explanation: String,
     /// The command as a user would type it in the folder of the demo.

@@ -18,7 +18,6 @@ use filterblock_store::Error;
 use filterblock_store::sstable::{Table, TableCheck, TableReadOptions};
 use filterblock_store::storage::Disk;
 
-/// An SST file of filterblock.
 pub struct Sst {
     pub table: Arc<Table>,
     /// The path at which the file is opened.

@@ -290,7 +290,6 @@ pub fn remove_files(arguments: &RemoveArguments) -> Outcome {
     let builder = update.builder()?;
     update.finish(builder, |path| removed.contains(path))
 }
-/// An update of an index.
 struct Update<'a> {
     path: &'a Path,
     old: IndexReader<File>,

@@ -54,7 +54,6 @@ pub fn spill(index: &Path) -> Outcome<File> {
     tempfile::tempfile_in(dir).map_err(|error| Failure::file(dir, error))
 }
 
-/// A file to add to an index.
 pub struct Input<'a> {
     /// The path as given, which the index stores.
     name: &'a Path,

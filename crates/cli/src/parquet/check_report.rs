@@ -27,7 +27,6 @@ pub struct Report {
     pub failed: u64,
 }
 
-/// The report of a file.
 #[derive(Serialize)]
 pub struct FileReport {
     file: String,
@@ -45,7 +44,6 @@ pub struct FileReport {
 pub struct Given {
     /// Whether the user has named the columns, so that a missing filter is a finding.
     pub is_required: bool,
-    /// The value of --fpr.
     pub fpr: f64,
 }
 

@@ -21,7 +21,6 @@ pub struct Input {
     pub below: PathBuf,
 }
 
-/// The files of a command line.
 pub struct Inputs {
     pub files: Vec<Input>,
     /// The arguments that are folders.

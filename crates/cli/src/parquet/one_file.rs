@@ -20,7 +20,6 @@ use filterblock_parquet::filters::Sizing;
 use filterblock_parquet::values::{FileStart, ParquetValues};
 use filterblock_parquet::{Error, Footer, PhysicalType};
 
-/// The operation on each file.
 pub enum Work<'a> {
     /// Add filters of these columns.
     Add { columns: &'a [String], sizing: Sizing, replace: bool, force_types: &'a [String] },
@@ -28,7 +27,6 @@ pub enum Work<'a> {
     FixLengths,
 }
 
-/// An opened Parquet file with its footer.
 pub struct Source<'a> {
     path: &'a Path,
     pub file: File,
@@ -37,7 +35,6 @@ pub struct Source<'a> {
     pub footer: Footer,
 }
 
-/// The result of the operation on a file.
 pub struct Done {
     pub added: Vec<Added>,
     pub fixed_lengths: u64,

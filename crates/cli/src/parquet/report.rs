@@ -14,7 +14,6 @@ use filterblock_parquet::error::shortened;
 use filterblock_parquet::filters::MAX_LEN_BYTES;
 use filterblock_parquet::{Footer, Leaf, PhysicalType};
 
-/// The report of all files.
 #[derive(Default, Serialize)]
 pub struct Report {
     pub dry_run: bool,
@@ -23,7 +22,6 @@ pub struct Report {
     pub failed: u64,
 }
 
-/// The report of a file.
 #[derive(Serialize)]
 pub struct FileReport {
     pub file: String,
@@ -61,7 +59,6 @@ pub struct ColumnReport {
     pub len_bytes: u64,
     /// The sum of the numbers of distinct values in the row groups with a new filter.
     pub distinct_values: u64,
-    /// Whether `distinct_values` is an estimate.
     pub is_estimate: bool,
     /// The highest expected false-positive rate of a new filter, or null without a new filter.
     pub fpr: Option<f64>,

@@ -114,7 +114,6 @@ fn draw_into(dir: &Path, arguments: &Arguments) -> Outcome<()> {
     Ok(())
 }
 
-/// The kinds of filter that a plan compares.
 pub const KINDS: [FilterKind; 7] = [
     FilterKind::Bloom,
     FilterKind::BlockedBloom,
@@ -124,7 +123,6 @@ pub const KINDS: [FilterKind; 7] = [
     FilterKind::Ribbon,
     FilterKind::BinaryFuse,
 ];
-/// The valid range of bits per key.
 const BITS_PER_KEY: std::ops::RangeInclusive<f64> = 1.0..=100.0;
 
 /// The budget of a filter.
