@@ -32,7 +32,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn hex_lines(keys: &[Vec<u8>]) -> String {
+pub fn hex_lines(keys: &[Vec<u8>]) -> String {
     // The empty key is an empty line.
     keys.iter().map(|key| format!("{}\n", hex(key))).collect()
 }

@@ -1,12 +1,13 @@
 //! Tests of `filterblock index`: builds, queries, updates, changed files and damage.
 
-mod changes;
-
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::shell::Shell;
+use crate::foreign_files::hex_lines;
+use crate::shell::{Run, Shell, command};
 use filterblock_testkit::foreign::{self, Case, cases};
 
 /// Returns the numbers of a range, one per line.
@@ -196,7 +197,7 @@ fn a_damaged_index_denies_nothing() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_leaves_the_old_index_and_no_litter() {
-    use std::process::{Command, Stdio};
+    use std::process::Command;
     let shell = shell_with_index();
     shell.write("more", numbers(0..20_000));
     let (old, files) = (fs::read(shell.path("index")).unwrap(), shell.files());
@@ -217,7 +218,6 @@ fn a_full_disk_leaves_the_old_index_and_no_litter() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_stopped_update_leaves_the_old_index_or_the_new_one() {
-    use std::process::{Command, Stdio};
     use std::time::Duration;
     let shell = shell_with_index();
     shell.write("more", numbers(0..500_000));
@@ -227,7 +227,7 @@ fn a_stopped_update_leaves_the_old_index_or_the_new_one() {
         command.args(["index", "add", "index", "--key-file", "more"]).current_dir(shell.dir.path());
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(wait));
-        Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).stderr(Stdio::null()).status().unwrap();
+        crate::interrupted::kill("TERM", child.id());
         child.wait().unwrap();
         assert_eq!(shell.files(), files, "after {wait} ms");
         shell.run(&["index", "verify", "index"]).exits(0);
@@ -312,12 +312,6 @@ fn an_option_that_fits_no_input_is_refused() {
     assert!(!shell.files().contains(&"new".to_owned()));
     // The option is for the LevelDB table among the inputs.
     build(&["rocks.sst", "level.ldb", "--key-form", "user"]).exits(0);
-}
-
-/// Returns the values of a case in hexadecimal, one per line.
-fn hex_lines(values: &[Vec<u8>]) -> String {
-    let hex = |value: &Vec<u8>| value.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n";
-    values.iter().map(hex).collect()
 }
 
 /// Asserts that an index has all values of the case, and that at most `candidates_max` absent
@@ -426,4 +420,63 @@ fn tables_of_all_engines_are_indexed() {
         let found = printed.lines().filter(|line| line.ends_with(file)).count();
         assert_eq!(found, case.keys().len(), "{name}");
     }
+}
+
+/// Runs a command, and keeps renaming another index to `index` until the command has ended. Asserts
+/// that the command fails and that the other index stays.
+fn loses_to_a_replacement(arguments: &[&str]) {
+    let shell = shell_with_index();
+    shell.write("more", numbers(0..400_000));
+    shell.run(&["index", "build", "-o", "other", "--key-file", "a"]).exits(0);
+    let other = fs::read(shell.path("other")).unwrap();
+    let mut child = shell.spawn(arguments);
+    while child.try_wait().unwrap().is_none() {
+        shell.write("next", &other);
+        fs::rename(shell.path("next"), shell.path("index")).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    Run::new(child.wait_with_output().unwrap()).fails_with(&["another command"]);
+    assert!(fs::read(shell.path("index")).unwrap() == other);
+}
+
+#[test]
+#[cfg(unix)]
+fn an_update_never_overwrites_a_newer_index() {
+    loses_to_a_replacement(&["index", "add", "index", "--key-file", "more"]);
+    loses_to_a_replacement(&["index", "build", "-o", "index", "--force", "--key-file", "more"]);
+}
+
+#[test]
+fn a_file_that_changes_during_a_query_is_a_candidate() {
+    let shell = shell_with_index();
+    let mut child = shell.spawn(&["index", "query", "index", "-"]);
+    let (mut keys, mut answers) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
+    let batch = "5500\n".repeat(256);
+    keys.write_all(batch.as_bytes()).unwrap();
+    for _ in 0..256 {
+        assert_eq!(answers.next().unwrap().unwrap(), "absent\t5500");
+    }
+    shell.write("b", numbers(5_000..6_001));
+    keys.write_all(b"5500\n").unwrap();
+    drop(keys);
+    assert_eq!(answers.next().unwrap().unwrap(), "maybe\t5500\tb");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn another_file_of_the_same_name_replaces_no_record() {
+    let shell = shell_with_index();
+    fs::create_dir(shell.path("dir")).unwrap();
+    shell.write("dir/a", numbers(7_000..7_100));
+    let add = |more: &[&str]| {
+        let mut child = command();
+        child.args([&["index", "add", "../index", "--key-file", "a"], more].concat());
+        Run::new(child.current_dir(shell.path("dir")).stdin(Stdio::null()).output().unwrap())
+    };
+    add(&[]).fails_with(&["a: ", "another file", "--base"]);
+    assert_eq!(candidates(&shell, "500"), ["a"]);
+    // With --base, the command reads the file that the index recorded.
+    add(&["--base", ".."]).exits(0);
+    assert_eq!(candidates(&shell, "500"), ["a"]);
+    assert!(candidates(&shell, "7050").is_empty());
 }
