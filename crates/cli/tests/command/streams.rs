@@ -220,9 +220,12 @@ fn query_with_a_closed_pipe_ends_at_the_first_maybe() {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
     let mut query = redirected(&shell, &["query", "fruit.filter", "-"], "");
-    let mut child = query.stdin(Stdio::piped()).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let endless = std::thread::spawn(move || while stdin.write_all(b"apple\nzebra\n").is_ok() {});
+    // The first key is there before the command looks for the reader of its stdout.
+    let (input, mut keys) = io::pipe().unwrap();
+    keys.write_all(b"apple\nzebra\n").unwrap();
+    let child = query.stdin(input).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+    drop(query);
+    let endless = std::thread::spawn(move || while keys.write_all(b"apple\nzebra\n").is_ok() {});
     let run = Run::new(child.wait_with_output().unwrap());
     endless.join().unwrap();
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));
