@@ -172,7 +172,7 @@ fn d_left_filters_have_the_fprs_of_the_paper() {
         // Keys with the same bucket and remainder share a cell, so the FPR is slightly below the
         // bound of `24 / 2^r`.
         let announced = 1.0 - (-24.0 / f64::from(remainder_bits).exp2()).exp();
-        assert_agrees(&format!("r = {remainder_bits}"), &rates(8, 50_000, filled), announced, 0.0);
+        assert_agrees(&format!("r = {remainder_bits}"), &rates(20, 20_000, filled), announced, 0.0);
         assert_digits("published", announced, rate, 0.013);
     }
 }
