@@ -125,7 +125,11 @@ fn present_keys_are_found_around_every_step_of_size() {
         let has_borders = parsed.kind() == FilterKind::BumpedRibbon;
         let borders = [970, 960].into_iter().flat_map(borders).filter(|_| has_borders);
         for step in steps().chain(borders) {
-            let seeds = if has_borders || step < 30_000 { 8 } else { 3 };
+            let seeds = match step {
+                ..30_000 => 20,
+                _ if has_borders => 8,
+                _ => 5,
+            };
             for seed in 0..(seeds / sparse()).max(1) {
                 // The size differs from the step by at most 64 keys.
                 let n = (step + 64).saturating_sub(seed * 37 % 128 + seed % 2).max(1);
@@ -133,6 +137,36 @@ fn present_keys_are_found_around_every_step_of_size() {
                 holds_all(&build(parsed, &hashes), &hashes, spec);
             }
         }
+    }
+}
+
+/// Tests the sizes for which the published construction of binary fuse filters often fails.
+#[test]
+fn binary_fuse_filters_of_unfavourable_sizes_hold_all_keys() {
+    for n in 11_480..=11_521 {
+        for seed in 0..(20 / sparse()).max(1) {
+            let hashes = hashes(n, seed);
+            let bytes = build(blocks::spec("binary-fuse:8"), &hashes);
+            holds_all(&bytes, &hashes, "binary-fuse:8");
+            assert_eq!(FilterBlock::open_any(bytes, Verify::AtOpen).unwrap().metadata().kind, FilterKind::BinaryFuse);
+        }
+    }
+}
+
+/// A bumped ribbon of this many keys has several shards, which threads build.
+#[test]
+fn the_number_of_threads_changes_no_byte() {
+    let hashes = hashes(200_000, 5);
+    for kind in kinds_of_keys() {
+        let options = FilterOptions::new(blocks::spec(&format!("{kind}:fpr=0.01"))).self_check(false);
+        let [one, others @ ..] = [1, 2, 3, 8].map(|threads| {
+            let options = options.clone().threads(NonZeroUsize::new(threads).unwrap());
+            let mut builder = options.builder(HashSeed(0)).unwrap();
+            hashes.iter().for_each(|&hash| builder.add_hash(hash));
+            builder.finish().unwrap().bytes
+        });
+        assert!(others.iter().all(|other| *other == one), "{kind}");
+        holds_all(&one, &hashes, &kind.to_string());
     }
 }
 
