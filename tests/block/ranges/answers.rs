@@ -116,3 +116,14 @@ fn ranges_beyond_the_ends_are_denied() {
         }
     }
 }
+
+#[test]
+fn keys_in_any_order_give_the_same_bytes() {
+    for (name, keys) in all(100, 11) {
+        let mut shuffled = Vec::from_iter(&keys);
+        shuffled.sort_by_key(|key| hasher().of(key).raw());
+        // Some keys come again much later.
+        shuffled.extend(keys.iter().take(50));
+        assert!(block("grafite:fpr=0.01", shuffled) == block("grafite:fpr=0.01", &keys), "{name}");
+    }
+}

@@ -1,12 +1,12 @@
-//! Tests damaged range filters, and range filters under a secret.
+//! Tests damaged range filters, and range filters under another seed or secret.
 
 use std::ops::Bound::Included;
 
-use filterblock::{FilterBlock, FilterOptions, HashSeed, KeyHasher, ParsedBlock, Secret, Verify};
+use filterblock::{Expected, FilterBlock, FilterOptions, HashSeed, KeyHasher, ParsedBlock, Secret, Verify};
 use filterblock_testkit::blocks::built;
 
 use super::key_sets::mix;
-use super::support::{Keys, block};
+use super::support::{Keys, TABLE, block};
 
 fn keys() -> Keys {
     (0..400).map(|i| format!("user:{:07}", mix(i) % 5_000_000).into_bytes()).collect()
@@ -35,6 +35,14 @@ fn every_flipped_bit_of_a_range_filter_is_detected() {
         bytes[bit / 8] ^= 1 << (bit % 8);
         assert_detected(&bytes, &keys, &format!("bit {bit} of {} bytes", original.len()));
     }
+}
+
+#[test]
+fn a_range_filter_under_another_seed_is_refused() {
+    let other = KeyHasher::xxh3(HashSeed(1));
+    let opened =
+        FilterBlock::open(block("grafite:fpr=0.01", keys()), &Expected::of_table(TABLE, &other), Verify::AtOpen);
+    assert!(opened.unwrap_err().is_secret_mismatch());
 }
 
 #[test]
