@@ -369,6 +369,7 @@ impl PartialOrd for Place<'_> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::atomic::AtomicBool;
 
     use super::*;
 
@@ -421,5 +422,38 @@ mod tests {
             }
         }
         assert_eq!(list.version(list.last().unwrap()).unwrap().key(), model.last().unwrap().0);
+    }
+
+    #[test]
+    fn readers_see_whole_versions_in_order_while_one_thread_writes() {
+        const VERSIONS: u64 = 20_000;
+        let (list, done) = (SkipList::new(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for i in 0..VERSIONS {
+                    let key = key_of(i);
+                    list.insert(Entry::new(&key, Some(&key), i + 1)).unwrap();
+                }
+                done.store(true, Ordering::Release);
+            });
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut seen_before = 0;
+                    while !done.load(Ordering::Acquire) {
+                        let (mut node, mut seen, mut last) = (list.first(), 0, Vec::new());
+                        while let Some(found) = node {
+                            let version = list.version(found).unwrap();
+                            assert_eq!(version.value(), Some(version.key()));
+                            assert!(last.as_slice() < version.key());
+                            last = version.key().to_vec();
+                            seen += 1;
+                            node = list.after(found);
+                        }
+                        assert!(seen >= seen_before, "a version that was seen has disappeared");
+                        seen_before = seen;
+                    }
+                });
+            }
+        });
     }
 }
