@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::{self, DIR, change, contents, files, image, key, quiet, replace, scan_all, synced};
+use filterblock::{Error as FilterError, Secret};
 use filterblock_store::lsm::LogRecovery;
 use filterblock_store::repair::RepairMode;
 use filterblock_store::storage::faulty::{Crash, Fault, FaultKind, Faulty, Operation};
@@ -21,9 +22,9 @@ fn fill(db: &Db) {
     (20..30).for_each(|i| db.put(&key(i), b"value").unwrap());
 }
 
-fn crashed() -> Memory {
+fn crashed(secret: Option<Secret>) -> Memory {
     let storage = Memory::new();
-    let db = Db::open(DIR, synced(&storage)).unwrap();
+    let db = Db::open(DIR, Options { secret, ..synced(&storage) }).unwrap();
     fill(&db);
     // A flush that has just finished may not have removed its log yet.
     common::remove_flushed_logs(&storage);
@@ -34,13 +35,14 @@ fn only(storage: &Memory, kind: &str) -> PathBuf {
     files(storage, Path::new(DIR), kind).remove(0)
 }
 
-/// Opens a store many times. Asserts that each open fails as expected, and that no file changes. With
-/// the write buffer of these opens, recovery makes an SST of each log record.
+/// Opens a store many times with this secret. Asserts that each open fails as expected, and that no
+/// file changes. With the write buffer of these opens, recovery makes an SST of each log record.
 #[track_caller]
-fn assert_unchanged(storage: &Memory, is_expected: impl Fn(&Error) -> bool) {
+fn assert_unchanged(storage: &Memory, secret: Option<&Secret>, is_expected: impl Fn(&Error) -> bool) {
     let before = contents(storage);
     for _ in 0..OPENS {
-        let error = Db::open(DIR, Options { write_buffer_bytes: 1, ..synced(storage) }).map(drop).unwrap_err();
+        let options = Options { secret: secret.cloned(), write_buffer_bytes: 1, ..synced(storage) };
+        let error = Db::open(DIR, options).map(drop).unwrap_err();
         assert!(is_expected(&error), "{error}");
     }
     let after = contents(storage);
@@ -76,10 +78,10 @@ fn a_damaged_or_newer_file_fails_the_open_and_changes_nothing() {
         (".sst", newer_table, true),
     ];
     for (kind, harm, is_newer) in harms {
-        let storage = crashed();
+        let storage = crashed(None);
         let path = only(&storage, kind);
         change(&storage, &path, harm);
-        assert_unchanged(&storage, |error| {
+        assert_unchanged(&storage, None, |error| {
             common::assert_names(error, &path);
             // A repair would destroy sound bytes of a newer version if they counted as damage.
             (error.is_damage(), error.is_unsupported()) == (!is_newer, is_newer)
@@ -90,10 +92,10 @@ fn a_damaged_or_newer_file_fails_the_open_and_changes_nothing() {
 #[test]
 fn a_missing_file_fails_the_open_and_changes_nothing() {
     for kind in [".sst", ".log", "MANIFEST-", "CURRENT"] {
-        let storage = crashed();
+        let storage = crashed(None);
         let path = only(&storage, kind);
         storage.remove(&path).unwrap();
-        assert_unchanged(&storage, |error| {
+        assert_unchanged(&storage, None, |error| {
             common::assert_names(error, if kind == "CURRENT" { Path::new(DIR) } else { &path });
             match error.root() {
                 Error::Io(error) => error.kind() == std::io::ErrorKind::NotFound,
@@ -108,11 +110,11 @@ fn a_missing_file_fails_the_open_and_changes_nothing() {
 /// opens.
 #[test]
 fn a_torn_manifest_with_more_damage_changes_nothing() {
-    let storage = crashed();
+    let storage = crashed(None);
     change(&storage, &only(&storage, "MANIFEST-"), |bytes| bytes.extend_from_slice(b"torn"));
     replace(&storage, &Path::new(DIR).join("000040.sst"), b"no table, and not named");
     change(&storage, &only(&storage, ".log"), |bytes| bytes[60] ^= 1);
-    assert_unchanged(&storage, Error::is_damage);
+    assert_unchanged(&storage, None, Error::is_damage);
 }
 
 /// An SST that a torn manifest does not name keeps its name until the next manifest is in force. A
@@ -155,6 +157,17 @@ fn a_manifest_that_cannot_be_created_sets_no_sst_aside() {
         assert!(report.is_complete(), "{operation:?} of {file}: {report}");
         assert_eq!(scan_all(&Db::open(DIR, synced(&faulty)).unwrap()).len(), 2);
     }
+}
+
+#[test]
+fn a_wrong_secret_fails_the_open_and_changes_nothing() {
+    let secrets = [1, 2].map(|fill| Secret::new(&[fill; 16]).unwrap());
+    let storage = crashed(Some(secrets[0].clone()));
+    assert_unchanged(&storage, Some(&secrets[1]), Error::is_secret_mismatch);
+    assert_unchanged(&storage, None, Error::is_secret_mismatch);
+    assert_unchanged(&crashed(None), Some(&secrets[1]), |error| {
+        matches!(error.root(), Error::Filter(FilterError::Invalid { what: "secret", .. }))
+    });
 }
 
 /// Returns stores as a killed process leaves them: not created yet, with much to recover, with
