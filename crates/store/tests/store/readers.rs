@@ -179,6 +179,25 @@ fn a_checkpoint_during_writes_is_one_moment_of_the_store() {
 }
 
 #[test]
+fn an_iterator_survives_flushes_and_compactions() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, busy(&storage)).unwrap();
+    (0..400).for_each(|i| db.put(&key(i), b"before").unwrap());
+    let mut scan = db.scan(..);
+    for i in 0..200u64 {
+        assert_eq!(scan.next().unwrap().unwrap(), (key(i), b"before".to_vec()));
+        let back = 399 - i;
+        assert_eq!(scan.next_back().unwrap().unwrap(), (key(back), b"before".to_vec()));
+        (0..20).for_each(|n| db.put(&key((i * 20 + n) % 400), b"after").unwrap());
+        db.delete(&key(i + 1)).unwrap();
+        if i % 50 == 0 {
+            db.compact_range(..).unwrap();
+        }
+    }
+    assert!(scan.next().is_none() && scan.next_back().is_none());
+}
+
+#[test]
 fn reads_continue_during_a_compaction() {
     let storage = Memory::new();
     let db = Db::open(DIR, Options { table_size_bytes: 4 << 20, ..quiet(&storage) }).unwrap();
