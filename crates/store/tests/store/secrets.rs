@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use crate::common::{DIR, assert_names, files, image, key, quiet};
+use crate::common::{DIR, assert_names, change, files, image, key, quiet, seal_footer};
 use filterblock::Error as FilterError;
 use filterblock::{HashKind, Secret};
+use filterblock_store::sstable::FOOTER_LEN_BYTES;
 use filterblock_store::storage::{Memory, Storage};
 use filterblock_store::{Db, Error, Options};
 
@@ -157,4 +158,43 @@ fn seeds_are_random_for_each_store_unless_one_is_given() {
     // three such bits have a probability below 10^-13. The same holds for 0.
     let (all, any) = drawn.iter().fold((u64::MAX, 0), |(all, any), seed| (all & seed, any | seed));
     assert!(all.count_ones() < 3 && any.count_zeros() < 3, "{drawn:x?}");
+}
+
+#[test]
+fn a_filter_with_another_secret_costs_reads_and_is_reported() {
+    for hash in KEYED {
+        let storage = Memory::new();
+        let db = Db::open(DIR, options(&storage, Some(hash), Some(1))).unwrap();
+        (0..1_000).for_each(|i| db.put(&key(i * 2), &key(i)).unwrap());
+        db.close().unwrap();
+        let path = files(&storage, Path::new(DIR), ".sst").remove(0);
+        change(&storage, &path, |table| {
+            // Change the secret's fingerprint in the filter's extension. Then correct the checksums
+            // in the filter's trailer and in the footer.
+            let trailer = table.windows(4).position(|window| window == b"\x89FLB").unwrap() - 56;
+            let checksums_and_extension = 4 + 10;
+            assert_eq!(table[trailer + 47], 10);
+            table[trailer - 1] ^= 1;
+            let checksum = crc32fast::hash(&table[trailer - checksums_and_extension..trailer + 52]).to_le_bytes();
+            table[trailer + 52..trailer + 56].copy_from_slice(&checksum);
+            let footer = table.len() - FOOTER_LEN_BYTES;
+            table[footer + 80..footer + 84].copy_from_slice(&checksum);
+            seal_footer(table);
+        });
+        let db = Db::open(DIR, options(&storage, None, Some(1))).unwrap();
+        for i in 0..2_000 {
+            assert_eq!(db.get(&key(i)).unwrap(), (i % 2 == 0).then(|| key(i / 2)), "key {i}");
+        }
+        let stats = db.stats();
+        assert_eq!((stats.total.degraded_tables, stats.reports.len()), (1, 1), "{:?}", stats.reports);
+        assert!(stats.reports[0].contains("under another secret"), "{:?}", stats.reports);
+        assert!(stats.total.points.degraded >= 1_999);
+        assert_eq!(db.verify().unwrap().damage.len(), 1);
+        db.close().unwrap();
+        let strict = Options { strict_filters: true, ..options(&storage, None, Some(1)) };
+        assert!(matches!(
+            Db::open(DIR, strict).unwrap_err().root(),
+            Error::Filter(FilterError::Secret { given: Some(_), .. })
+        ));
+    }
 }
