@@ -135,3 +135,22 @@ fn a_clean_close_leaves_no_log_records_and_no_spare_files() {
         assert_eq!(storage.list(Path::new(DIR)).unwrap().len(), 4 + 4);
     }
 }
+
+#[test]
+fn a_long_manifest_is_replaced_in_an_open_store() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, quiet(&storage)).unwrap();
+    let long = |i: u64| [key(i), vec![b'k'; 60_000]].concat();
+    for round in 0..4 {
+        for i in 0..5 {
+            db.put(&long(round * 5 + i), b"value").unwrap();
+            db.flush().unwrap();
+        }
+        db.compact_range(..).unwrap();
+        let manifests = files(&storage, Path::new(DIR), "MANIFEST-");
+        assert_eq!(manifests.len(), 1);
+        assert!(storage.read(&manifests[0]).unwrap().len() < (1 << 20) + 200_000);
+    }
+    assert_ne!(files(&storage, Path::new(DIR), "MANIFEST-")[0], Path::new(DIR).join("MANIFEST-000001"));
+    assert_eq!(scan_all(&Db::open(DIR, quiet(&image(&storage))).unwrap()).len(), 20);
+}
