@@ -1,11 +1,13 @@
-//! Tests that `get_pinned` answers and counts as `get` does. `model` tests that its values stay
-//! readable.
+//! Tests that the values of `get_pinned` stay readable, and that `get_pinned` answers and counts as
+//! `get` does.
 
 use std::hint::black_box;
 use std::ops::Deref;
 use std::time::Instant;
 
-use crate::common::{DIR, Random, change, files, key, quiet};
+use crate::common::{self, DIR, Random, change, files, key, quiet};
+use filterblock_store::lsm::PinnableSlice;
+use filterblock_store::sstable::Compression;
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Error, Options};
 
@@ -15,6 +17,53 @@ const KEYS: u64 = 400;
 fn value(i: u64) -> Vec<u8> {
     let len = [0, 1, 100, 5_000][i as usize % 4];
     (0..len).map(|byte| (byte as u8).wrapping_mul(31).wrapping_add(i as u8)).collect()
+}
+
+/// Gives each key the value of another one. The value is as long, and differs in each generation if
+/// it is not empty.
+fn fill(db: &Db, generation: u64) {
+    (0..KEYS).for_each(|i| db.put(&key(i), &value(i + 4 * generation)).unwrap());
+}
+
+fn pin_all(db: &Db) -> Vec<PinnableSlice> {
+    (0..KEYS).map(|i| db.get_pinned(&key(i)).unwrap().unwrap()).collect()
+}
+
+fn check(pinned: &[PinnableSlice], generation: u64, when: &str) {
+    for (i, pinned) in (0..KEYS).zip(pinned) {
+        assert_eq!(pinned.as_ref(), value(i + 4 * generation), "key {i} {when}");
+    }
+}
+
+#[test]
+fn pinned_values_stay_readable_whatever_the_store_does() {
+    const fn is_static<T: Send + Sync + 'static>() {}
+    is_static::<PinnableSlice>();
+    for (cache, compression) in [(0, Compression::None), (8_000, Compression::None), (8_000, Compression::Lz4)] {
+        let storage = Memory::new();
+        let options = Options { block_cache_bytes: cache, compression, ..quiet(&storage) };
+        let db = Db::open(DIR, options).unwrap();
+        fill(&db, 1);
+        let (in_memtable, snapshot) = (pin_all(&db), db.snapshot());
+        fill(&db, 2);
+        db.flush().unwrap();
+        check(&in_memtable, 1, "after the flush of its memtable");
+        // The cache is off, or much smaller than all data blocks. Later reads evict most blocks.
+        let of_snapshot: Vec<_> = (0..KEYS).map(|i| snapshot.get_pinned(&key(i)).unwrap().unwrap()).collect();
+        drop(snapshot);
+        let in_blocks = pin_all(&db);
+        let all = [(&in_memtable, 1), (&of_snapshot, 1), (&in_blocks, 2)];
+        let check_all = |when| all.iter().for_each(|(pinned, generation)| check(pinned, *generation, when));
+        check_all("after its block left the cache");
+        (0..KEYS).for_each(|i| db.delete(&key(i)).unwrap());
+        db.compact_range(..).unwrap();
+        assert_eq!((db.stats().total.tables, common::scan_all(&db).len()), (0, 0));
+        assert!(db.get_pinned(&key(3)).unwrap().is_none());
+        check_all("after its SST was removed");
+        db.close().unwrap();
+        drop(storage);
+        check_all("after the store was closed");
+    }
 }
 
 /// A value, no value, or the message of an error.
