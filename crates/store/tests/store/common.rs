@@ -1,4 +1,5 @@
 //! Provides helpers for the tests of the store.
+#![cfg_attr(not(feature = "testing"), expect(dead_code, reason = "tests that need the feature use these helpers"))]
 
 use std::collections::BTreeMap;
 use std::ops::Range;
