@@ -40,10 +40,10 @@ fn each_record_fills_its_own_markers() {
     let shell = Shell::new();
     let page = "a\n<!-- bench report: absent -->\nold\n<!-- end -->\nb\n<!-- bench report: ranges -->\nold\n\
                 <!-- end -->\n<!-- bench report: present -->\nold\n<!-- end -->\n<!-- generated: x -->\nc\n<!-- end -->\n";
-    for (record, filled, other) in [
-        ("point-miss.json", "absent", "ranges"),
-        ("point-miss.json", "present", "ranges"),
-        ("range-miss.json", "ranges", "absent"),
+    for (record, filled, other, advised) in [
+        ("point-miss.json", "absent", "ranges", "absent"),
+        ("point-miss.json", "present", "ranges", "absent"),
+        ("range-miss.json", "ranges", "absent", "ranges"),
     ] {
         shell.write("page.md", page);
         let report = ["bench", "report", &recorded(record), "--markdown", "page.md"];
@@ -55,7 +55,7 @@ fn each_record_fills_its_own_markers() {
             assert!(new.starts_with("a\n<") && new.ends_with("<!-- generated: x -->\nc\n<!-- end -->\n"), "{new}");
         }
         shell.write("page.md", format!("<!-- bench report: {other} -->\n<!-- end -->\n"));
-        shell.run(&report).fails_with(&["page.md", &format!("<!-- bench report: {filled} -->")]);
+        shell.run(&report).fails_with(&["page.md", &format!("<!-- bench report: {advised} -->")]);
     }
 }
 
