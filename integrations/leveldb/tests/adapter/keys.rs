@@ -102,6 +102,20 @@ fn rusty_leveldb_stops_at_tombstones_of_other_keys() {
     assert!(own > 0 && ours > 0 && always_maybe > 500 && few_false_positives == 0);
 }
 
+/// A get of rusty-leveldb 4.0.2 does not find the first key of a block if the key before it is the
+/// same key without a last NUL. The filter does not matter.
+#[test]
+fn rusty_leveldb_loses_keys_after_their_prefix_without_nul() {
+    for policy in [policy("always-maybe").for_rusty_leveldb(), own().policy, recorded(policy("bloom:10")).policy] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut db = open(dir.path(), &policy);
+        db.put(b"a", &[7; 5_000]).unwrap();
+        db.put(b"a\0", &[8; 10]).unwrap();
+        compact(&mut db);
+        assert!(db.get(b"a").is_some() && db.get(b"a\0").is_none());
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Put(Vec<u8>, u8),

@@ -126,6 +126,18 @@ fn tables_of_another_policy_open_both_ways() {
     assert_eq!(own.seen.asked.load(Relaxed), 0, "our name sorts before the engine's own, so no filter is found");
 }
 
+/// A get of `sstable` 0.11.1 does not find the first key of a block if the key before it is the same
+/// key without a last NUL: the separator of the blocks equals the key, and the get reads the block
+/// before a separator only for keys below it. The filter does not matter.
+#[test]
+fn sstable_loses_keys_after_their_prefix_without_nul() {
+    let entries = [(b"a".to_vec(), vec![7; 5_000]), (b"a\0".to_vec(), vec![8; 10])];
+    for policy in [policy("always-maybe").for_sstable(), own().policy, ours().policy] {
+        let table = open(&policy, &write(&policy, entries.clone().into_iter()));
+        assert!(table.get(b"a").unwrap().is_some() && table.get(b"a\0").unwrap().is_none());
+    }
+}
+
 proptest! {
     #[test]
     fn a_table_agrees_with_a_map(
@@ -141,7 +153,10 @@ proptest! {
         let table = open(&policy, &bytes);
         let entries: BTreeMap<_, _> = entries;
         for key in entries.keys().chain(&others) {
-            prop_assert_eq!(table.get(key).unwrap(), entries.get(key).cloned());
+            let found = table.get(key).unwrap();
+            // See `sstable_loses_keys_after_their_prefix_without_nul`.
+            let lost_by_sstable = || key.strip_suffix(b"\0").is_some_and(|prefix| entries.contains_key(prefix));
+            prop_assert!(found.as_ref() == entries.get(key) || found.is_none() && lost_by_sstable(), "{key:?}");
         }
         prop_assert_eq!(counters.counts().unfiltered(), 0);
     }
