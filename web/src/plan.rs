@@ -7,19 +7,11 @@ use filterblock::{
     planning::{BlockPlan, Goal},
 };
 use filterblock_family::plan::{Variant, VariantPlan};
+use filterblock_report::{PLANNED_KINDS, PlanRow, reason};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The planned kinds, in the order of the command.
-const KINDS: [FilterKind; 7] = [
-    FilterKind::Bloom,
-    FilterKind::BlockedBloom,
-    FilterKind::SplitBlock,
-    FilterKind::SplitBlock512,
-    FilterKind::BumpedRibbon,
-    FilterKind::Ribbon,
-    FilterKind::BinaryFuse,
-];
+use crate::report::value;
 
 /// The known numbers. They come as text, because a script has no exact integers above 2^53.
 #[derive(Debug, Deserialize)]
@@ -67,11 +59,15 @@ pub(crate) fn answer(question: &Question) -> Result<Value, String> {
         (None, None, Some(bytes)) => (Goal::LenBytes(bytes), json!({ "memory_bytes": bytes })),
         _ => return Err("give the FPR, the bits per key or the memory, and only one of them".to_owned()),
     };
-    let mut filters: Vec<Value> = KINDS.iter().map(|&kind| of_kind(kind, BlockPlan::new(kind, keys, goal))).collect();
+    let mut filters: Vec<Value> =
+        PLANNED_KINDS.iter().map(|&kind| of_kind(kind, BlockPlan::new(kind, keys, goal))).collect();
     if filters.iter().all(|row| row["refused"].is_string()) {
         return Err(refusal_of_all(goal));
     }
-    filters.extend(Variant::ALL.map(|variant| of_variant(variant, VariantPlan::for_goal(variant, keys, goal))));
+    filters.extend(Variant::ALL.map(|variant| {
+        let plan = VariantPlan::for_goal(variant, keys, goal);
+        value(&PlanRow::of_variant(variant, plan))
+    }));
     Ok(json!({ "keys": keys, "budget": budget, "filters": filters }))
 }
 
@@ -90,11 +86,11 @@ fn refusal_of_all(goal: Goal) -> String {
 
 /// Answers with one plan of each kind: the plan with the most keys at this FPR in this memory.
 fn most_keys(rate: f64, memory: u64) -> Value {
-    let filters = KINDS.map(|kind: FilterKind| match BlockPlan::most_keys(kind, rate, memory).transpose() {
+    let filters = PLANNED_KINDS.map(|kind: FilterKind| match BlockPlan::most_keys(kind, rate, memory).transpose() {
         Some(plan) => of_kind(kind, plan),
         None => {
             let why = "even a block with a single key does not fit in this memory; give more memory";
-            refused(kind.name(), false, why.to_owned())
+            value(&PlanRow::refused(kind, why.to_owned()))
         }
     });
     json!({ "keys": null, "budget": { "false_positive_rate": rate, "memory_bytes": memory }, "filters": filters })
@@ -103,56 +99,13 @@ fn most_keys(rate: f64, memory: u64) -> Value {
 fn of_kind(kind: FilterKind, plan: Result<BlockPlan, Error>) -> Value {
     let block = match plan {
         Ok(block) => block,
-        Err(why) => return refused(kind.name(), false, reason(why)),
+        Err(why) => return value(&PlanRow::refused(kind, reason(why))),
     };
-    let plan = block.plan();
-    json!({
-        "filter": plan.spec().to_string(),
-        "in_memory_only": false,
-        "len_bytes": block.len_bytes(),
-        "bits_per_key": block.bits_per_key(),
-        "expected_false_positive_rate": plan.expected_fpr(),
-        "lines_if_absent": plan.lines_if_absent(),
-        "lines_if_present": plan.lines_if_present(),
-        "memory_len_bytes": null,
-        "refused": null,
-        "keys": plan.num_keys(),
-        "probes": plan.probes(),
-        "formula": formula(plan),
-    })
-}
-
-fn of_variant(variant: Variant, plan: Result<VariantPlan, Error>) -> Value {
-    let plan = match plan {
-        Ok(plan) => plan,
-        Err(why) => return refused(variant.name(), true, reason(why)),
-    };
-    json!({
-        "filter": variant.name(),
-        "in_memory_only": true,
-        "len_bytes": plan.bits().div_ceil(8),
-        "bits_per_key": plan.bits() as f64 / plan.num_keys as f64,
-        "expected_false_positive_rate": plan.expected_fpr,
-        "lines_if_absent": plan.lines_if_absent,
-        "lines_if_present": plan.lines_if_present,
-        "memory_len_bytes": plan.sent_bits.map(|_| plan.memory_bits.div_ceil(8)),
-        "refused": null,
-        "keys": plan.num_keys,
-        "probes": null,
-        "formula": null,
-    })
-}
-
-/// Returns the reason of an error without the name of the filter.
-fn reason(error: Error) -> String {
-    match error {
-        Error::Invalid { what: "filter", reason, .. } => reason.into_owned(),
-        other => other.to_string(),
-    }
-}
-
-fn refused(name: &str, in_memory_only: bool, why: String) -> Value {
-    json!({ "filter": name, "in_memory_only": in_memory_only, "refused": why })
+    let (mut row, plan) = (value(&PlanRow::of_block(&block)), block.plan());
+    row["keys"] = json!(plan.num_keys());
+    row["probes"] = json!(plan.probes());
+    row["formula"] = formula(plan);
+    row
 }
 
 /// Returns the formula of a kind's FPR, and the same formula with the numbers of the plan.
@@ -211,5 +164,5 @@ pub(crate) fn curves(question: &CurvesQuestion) -> Result<Value, String> {
         });
         json!({ "filter": kind.name(), "points": points.collect::<Vec<_>>() })
     };
-    Ok(json!({ "keys": keys, "curves": KINDS.map(curve) }))
+    Ok(json!({ "keys": keys, "curves": PLANNED_KINDS.map(curve) }))
 }

@@ -6,9 +6,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::file::{Content, Opened, Parquet};
-use charts::text::{count, distinct, hex, thousands};
-use filterblock_report::FileReport;
-use filterblock_report::fields;
+use charts::text::{count, distinct, thousands};
+use filterblock_report::{FileReport, block_report, fields, index_report};
 
 /// The maximum number of unreadable Parquet filters that notes name.
 const NAMED_MAX: usize = 10;
@@ -31,62 +30,20 @@ pub(crate) fn inspect(opened: &Opened) -> Value {
     report
 }
 
-fn value(report: &impl Serialize) -> Value {
+pub(crate) fn value(report: &impl Serialize) -> Value {
     serde_json::to_value(report).unwrap_or_else(|error| json!({ "error": error.to_string() }))
 }
 
 fn of_block<D: AsRef<[u8]>>(name: &str, block: &ParsedBlock<D>) -> Value {
-    let (info, found) = (block.metadata(), block.statistics());
-    let fields = match fields(block, &info) {
-        Ok(fields) => value(&fields),
-        Err(error) => return json!({ "error": format!("{name}: {error}") }),
-    };
-    let mut report = json!({
-        "file": name,
-        "kind": info.kind.to_string(),
-        "keys": info.num_keys,
-        "estimated_keys": found.estimated_keys,
-        "bits_per_key": info.bits_per_key(),
-        "probes": info.probes,
-        "fill": found.fill_ratio,
-        "expected_false_positive_rate": block.expected_fpr(),
-        "payload_len_bytes": info.payload_len_bytes,
-        "block_len_bytes": info.block_len_bytes,
-        "partitions": info.num_partitions,
-        "hash": info.hash.kind.to_string(),
-        "hash_seed": info.hash.seed.0,
-        "table_id": hex(&info.table_id),
-        "fields": fields,
-    });
-    if let Some(fingerprint) = info.hash.fingerprint {
-        report["secret_fingerprint"] = json!(fingerprint.to_string());
+    match fields(block, &block.metadata()) {
+        Ok(fields) => block_report(name, block, &fields),
+        Err(error) => json!({ "error": format!("{name}: {error}") }),
     }
-    report
 }
 
 fn of_index<R: crate::ReadAt>(name: &str, index: &filterblock_parquet::index::IndexReader<R>) -> Value {
-    let settings = index.settings();
-    let files = index.files().iter().map(|file| {
-        json!({
-            "path": file.identity.path.display().to_string(),
-            "source": file.identity.source.name(),
-            "keys": file.num_keys,
-        })
-    });
-    json!({
-        "file": name,
-        "column": settings.column,
-        "key_type": settings.key_type.to_string(),
-        "logical_type": settings.logical_type,
-        "fpr": settings.fpr,
-        "generation": index.generation(),
-        "rows": index.rows(),
-        "cells": index.cells(),
-        "index_len_bytes": index.len_bytes(),
-        "keys": index.files().iter().map(|file| file.num_keys).sum::<u64>(),
-        "files": files.collect::<Vec<_>>(),
-        "notes": ["the page cannot check whether the files have changed since they were indexed; the command can"],
-    })
+    let unchecked = "the page cannot check whether the files have changed since they were indexed; the command can";
+    index_report(json!({ "file": name, "notes": [unchecked] }), index)
 }
 
 fn of_foreign(opened: &Opened) -> Value {

@@ -7,39 +7,8 @@ use std::time::Instant;
 use filterblock_testkit::measure::clock::thread_time;
 use filterblock_testkit::measure::keys::{ABSENT, Key, key};
 
-use crate::engine::{Engine, Outcome};
+use crate::engine::{BATCH, Engine, Outcome, Store};
 use crate::questions::{Question, value};
-
-pub const BATCH: usize = 32;
-
-/// An open store of any engine. Each loop of gets compares every answer with the expected one, and
-/// returns an error if an answer is wrong.
-pub trait Store {
-    /// Writes pairs of key and value.
-    fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Outcome<()>;
-
-    /// Writes the memtable to a file, as [`Engine::flush`] does.
-    fn flush(&mut self) -> Outcome<()>;
-
-    fn compact(&mut self) -> Outcome<()>;
-
-    /// Gets every `step`-th of the keys 0 to `n` - 1, and as many absent keys. Compares whole
-    /// values, and is not timed.
-    fn check(&mut self, n: u64, step: usize, value_len: u16) -> Outcome<()>;
-
-    /// Measures gets of the keys one by one. Returns the total CPU time of the thread in ns.
-    fn ask(&mut self, asked: &[Question]) -> Outcome<f64>;
-
-    /// Measures gets of the keys one by one. Appends the wall time of each get in ns to `times`. A
-    /// time includes one reading of the clock.
-    fn ask_each(&mut self, asked: &[Question], times: &mut Vec<u32>) -> Outcome<()>;
-
-    /// Measures gets of the keys in batches of [`BATCH`]. Leaves out the keys after the last whole
-    /// batch. Returns the total CPU time of the thread in ns.
-    fn ask_batches(&mut self, asked: &[Question]) -> Outcome<f64>;
-
-    fn close(self: Box<Self>) -> Outcome<()>;
-}
 
 impl<E: Engine> Store for E {
     fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Outcome<()> {

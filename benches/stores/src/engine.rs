@@ -4,6 +4,8 @@ use std::path::Path;
 
 use filterblock_testkit::measure::keys::Key;
 
+use crate::questions::Question;
+
 /// Settings that are the same for every store.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -19,6 +21,8 @@ pub struct Settings {
 pub const BLOCK_BYTES: usize = 4096;
 /// The setting of bits per key for the filters of all stores except filterblock-store.
 pub const BITS_PER_KEY: u8 = 10;
+/// The number of keys of a batch.
+pub const BATCH: usize = 32;
 
 /// A result whose error is a text, because engines have different types of errors.
 pub type Outcome<T> = Result<T, String>;
@@ -57,6 +61,35 @@ pub trait Engine: Sized {
     }
 }
 
+/// An open store of any engine. Each loop of gets compares every answer with the expected one, and
+/// returns an error if an answer is wrong.
+pub trait Store {
+    /// Writes pairs of key and value.
+    fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Outcome<()>;
+
+    /// Writes the memtable to a file, as [`Engine::flush`] does.
+    fn flush(&mut self) -> Outcome<()>;
+
+    fn compact(&mut self) -> Outcome<()>;
+
+    /// Gets every `step`-th of the keys 0 to `n` - 1, and as many absent keys. Compares whole
+    /// values, and is not timed.
+    fn check(&mut self, n: u64, step: usize, value_len: u16) -> Outcome<()>;
+
+    /// Measures gets of the keys one by one. Returns the total CPU time of the thread in ns.
+    fn ask(&mut self, asked: &[Question]) -> Outcome<f64>;
+
+    /// Measures gets of the keys one by one. Appends the wall time of each get in ns to `times`. A
+    /// time includes one reading of the clock.
+    fn ask_each(&mut self, asked: &[Question], times: &mut Vec<u32>) -> Outcome<()>;
+
+    /// Measures gets of the keys in batches of [`BATCH`]. Leaves out the keys after the last whole
+    /// batch. Returns the total CPU time of the thread in ns.
+    fn ask_batches(&mut self, asked: &[Question]) -> Outcome<f64>;
+
+    fn close(self: Box<Self>) -> Outcome<()>;
+}
+
 pub struct Contender {
     pub name: &'static str,
     pub version: String,
@@ -66,7 +99,7 @@ pub struct Contender {
     /// Whether the engine can get many keys with one call.
     pub batched: bool,
     /// Opens or creates a store.
-    pub open: fn(&Path, &Settings) -> Outcome<Box<dyn crate::asking::Store>>,
+    pub open: fn(&Path, &Settings) -> Outcome<Box<dyn Store>>,
 }
 
 pub fn text(error: impl std::fmt::Display) -> String {

@@ -11,8 +11,7 @@ use filterblock_testkit::measure::{clock, machine, progress, rounded};
 use tempfile::TempDir;
 
 use crate::args::{Layout, Measure};
-use crate::asking::Store;
-use crate::engine::{Contender, Outcome, Settings, text};
+use crate::engine::{Contender, Outcome, Settings, Store, text};
 use crate::engines;
 use crate::machine_state::{Pinned, contents, drop_files, idle_check, wait_idle};
 use crate::questions::{Question, Spread, questions, value};
@@ -284,7 +283,7 @@ impl<'a> Session<'a> {
                 let store = session.store(i)?;
                 store.ask_batches(asked)?;
                 // The keys after the last whole batch are left out.
-                let asked_keys = asked.len() / crate::asking::BATCH * crate::asking::BATCH;
+                let asked_keys = asked.len() / crate::engine::BATCH * crate::engine::BATCH;
                 Ok(Some(store.ask_batches(asked)? / asked_keys.max(1) as f64))
             })?;
             self.add_all(BATCH, Some((mix, spread)), times);

@@ -7,8 +7,7 @@ use std::path::Path;
 
 use clap::Parser;
 use filterblock_stores::args::Cli;
-use filterblock_stores::asking::Store;
-use filterblock_stores::engine::{Engine, Outcome};
+use filterblock_stores::engine::{Engine, Outcome, Store};
 use filterblock_stores::engines;
 use filterblock_stores::questions::{Question, value};
 use filterblock_stores::record::{BATCH, COLD, GET, LOAD, Row};

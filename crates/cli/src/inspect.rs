@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::block_file::{self, FilterFile};
 use crate::foreign::{self, FileArguments};
@@ -15,7 +15,7 @@ use crate::what_if::{Present, WhatIf};
 use crate::{html, index};
 use filterblock::{AlignedBytes, Error, ParsedBlock};
 use filterblock_parquet::index::IndexReader;
-use filterblock_report::{FieldReport, FileReport, fields};
+use filterblock_report::{FieldReport, FileReport, block_report, fields};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -151,8 +151,7 @@ fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<Wh
 }
 
 fn inspect_block(arguments: &Arguments, block: &ParsedBlock<AlignedBytes>, page: Option<NewFile>) -> Outcome {
-    let (info, found) = (block.metadata(), block.statistics());
-    let (hash, expected_fpr) = (info.hash, block.expected_fpr());
+    let info = block.metadata();
     let present = Present {
         kind: info.kind.to_string(),
         engine: None,
@@ -160,36 +159,18 @@ fn inspect_block(arguments: &Arguments, block: &ParsedBlock<AlignedBytes>, page:
         blocks: 1,
         filters: Vec::new(),
         len_bytes: info.block_len_bytes,
-        expected_fpr: Some(expected_fpr),
+        expected_fpr: Some(block.expected_fpr()),
     };
     let what_if = if arguments.what_if { compare(arguments, Some(present))? } else { None };
     // The range filter beside a sound filter may be damaged, or of an unknown kind.
     let damage = block.ranges_error().map(|error| block_file::unusable_ranges(&arguments.file, error));
     let fields = fields(block, &info).map_err(|error: Error| error.in_file(&arguments.file))?;
-    let mut report = json!({
-        "file": arguments.file.display().to_string(),
-        "kind": info.kind.to_string(),
-        "keys": info.num_keys,
-        "estimated_keys": found.estimated_keys,
-        "bits_per_key": info.bits_per_key(),
-        "probes": info.probes,
-        "fill": found.fill_ratio,
-        "expected_false_positive_rate": expected_fpr,
-        "estimated_false_positive_rate": found.estimated_fpr,
-        "payload_len_bytes": info.payload_len_bytes,
-        "block_len_bytes": info.block_len_bytes,
-        "partitions": info.num_partitions,
-        "hash": hash.kind.to_string(),
-        "hash_seed": hash.seed.0,
-        "secret_fingerprint": hash.fingerprint.map(|fingerprint| fingerprint.to_string()),
-        "table_id": text::hex(&info.table_id),
-        "fields": fields,
-        "damage": damage,
-        "what_if": what_if,
-    });
-    if let Value::Object(report) = &mut report {
-        let is_optional = |name: &str| ["secret_fingerprint", "damage", "what_if"].contains(&name);
-        report.retain(|name, value| !(is_optional(name) && value.is_null()));
+    let mut report = block_report(&arguments.file.display().to_string(), block, &fields);
+    if let Some(damage) = &damage {
+        report["damage"] = json!(damage);
+    }
+    if let Some(what_if) = &what_if {
+        report["what_if"] = json!(what_if);
     }
     let printed = publish(arguments, &report, page, || {
         let what_if = what_if.map_or_else(String::new, |what_if| format!("\n{what_if}"));

@@ -5,12 +5,12 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::plan::KINDS;
 use crate::prelude::*;
 use filterblock::{FilterOptions, FilterSpec, HashSeed, ParsedBlock, Verify};
 use filterblock_foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
 use filterblock_foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 use filterblock_parquet::{ParquetBloom, ParquetBloomBuilder};
+use filterblock_report::PLANNED_KINDS;
 
 /// The maximum number of keys in a filter that is built, except for Parquet. For more keys, a
 /// filter of this number of keys is built, and its size is scaled up: the bits per key hardly
@@ -89,7 +89,7 @@ impl WhatIf {
         }
         // The requested FPR is rounded down, so that most filter blocks do not exceed the present
         // FPR.
-        for kind in KINDS {
+        for kind in PLANNED_KINDS {
             // A kind that cannot reach the FPR has no row.
             let Ok(spec) = FilterSpec::false_positive_rate(kind, rounded_down(rate)) else { continue };
             let (len_bytes, expected_fpr) = size(spec, present.keys, present.blocks.max(1))?;

@@ -333,7 +333,6 @@ filterblock::internals::fields! {
     Entry = "entry",
     Key = "key",
     Value = "value",
-    Varint = "varint",
     Compression = "compression",
     LogRecord = "log record",
     LogSequence = "sequence number",

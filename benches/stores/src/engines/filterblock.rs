@@ -10,8 +10,7 @@ use filterblock::{
 use filterblock_store::lsm::{Db, Options, WriteBatch};
 use filterblock_testkit::measure::keys::Key;
 
-use crate::asking::Store;
-use crate::engine::{BLOCK_BYTES, Contender, Engine, Outcome, Settings, text};
+use crate::engine::{BLOCK_BYTES, Contender, Engine, Outcome, Settings, Store, text};
 use crate::version_of;
 
 /// Returns a contender for each filter.

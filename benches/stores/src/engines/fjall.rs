@@ -8,8 +8,7 @@ use fjall::compaction::Leveled;
 use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions};
 
-use crate::asking::Store;
-use crate::engine::{BITS_PER_KEY, Contender, Engine, Outcome, Settings, text};
+use crate::engine::{BITS_PER_KEY, Contender, Engine, Outcome, Settings, Store, text};
 use crate::version_of;
 
 pub fn contender() -> Contender {

@@ -8,8 +8,7 @@ use std::ptr::{null, null_mut};
 use filterblock_testkit::measure::keys::Key;
 
 use super::c::{done, path_text};
-use crate::asking::Store;
-use crate::engine::{BITS_PER_KEY, BLOCK_BYTES, Contender, Engine, Outcome, Settings};
+use crate::engine::{BITS_PER_KEY, BLOCK_BYTES, Contender, Engine, Outcome, Settings, Store};
 
 type Handle = *mut c_void;
 

@@ -5,8 +5,7 @@ use std::path::Path;
 use filterblock_testkit::measure::keys::Key;
 use redb::{Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};
 
-use crate::asking::Store;
-use crate::engine::{Contender, Engine, Outcome, Settings, text};
+use crate::engine::{Contender, Engine, Outcome, Settings, Store, text};
 use crate::version_of;
 
 const TABLE: TableDefinition<'_, &[u8; 16], &[u8]> = TableDefinition::new("keys");

@@ -6,8 +6,7 @@ use std::rc::Rc;
 use filterblock_testkit::measure::keys::Key;
 use rusty_leveldb::{BloomPolicy, DB, Options, WriteBatch};
 
-use crate::asking::Store;
-use crate::engine::{BITS_PER_KEY, BLOCK_BYTES, Contender, Engine, Outcome, Settings, text};
+use crate::engine::{BITS_PER_KEY, BLOCK_BYTES, Contender, Engine, Outcome, Settings, Store, text};
 use crate::version_of;
 
 /// A key above all keys of the store.

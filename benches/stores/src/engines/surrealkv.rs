@@ -6,8 +6,7 @@ use filterblock_testkit::measure::keys::Key;
 use surrealkv::{CompactRangeOptions, Mode, Options, Transaction, Tree, TreeBuilder};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::asking::Store;
-use crate::engine::{BLOCK_BYTES, Contender, Engine, Outcome, Settings, text};
+use crate::engine::{BLOCK_BYTES, Contender, Engine, Outcome, Settings, Store, text};
 use crate::version_of;
 
 /// An upper limit for the number of SSTs in level 0. No layout reaches this limit.

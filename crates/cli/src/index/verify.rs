@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use filterblock_report::index_report;
+use serde_json::json;
 
 use super::{CheckArguments, failure, report_differences, try_open};
 use crate::prelude::*;
@@ -71,37 +72,20 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let differences = arguments.files.differences(&index);
 
     report_differences(path, &index, &differences);
-    let (rates, settings) = (index.measure(), index.settings());
-    let files = index.files().iter().zip(&rates).enumerate().map(|(number, (file, fpr))| {
-        let mut report = json!({
-            "path": file.identity.path.display().to_string(),
-            "source": file.identity.source.name(),
-            "keys": file.num_keys,
-            "fpr": fpr,
-        });
-        let difference = differences.iter().find(|(changed, _)| *changed == number);
-        if let (Some((_, how)), Some(fields)) = (difference, report.as_object_mut()) {
-            fields.insert("changed".to_owned(), how.to_string().into());
-        }
-        report
-    });
-    let keys: u64 = index.files().iter().map(|file| file.num_keys).sum();
-    let report = json!({
+    let rates = index.measure();
+    let head = json!({
         "index": path.display().to_string(),
         "sound": damaged == 0,
-        "column": settings.column,
-        "key_type": settings.key_type.to_string(),
-        "logical_type": settings.logical_type,
-        "fpr": settings.fpr,
-        "generation": index.generation(),
-        "rows": index.rows(),
-        "cells": index.cells(),
-        "index_len_bytes": index.len_bytes(),
         "damaged_rows": damaged,
         "changed_files": differences.len(),
-        "keys": keys,
-        "files": files.collect::<Vec<Value>>(),
     });
+    let mut report = index_report(head, &index);
+    for (number, fpr) in rates.iter().enumerate() {
+        report["files"][number]["fpr"] = json!(fpr);
+    }
+    for (number, how) in &differences {
+        report["files"][*number]["changed"] = how.to_string().into();
+    }
     output::report(arguments.json, &report, || {
         let changed = format!("{} changed, missing or unreadable", count(differences.len() as u64, "file"));
         let state = match (damaged, differences.len()) {
@@ -111,7 +95,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         };
         // `Iterator::sum` of no numbers is -0.0.
         let mean = percent(rates.iter().fold(0.0, |sum, fpr| sum + fpr) / rates.len().max(1) as f64);
-        let (files, keys) = (count(rates.len() as u64, "file"), count(keys, "key"));
+        let (files, keys) =
+            (count(rates.len() as u64, "file"), count(report["keys"].as_u64().unwrap_or_default(), "key"));
         let (name, bytes) = (path.display(), count(index.len_bytes(), "byte"));
         format!("{name}: {state}; {files}, {keys}, {bytes}, mean FPR of a file {mean}\n")
     })?;

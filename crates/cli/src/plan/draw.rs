@@ -1,7 +1,6 @@
 //! Draws the pictures of a plan: the formulas of Bloom filters, and the space that each kind of
 //! filter takes.
 
-use super::KINDS;
 use crate::prelude::*;
 use charts::frame::{Axis, Frame, spread};
 use charts::picture::{Anchor, Picture, Stroke, TEXT_SIZE, text_width};
@@ -9,6 +8,7 @@ use charts::text::whole;
 use charts::theme::Colour;
 use filterblock::planning::{Plan, best_probes, classical_fpr, fpr_exponent, simplified_fpr};
 use filterblock::{FilterKind, FilterSpec};
+use filterblock_report::PLANNED_KINDS;
 
 const HEIGHT: f64 = 420.0;
 /// The number of intervals between the points of a curve.
@@ -223,7 +223,7 @@ fn space_by_rate(num_keys: u64) -> String {
     let middle = frame.at((3e-5, 6.0));
     picture.text("impossible: below log2(1/FPR)", middle, Anchor::Middle, Colour::Faint);
     let (mut ends, mut early) = (Vec::new(), Vec::new());
-    for (kind, colour) in KINDS.into_iter().zip((0..).map(Colour::Series)) {
+    for (kind, colour) in PLANNED_KINDS.into_iter().zip((0..).map(Colour::Series)) {
         let bits = |rate: f64| {
             let plan = Plan::new(FilterSpec::false_positive_rate(kind, rate).ok()?, num_keys).ok()?;
             Some((rate, plan.bits_per_key()))

@@ -15,8 +15,9 @@ use crate::new_file::NewFile;
 use crate::prelude::*;
 use crate::refused_value::{BITS_EXPECTED, RATE_EXPECTED, number, whole};
 use filterblock::planning::{BlockPlan, Goal, MAX_KEYS};
-use filterblock::{Error, FilterKind, FilterSpec};
+use filterblock::{FilterKind, FilterSpec};
 use filterblock_family::plan::{Variant, VariantPlan};
+use filterblock_report::{PLANNED_KINDS, PlanRow, reason};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -114,15 +115,6 @@ fn draw_into(dir: &Path, arguments: &Arguments) -> Outcome<()> {
     Ok(())
 }
 
-pub const KINDS: [FilterKind; 7] = [
-    FilterKind::Bloom,
-    FilterKind::BlockedBloom,
-    FilterKind::SplitBlock,
-    FilterKind::SplitBlock512,
-    FilterKind::BumpedRibbon,
-    FilterKind::Ribbon,
-    FilterKind::BinaryFuse,
-];
 const BITS_PER_KEY: std::ops::RangeInclusive<f64> = 1.0..=100.0;
 
 /// The budget of a filter.
@@ -146,7 +138,7 @@ impl Budget {
     }
 }
 
-/// The plans of the kinds in [`KINDS`] and of the classical variants.
+/// The plans of the kinds in [`PLANNED_KINDS`] and of the classical variants.
 #[derive(Serialize)]
 struct Plan {
     keys: u64,
@@ -158,33 +150,13 @@ struct Plan {
 
 #[derive(Serialize)]
 struct Row {
-    /// A specification for `build --filter`, or the name of a refused kind or a classical variant.
-    filter: String,
-    /// True for the classical variants, which have no block format.
-    in_memory_only: bool,
     #[serde(flatten)]
-    taken: Option<Taken>,
+    plan: PlanRow,
     measured: Option<Measured>,
-    /// The reason why this kind has no filter for the budget.
-    refused: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Taken {
-    /// The bytes of a whole block, the bytes of the bits or cells of a classical variant, or the
-    /// transmitted bytes of a compressed filter.
-    len_bytes: u64,
-    bits_per_key: f64,
-    expected_false_positive_rate: f64,
-    lines_if_absent: f64,
-    lines_if_present: f64,
-    /// The bytes that a compressed filter takes in memory. `None` for other filters, which take
-    /// `len_bytes`.
-    memory_len_bytes: Option<u64>,
 }
 
 impl Plan {
-    /// Plans a filter of each kind in [`KINDS`] and of every classical variant. `keys` is from 1 to
+    /// Plans a filter of each kind in [`PLANNED_KINDS`] and of every classical variant. `keys` is from 1 to
     /// [`MAX_KEYS`](filterblock::planning::MAX_KEYS).
     ///
     /// # Errors
@@ -202,8 +174,8 @@ impl Plan {
             }
             _ => {}
         }
-        let native: Vec<Row> = KINDS.iter().map(|&kind| Row::of_native(kind, keys, budget)).collect();
-        if native.iter().all(|row| row.taken.is_none()) {
+        let native: Vec<Row> = PLANNED_KINDS.iter().map(|&kind| Row::of_native(kind, keys, budget)).collect();
+        if native.iter().all(|row| row.plan.taken.is_none()) {
             return refuse(none_for(keys, budget));
         }
         let classical = Variant::ALL.into_iter().map(|variant| Row::of_variant(variant, keys, budget));
@@ -216,7 +188,7 @@ impl Plan {
 fn none_for(keys: u64, budget: Budget) -> String {
     match budget {
         Budget::Rate(rate) => {
-            let specs = KINDS.into_iter().filter_map(FilterSpec::of_lowest_fpr);
+            let specs = PLANNED_KINDS.into_iter().filter_map(FilterSpec::of_lowest_fpr);
             let least = specs.min_by(|one, other| one.expected_fpr().total_cmp(&other.expected_fpr()));
             let least =
                 least.map(|spec| format!(" (the lowest is {:.1e}, of {spec} with few keys)", spec.expected_fpr()));
@@ -242,57 +214,16 @@ impl Row {
     fn of_native(kind: FilterKind, keys: u64, budget: Budget) -> Self {
         match BlockPlan::new(kind, keys, budget.goal()) {
             Ok(block) => {
-                let plan = block.plan();
-                Self {
-                    filter: plan.spec().to_string(),
-                    in_memory_only: false,
-                    measured: Measured::nearest(kind, plan.bits_per_key(), keys),
-                    taken: Some(Taken {
-                        len_bytes: block.len_bytes(),
-                        bits_per_key: block.bits_per_key(),
-                        expected_false_positive_rate: plan.expected_fpr(),
-                        lines_if_absent: plan.lines_if_absent(),
-                        lines_if_present: plan.lines_if_present(),
-                        memory_len_bytes: None,
-                    }),
-                    refused: None,
-                }
+                let measured = Measured::nearest(kind, block.plan().bits_per_key(), keys);
+                Self { plan: PlanRow::of_block(&block), measured }
             }
-            Err(why) => Self::refused(kind.name(), false, reason(why)),
+            Err(why) => Self { plan: PlanRow::refused(kind, reason(why)), measured: None },
         }
     }
 
     fn of_variant(variant: Variant, keys: u64, budget: Budget) -> Self {
-        match VariantPlan::for_goal(variant, keys, budget.goal()) {
-            Ok(plan) => Self {
-                filter: variant.name().to_owned(),
-                in_memory_only: true,
-                measured: None,
-                taken: Some(Taken {
-                    len_bytes: plan.bits().div_ceil(8),
-                    bits_per_key: plan.bits() as f64 / keys as f64,
-                    expected_false_positive_rate: plan.expected_fpr,
-                    lines_if_absent: plan.lines_if_absent,
-                    lines_if_present: plan.lines_if_present,
-                    memory_len_bytes: plan.sent_bits.map(|_| plan.memory_bits.div_ceil(8)),
-                }),
-                refused: None,
-            },
-            Err(why) => Self::refused(variant.name(), true, reason(why)),
-        }
-    }
-
-    fn refused(name: &str, in_memory_only: bool, why: String) -> Self {
-        Self { filter: name.to_owned(), in_memory_only, taken: None, measured: None, refused: Some(why) }
-    }
-}
-
-/// Returns the reason of an error without the name of the filter, which the table prints before the
-/// reason.
-fn reason(error: Error) -> String {
-    match error {
-        Error::Invalid { what: "filter", reason, .. } => reason.into_owned(),
-        other => other.to_string(),
+        let plan = PlanRow::of_variant(variant, VariantPlan::for_goal(variant, keys, budget.goal()));
+        Self { plan, measured: None }
     }
 }
 
@@ -310,11 +241,11 @@ impl fmt::Display for Plan {
         self.fmt_rows(f, true)?;
         writeln!(f)?;
         for row in &self.filters {
-            if let Some(why) = &row.refused {
-                writeln!(f, "{}: {why}", row.filter)?;
+            if let Some(why) = &row.plan.refused {
+                writeln!(f, "{}: {why}", row.plan.filter)?;
             }
-            if let Some(memory) = row.taken.as_ref().and_then(|taken| taken.memory_len_bytes) {
-                let (filter, memory) = (&row.filter, count(memory, "byte"));
+            if let Some(memory) = row.plan.taken.as_ref().and_then(|taken| taken.memory_len_bytes) {
+                let (filter, memory) = (&row.plan.filter, count(memory, "byte"));
                 writeln!(
                     f,
                     "{filter}: the table shows the compressed size, for sending; in memory the filter takes {memory}"
@@ -342,8 +273,8 @@ impl Plan {
             header.push("ns if absent");
         }
         let row = |row: &Row| {
-            let mut cells = vec![row.filter.clone()];
-            match &row.taken {
+            let mut cells = vec![row.plan.filter.clone()];
+            match &row.plan.taken {
                 Some(taken) => cells.extend([
                     thousands(taken.len_bytes),
                     significant(taken.bits_per_key),
@@ -358,7 +289,7 @@ impl Plan {
             }
             cells
         };
-        let rows = self.filters.iter().filter(|row| row.in_memory_only == in_memory_only).map(row);
+        let rows = self.filters.iter().filter(|row| row.plan.in_memory_only == in_memory_only).map(row);
         writeln!(f, "{}", output::table(header, rows, 1..))
     }
 }
