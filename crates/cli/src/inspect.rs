@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::block_file::{self, FilterFile};
 use crate::foreign::{self, FileArguments};
@@ -166,11 +166,9 @@ fn inspect_block(arguments: &Arguments, block: &ParsedBlock<AlignedBytes>, page:
     let damage = block.ranges_error().map(|error| block_file::unusable_ranges(&arguments.file, error));
     let fields = fields(block, &info).map_err(|error: Error| error.in_file(&arguments.file))?;
     let mut report = block_report(&arguments.file.display().to_string(), block, &fields);
-    if let Some(damage) = &damage {
-        report["damage"] = json!(damage);
-    }
-    if let Some(what_if) = &what_if {
-        report["what_if"] = json!(what_if);
+    if let Value::Object(report) = &mut report {
+        report.extend(damage.iter().map(|damage| ("damage".to_owned(), json!(damage))));
+        report.extend(what_if.iter().map(|what_if| ("what_if".to_owned(), json!(what_if))));
     }
     let printed = publish(arguments, &report, page, || {
         let what_if = what_if.map_or_else(String::new, |what_if| format!("\n{what_if}"));

@@ -25,12 +25,13 @@ pub fn block_report<D: AsRef<[u8]>>(name: &str, block: &ParsedBlock<D>, fields: 
         "partitions": info.num_partitions,
         "hash": info.hash.kind.to_string(),
         "hash_seed": info.hash.seed.0,
+        "secret_fingerprint": info.hash.fingerprint.map(|fingerprint| fingerprint.to_string()),
+        "table_id": hex(&info.table_id),
+        "fields": fields,
     });
-    if let Some(fingerprint) = info.hash.fingerprint {
-        report["secret_fingerprint"] = json!(fingerprint.to_string());
+    if let Value::Object(fields) = &mut report {
+        fields.retain(|name, value| name != "secret_fingerprint" || !value.is_null());
     }
-    report["table_id"] = json!(hex(&info.table_id));
-    report["fields"] = json!(fields);
     report
 }
 
@@ -44,15 +45,20 @@ pub fn index_report<R: ReadAt>(mut report: Value, index: &IndexReader<R>) -> Val
             "keys": file.num_keys,
         })
     });
-    report["column"] = json!(settings.column);
-    report["key_type"] = json!(settings.key_type.to_string());
-    report["logical_type"] = json!(settings.logical_type);
-    report["fpr"] = json!(settings.fpr);
-    report["generation"] = json!(index.generation());
-    report["rows"] = json!(index.rows());
-    report["cells"] = json!(index.cells());
-    report["index_len_bytes"] = json!(index.len_bytes());
-    report["keys"] = json!(index.files().iter().map(|file| file.num_keys).sum::<u64>());
-    report["files"] = files.collect();
+    let added = json!({
+        "column": settings.column,
+        "key_type": settings.key_type.to_string(),
+        "logical_type": settings.logical_type,
+        "fpr": settings.fpr,
+        "generation": index.generation(),
+        "rows": index.rows(),
+        "cells": index.cells(),
+        "index_len_bytes": index.len_bytes(),
+        "keys": index.files().iter().map(|file| file.num_keys).sum::<u64>(),
+        "files": files.collect::<Value>(),
+    });
+    if let (Value::Object(report), Value::Object(added)) = (&mut report, added) {
+        report.extend(added);
+    }
     report
 }

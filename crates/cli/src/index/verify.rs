@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use filterblock_report::index_report;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{CheckArguments, failure, report_differences, try_open};
 use crate::prelude::*;
@@ -80,11 +80,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
         "changed_files": differences.len(),
     });
     let mut report = index_report(head, &index);
-    for (number, fpr) in rates.iter().enumerate() {
-        report["files"][number]["fpr"] = json!(fpr);
-    }
-    for (number, how) in &differences {
-        report["files"][*number]["changed"] = how.to_string().into();
+    let files = report.get_mut("files").and_then(Value::as_array_mut).into_iter().flatten();
+    for (number, (file, fpr)) in files.zip(&rates).enumerate() {
+        let Value::Object(file) = file else { continue };
+        file.insert("fpr".to_owned(), json!(fpr));
+        if let Some((_, how)) = differences.iter().find(|(changed, _)| *changed == number) {
+            file.insert("changed".to_owned(), how.to_string().into());
+        }
     }
     output::report(arguments.json, &report, || {
         let changed = format!("{} changed, missing or unreadable", count(differences.len() as u64, "file"));
@@ -96,7 +98,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         // `Iterator::sum` of no numbers is -0.0.
         let mean = percent(rates.iter().fold(0.0, |sum, fpr| sum + fpr) / rates.len().max(1) as f64);
         let (files, keys) =
-            (count(rates.len() as u64, "file"), count(report["keys"].as_u64().unwrap_or_default(), "key"));
+            (count(rates.len() as u64, "file"), count(index.files().iter().map(|file| file.num_keys).sum(), "key"));
         let (name, bytes) = (path.display(), count(index.len_bytes(), "byte"));
         format!("{name}: {state}; {files}, {keys}, {bytes}, mean FPR of a file {mean}\n")
     })?;
