@@ -109,7 +109,7 @@ filterblock.tools.push((engine, link) => {
     // Shows the report, as `inspect` prints it.
     function describe(found) {
         const skipped = ['file', 'filters', 'fields', 'files', 'map', 'notes', 'properties', 'summary', 'columns', 'error'];
-        const rates = ['fill', 'fpr', 'expected_false_positive_rate'];
+        const rates = ['fill', 'fpr', 'expected_false_positive_rate', 'estimated_false_positive_rate'];
         const told = ([name, value]) => [name, rates.includes(name) && typeof value === 'number' ? percent(value) : value];
         const pairs = [...Object.entries(found).filter(([name]) => !skipped.includes(name)), ...Object.entries(found.properties ?? {})];
         const parts = [];
