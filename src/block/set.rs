@@ -56,8 +56,8 @@ use crate::hash::{Key, KeyHash, KeyHasher};
 /// ```
 #[derive(Debug)]
 pub struct FilterSet {
-    /// A number that is unique among the sets of the process.
-    number: u64,
+    /// The slot of position 0. It is unique among the sets of the process.
+    base: u64,
     hasher: KeyHasher,
     lines: Vec<Line>,
     /// The filters of the slots, for queries that a line cannot answer.
@@ -69,10 +69,14 @@ pub struct FilterSet {
 /// The position of a filter in a set. Only the set that returned the slot accepts it: any other set
 /// answers [`Answer::Unfiltered`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FilterSlot {
-    set: u64,
-    index: usize,
-}
+pub struct FilterSlot(
+    /// The number of the set and, in the low [`POSITION_BITS`], the position of the filter. So one
+    /// subtraction and one comparison refuse the slots of other sets and positions beyond the end.
+    u64,
+);
+
+/// A set has at most 2^24 slots. At a million sets a second, the numbers of 40 bits last 12 days.
+const POSITION_BITS: u32 = 24;
 
 impl FilterSlot {
     /// Returns the slot as two integers, for callers in other languages. The integers have no
@@ -80,7 +84,7 @@ impl FilterSlot {
     #[doc(hidden)]
     #[must_use]
     pub const fn to_raw(self) -> [u64; 2] {
-        [self.set, self.index as u64]
+        [self.0 >> POSITION_BITS, self.0 & ((1 << POSITION_BITS) - 1)]
     }
 
     /// Returns the slot from the two integers that [`to_raw`](Self::to_raw) returned. If other
@@ -88,9 +92,11 @@ impl FilterSlot {
     /// be a slot of the set.
     #[doc(hidden)]
     #[must_use]
-    pub fn from_raw([set, index]: [u64; 2]) -> Self {
-        // An index that does not fit in `usize` becomes `usize::MAX`. No set has so many slots.
-        Self { set, index: usize::try_from(index).unwrap_or(usize::MAX) }
+    pub const fn from_raw([set, position]: [u64; 2]) -> Self {
+        match set >> (64 - POSITION_BITS) == 0 && position >> POSITION_BITS == 0 {
+            true => Self(set << POSITION_BITS | position),
+            false => Self(0),
+        }
     }
 }
 
@@ -145,13 +151,14 @@ impl FilterSet {
     pub fn new(hasher: &KeyHasher) -> Self {
         // No set has the number 0: see `FilterSlot::to_raw`.
         static SETS_MADE: AtomicU64 = AtomicU64::new(1);
-        let number = SETS_MADE.fetch_add(1, Ordering::Relaxed);
+        let base = SETS_MADE.fetch_add(1, Ordering::Relaxed) << POSITION_BITS;
         let hasher = hasher.clone();
         let (unfiltered, queries) = (Unfiltered::default(), QueryCounts::default());
-        Self { number, hasher, lines: Vec::new(), filters: Vec::new(), queries, unfiltered }
+        Self { base, hasher, lines: Vec::new(), filters: Vec::new(), queries, unfiltered }
     }
 
-    /// Adds a filter and returns its slot.
+    /// Adds a filter and returns its slot. Beyond 2^24 filters, the set answers
+    /// [`Answer::Unfiltered`] for the returned slots.
     ///
     /// A filter under another hasher than the set's would deny present keys. The set accepts such a
     /// filter, never asks it, and counts it in [`FilterSetCounts::other_hasher`].
@@ -160,7 +167,8 @@ impl FilterSet {
         self.lines.push(line);
         self.filters.push(entry);
         self.queries.push();
-        FilterSlot { set: self.number, index: self.lines.len() - 1 }
+        let position = self.lines.len() as u64 - 1;
+        FilterSlot(if position >> POSITION_BITS == 0 { self.base + position } else { 0 })
     }
 
     fn line_and_entry(&self, filter: Arc<TableFilter<SharedBytes>>) -> (Line, Entry) {
@@ -204,27 +212,18 @@ impl FilterSet {
     }
 
     fn entry(&self, slot: FilterSlot) -> Option<&Entry> {
-        self.filters.get(self.index(slot)?)
+        self.filters.get(self.position(slot))
     }
 
-    pub(super) fn index(&self, slot: FilterSlot) -> Option<usize> {
-        (slot.set == self.number).then_some(slot.index)
-    }
-
-    /// Counts queries of a filter, if the set counts queries and the slot belongs to the set.
+    /// Returns a position beyond the end for a slot of another set.
     #[inline(always)]
-    fn count(&self, slot: FilterSlot, queries: usize) {
-        if self.queries.is_on && slot.set == self.number {
-            self.queries.count(slot.index, queries);
-        }
+    pub(super) fn position(&self, slot: FilterSlot) -> usize {
+        usize::try_from(slot.0.wrapping_sub(self.base)).unwrap_or(usize::MAX)
     }
 
     #[inline(always)]
     fn line(&self, slot: FilterSlot) -> Option<&Line> {
-        if slot.set != self.number {
-            return None;
-        }
-        self.lines.get(slot.index).filter(|line| line.payload_len != ASK_ENTRY)
+        self.lines.get(self.position(slot)).filter(|line| line.payload_len != ASK_ENTRY)
     }
 
     /// Asks one filter for a whole key. If the filter has partitions, the key chooses the partition.
@@ -233,12 +232,21 @@ impl FilterSet {
     #[must_use]
     #[inline]
     pub fn ask(&self, slot: FilterSlot, key: Key<'_>) -> Answer {
-        self.hasher.debug_check(key.hash());
-        self.count(slot, 1);
-        match self.line(slot) {
-            Some(line) => line.may_contain(key.hash()).into(),
-            None => self.ask_entry(slot, Some(key), key.hash()),
+        self.ask_line(slot, key.hash()).unwrap_or_else(|| self.ask_entry(slot, Some(key), key.hash()))
+    }
+
+    /// Returns `None` if only the [`TableFilter`] can answer.
+    #[inline(always)]
+    fn ask_line(&self, slot: FilterSlot, hash: KeyHash) -> Option<Answer> {
+        self.hasher.debug_check(hash);
+        let position = self.position(slot);
+        self.queries.count(position, 1);
+        let line = self.lines.get(position)?;
+        if !line.may_contain(hash) {
+            return Some(Answer::No);
         }
+        // A line that cannot answer is an always-maybe filter. So most queries need not compare its length.
+        (line.payload_len != ASK_ENTRY).then_some(Answer::Maybe)
     }
 
     /// Asks one filter for a whole key by its hash alone. If the filter has partitions, the set asks
@@ -250,12 +258,7 @@ impl FilterSet {
     #[must_use]
     #[inline(always)]
     pub fn ask_hash(&self, slot: FilterSlot, hash: KeyHash) -> Answer {
-        self.hasher.debug_check(hash);
-        self.count(slot, 1);
-        match self.line(slot) {
-            Some(line) => line.may_contain(hash).into(),
-            None => self.ask_entry(slot, None, hash),
-        }
+        self.ask_line(slot, hash).unwrap_or_else(|| self.ask_entry(slot, None, hash))
     }
 
     /// Asks a filter through its [`TableFilter`], and counts [`Answer::Unfiltered`]. This function
@@ -311,7 +314,7 @@ impl FilterSet {
     /// counted as [`Answer::Unfiltered`].
     pub fn ask_batch(&self, slot: FilterSlot, hashes: &[KeyHash], may_contain: &mut [bool]) -> bool {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
-        self.count(slot, hashes.len().min(may_contain.len()));
+        self.queries.count(self.position(slot), hashes.len().min(may_contain.len()));
         // Kernels write booleans. Converting each boolean to an `Answer` would take a second pass
         // over the answers.
         let Some(line) = self.line(slot) else { return self.ask_entry_batch(slot, hashes, may_contain) };

@@ -130,15 +130,13 @@ impl FilterSet {
     /// deviation of at most about `8 * sqrt(n)`.
     #[must_use]
     pub fn queries(&self, slot: FilterSlot) -> u64 {
-        self.index(slot).map_or(0, |index| self.queries.of(index))
+        self.queries.of(self.position(slot))
     }
 
     /// Adds `queries` to the count of a filter. Use this method to copy the counts of an earlier
     /// set to a new set. For a slot of another set, the call has no effect.
     pub fn add_queries(&self, slot: FilterSlot, queries: u64) {
-        if let Some(index) = self.index(slot) {
-            self.queries.add(index, queries);
-        }
+        self.queries.add(self.position(slot), queries);
     }
 
     /// Returns the length in bytes of the blocks of all [`TableFilter::Ready`] filters together.

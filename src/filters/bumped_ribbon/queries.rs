@@ -124,9 +124,16 @@ pub(crate) enum Form {
 
 /// The queries of one [`Form`].
 pub(crate) trait Blockwise {
-    /// Returns whether the equation holds in all columns. `whole` is the complete geometry of the
-    /// filter. A group with missing bytes counts as a match.
-    fn holds(simd: impl Simd, flat: Flat, whole: &Geometry, bytes: &[u8], start: usize, hash: u64) -> bool;
+    /// Returns whether the equation holds in the first group of columns. A group with missing bytes
+    /// counts as a match.
+    fn first_holds(simd: impl Simd, flat: Flat, bytes: &[u8], equation: Equation) -> bool;
+
+    /// Returns whether the equation holds in the other groups. `whole` is the complete geometry of
+    /// the filter.
+    #[inline(always)]
+    fn others_hold(_: impl Simd, _: Flat, _: &Geometry, _: &[u8], _: Equation, _hash: u64) -> bool {
+        true
+    }
 
     /// Prefetches the block of `start` and the next block, in the first group of columns.
     fn prefetch(flat: Flat, bytes: &[u8], start: usize);
@@ -189,10 +196,15 @@ impl Flat {
     pub(super) fn ask<F: Blockwise>(self, whole: &Geometry, simd: impl Simd, bytes: &[u8], hash: u64) -> bool {
         let start = self.start(hash);
         let Some(&bumps) = bytes.get(self.bumps as usize + bump_byte(start)) else { return true };
-        if is_bumped(bumps, start) {
+        let (is_bumped, equation) = (is_bumped(bumps, start), Equation::new(start, hash));
+        // One branch for both, because most queries end here.
+        if !(is_bumped | F::first_holds(simd, self, bytes, equation)) {
+            return false;
+        }
+        if is_bumped {
             return whole.ask_bumped(simd, bytes, hash);
         }
-        F::holds(simd, self, whole, bytes, start, hash)
+        F::others_hold(simd, self, whole, bytes, equation, hash)
     }
 
     /// Prefetches the bump bits of a key, and its blocks in the first group of columns.
@@ -224,8 +236,8 @@ fn prefetch_lines(bytes: &[u8], start: usize) {
 
 impl Blockwise for Lines {
     #[inline(always)]
-    fn holds(simd: impl Simd, _: Flat, _: &Geometry, bytes: &[u8], start: usize, hash: u64) -> bool {
-        holds_in_lines(simd, bytes, Equation::new(start, hash))
+    fn first_holds(simd: impl Simd, _: Flat, bytes: &[u8], equation: Equation) -> bool {
+        holds_in_lines(simd, bytes, equation)
     }
 
     #[inline(always)]
@@ -264,9 +276,8 @@ fn holds_in_words(
 
 impl Blockwise for Words {
     #[inline(always)]
-    fn holds(simd: impl Simd, flat: Flat, _: &Geometry, bytes: &[u8], start: usize, hash: u64) -> bool {
-        let place = words(start / BLOCK_SLOTS, flat.columns.into(), flat.fewer());
-        let equation = Equation::new(start, hash);
+    fn first_holds(simd: impl Simd, flat: Flat, bytes: &[u8], equation: Equation) -> bool {
+        let place = words(equation.start / BLOCK_SLOTS, flat.columns.into(), flat.fewer());
         holds_in_words(simd, bytes, place, equation.split(), column_group(equation.sum, 0))
     }
 
@@ -282,18 +293,19 @@ impl Blockwise for Words {
 
 impl Blockwise for Groups {
     #[inline(always)]
-    fn holds(simd: impl Simd, flat: Flat, whole: &Geometry, bytes: &[u8], start: usize, hash: u64) -> bool {
-        let equation = Equation::new(start, hash);
-        if !holds_in_lines(simd, bytes, equation) {
-            return false;
-        }
-        // One absent key in 256 gets here.
+    fn first_holds(simd: impl Simd, _: Flat, bytes: &[u8], equation: Equation) -> bool {
+        holds_in_lines(simd, bytes, equation)
+    }
+
+    /// One absent key in 256 gets here.
+    #[inline(always)]
+    fn others_hold(simd: impl Simd, flat: Flat, whole: &Geometry, bytes: &[u8], equation: Equation, hash: u64) -> bool {
         let columns = usize::from(flat.columns) - GROUP_COLUMNS as usize;
         if columns > GROUP_COLUMNS as usize {
             // The hash is passed instead of the equation, which would take stack space.
             return whole.others_hold(simd, bytes, hash, whole.groups());
         }
-        let (from, used) = words(start / BLOCK_SLOTS, columns, flat.fewer());
+        let (from, used) = words(equation.start / BLOCK_SLOTS, columns, flat.fewer());
         let place = (flat.second as usize + from, used);
         holds_in_words(simd, bytes, place, equation.split(), column_group(equation.sum, 1))
     }
