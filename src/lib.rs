@@ -43,6 +43,7 @@
 //! | choose a kind and a size | [`FilterSpec`], [`FilterKind`], [`policy`], [`planning`] |
 //! | store and open a block | [`FilterHandle`], [`FilterBlock::open`], [`Expected`], [`Verify`] |
 //! | ask many filters | [`FilterSet`], [`TableFilter`] |
+//! | bound the memory of many filters, read each when it is first asked | [`FilterCache`], [`CachedFilter`] |
 //! | ask many runs at once | [`RunMap`] |
 //! | take prefixes from keys | [`PrefixExtractor`] |
 //! | hash keys | [`KeyHasher`], [`Key`], [`Secret`] |
@@ -92,9 +93,10 @@ mod spec;
 use filterblock_simd as simd;
 
 pub use block::{
-    Added, AlignedBytes, Answer, Built, Expected, FilterBlock, FilterBuilder, FilterHandle, FilterOptions, FilterSet,
-    FilterSetCounts, FilterSetShrunk, FilterSlot, Metadata, ParsedBlock, RunMap, Runs, SharedBytes, Statistics,
-    TableFilter, VerifiedFilter, VerifiedTrailer, Verify, WholeKeys, compact, layout,
+    Added, AlignedBytes, Answer, Built, CachedFilter, Expected, FilterBlock, FilterBuilder, FilterCache,
+    FilterCacheCounts, FilterHandle, FilterOptions, FilterSet, FilterSetCounts, FilterSlot, Metadata, ParsedBlock,
+    RunMap, Runs, SharedBytes, Statistics, TableFilter, VerifiedFilter, VerifiedTrailer, Verify, WholeKeys, compact,
+    layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};
@@ -114,9 +116,9 @@ pub use spec::FilterSpec;
 /// The atomic types and locks: loom's in the loom tests of this crate, else the standard library's.
 mod sync {
     #[cfg(all(loom, test))]
-    pub(crate) use loom::sync::{Mutex, RwLock, atomic};
+    pub(crate) use loom::sync::{Condvar, Mutex, RwLock, atomic};
     #[cfg(not(all(loom, test)))]
-    pub(crate) use std::sync::{Mutex, RwLock, atomic};
+    pub(crate) use std::sync::{Condvar, Mutex, RwLock, atomic};
 }
 
 pub mod partitions {

@@ -17,6 +17,7 @@ use memmap2::Advice;
 #[cfg(feature = "mmap")]
 use memmap2::{Mmap, MmapOptions};
 
+use super::cache::Room;
 #[cfg(feature = "mmap")]
 use crate::error::Field;
 use crate::error::{Error, Result, zeros};
@@ -48,6 +49,11 @@ pub struct AlignedBytes {
 }
 
 impl AlignedBytes {
+    /// Returns the number of allocated bytes for `len` bytes.
+    pub(super) fn allocated(len: u64) -> u64 {
+        len.saturating_add(ALIGNMENT_BYTES as u64 - 1)
+    }
+
     /// Allocates `len` zero bytes and lets `fill` overwrite them, for example by reading a region
     /// of the host's file.
     ///
@@ -58,8 +64,7 @@ impl AlignedBytes {
     /// Returns [`Error::TooLarge`] if `len` bytes cannot be allocated. Returns the errors of
     /// `fill`.
     pub fn filled_by<E: From<Error>>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
-        let mut buffer =
-            zeros::<u8>((len as u64).saturating_add(ALIGNMENT_BYTES as u64 - 1), "a filter block")?.into_boxed_slice();
+        let mut buffer = zeros::<u8>(Self::allocated(len as u64), "a filter block")?.into_boxed_slice();
         // Moving a box does not move its content, so the bytes stay aligned.
         let start = buffer.as_ptr().align_offset(ALIGNMENT_BYTES).min(ALIGNMENT_BYTES - 1);
         fill(buffer.get_mut(start..start + len).unwrap_or_default())?;
@@ -235,6 +240,7 @@ unsafe impl Sync for SharedBytes {}
 /// while a shared borrow exists. No code borrows the bytes mutably.
 enum Held {
     Aligned(AlignedBytes),
+    Cached(AlignedBytes, #[expect(dead_code, reason = "is dropped with the bytes")] Room),
     #[cfg(feature = "mmap")]
     Mapped(Mapped),
     Vec(Vec<u8>),
@@ -245,7 +251,7 @@ enum Held {
 impl AsRef<[u8]> for Held {
     fn as_ref(&self) -> &[u8] {
         match self {
-            Self::Aligned(bytes) => bytes.as_ref(),
+            Self::Aligned(bytes) | Self::Cached(bytes, _) => bytes.as_ref(),
             #[cfg(feature = "mmap")]
             Self::Mapped(map) => map.as_ref(),
             Self::Vec(bytes) => bytes,
@@ -277,11 +283,15 @@ impl SharedBytes {
         Self { start, len, owner }
     }
 
-    /// Returns the bytes from `start` on, which share the owner. Returns `None` if there are fewer
-    /// than `start` bytes.
-    pub(super) fn after(&self, start: usize) -> Option<Self> {
-        let rest = self.as_ref().get(start..)?;
-        Some(Self { start: rest.as_ptr(), len: rest.len(), owner: Arc::clone(&self.owner) })
+    /// Returns `len` of the bytes, which share the owner. Returns `None` if there are too few bytes.
+    pub(super) fn within(&self, start: usize, len: usize) -> Option<Self> {
+        let part = self.as_ref().get(start..)?.get(..len)?;
+        Some(Self { start: part.as_ptr(), len, owner: Arc::clone(&self.owner) })
+    }
+
+    /// Returns bytes that give `room` back when they are freed.
+    pub(super) fn in_room(bytes: AlignedBytes, room: Room) -> Self {
+        Self::new(Held::Cached(bytes, room), None)
     }
 
     /// Lets the thread that calls [`Reclaimer::reclaim`] free the bytes.

@@ -115,6 +115,13 @@ impl<'a> Expected<'a> {
         self.offset
     }
 
+    /// Returns a copy that borrows nothing.
+    pub(super) fn to_own(self) -> OwnExpected {
+        let Self { table_id, hasher, num_entries, checksum, prefixes_by, offset } = self;
+        let prefixes_by = prefixes_by.map(str::to_owned);
+        OwnExpected { table_id, hasher: hasher.clone(), num_entries, checksum, prefixes_by, offset }
+    }
+
     pub(super) fn hasher(&self) -> &'a KeyHasher {
         self.hasher
     }
@@ -185,6 +192,24 @@ impl<'a> Expected<'a> {
             _ => format!("at least {least} and at most {most}"),
         };
         Err(Error::unexpected(Field::NumKeys, num_keys, expected))
+    }
+}
+
+/// The fields of an [`Expected`].
+#[derive(Debug)]
+pub(super) struct OwnExpected {
+    table_id: Option<[u8; 16]>,
+    hasher: KeyHasher,
+    num_entries: Option<u64>,
+    checksum: Option<u32>,
+    prefixes_by: Option<String>,
+    offset: u64,
+}
+
+impl OwnExpected {
+    pub(super) fn borrowed(&self) -> Expected<'_> {
+        let &Self { table_id, ref hasher, num_entries, checksum, ref prefixes_by, offset } = self;
+        Expected { table_id, hasher, num_entries, checksum, prefixes_by: prefixes_by.as_deref(), offset }
     }
 }
 

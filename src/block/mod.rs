@@ -10,6 +10,7 @@
 
 mod builder;
 mod bytes;
+mod cache;
 pub mod compact;
 mod expected;
 pub mod layout;
@@ -31,6 +32,7 @@ pub use builder::{Built, FilterBuilder, seal};
 pub use bytes::{AlignedBytes, Reclaimer, SharedBytes, check_regular, open_regular_file};
 #[cfg(feature = "mmap")]
 pub use bytes::{Mapped, Populate};
+pub use cache::{CachedFilter, FilterCache, FilterCacheCounts};
 pub use expected::{Expected, FilterHandle};
 pub use layout::Added;
 pub use options::{FilterOptions, WholeKeys};
@@ -42,5 +44,4 @@ pub use plan::{BlockPlan, Goal, SMALLEST_IS_LARGER, millibits};
 pub use reader::{FilterBlock, TableFilter};
 pub use run_map::{RunMap, Runs};
 pub use set::{FilterSet, FilterSetCounts, FilterSlot};
-pub use shrink::FilterSetShrunk;
 pub use verified::{VerifiedFilter, VerifiedTrailer};

@@ -1,14 +1,15 @@
 //! Asks the filters of many SSTs for keys, prefixes and ranges of keys. Estimates how often each filter
-//! is asked, from a random sample of the queries.
+//! of a [`FilterCache`](super::FilterCache) is asked, from a random sample of the queries.
 
 use std::cell::Cell;
 use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::bytes::SharedBytes;
+use super::cache::CachedFilter;
 use super::part::{Answer, Part};
-use super::reader::TableFilter;
+use super::reader::{FilterBlock, TableFilter};
 use crate::filters::{FilterView, Kernel, Params};
 use crate::hash::{Key, KeyHash, KeyHasher};
 
@@ -22,6 +23,7 @@ use crate::hash::{Key, KeyHash, KeyHasher};
 /// A host fills a set and then shares it between threads, for example in an `Arc`. For each new
 /// version of the store, the host makes a new set. The old and the new set share the filters and
 /// their bytes. A [`Reclaimer`](super::Reclaimer) can free the bytes outside the reading threads.
+/// Filters of a [`FilterCache`](super::FilterCache) are read when a query first needs them.
 ///
 /// If no usable filter can be asked, the set answers [`Answer::Unfiltered`] and counts the answer.
 /// This happens, for example, for a filter that is degraded, absent, under another hasher or
@@ -59,10 +61,11 @@ pub struct FilterSet {
     /// The slot of position 0. It is unique among the sets of the process.
     base: u64,
     hasher: KeyHasher,
-    lines: Vec<Line>,
+    lines: Vec<OnceLine>,
     /// The filters of the slots, for queries that a line cannot answer.
-    pub(super) filters: Vec<Entry>,
-    pub(super) queries: QueryCounts,
+    entries: Vec<Entry>,
+    /// Whether any filter is of a cache, which wants to know the filters that are asked most.
+    counts_queries: bool,
     unfiltered: Unfiltered,
 }
 
@@ -100,27 +103,32 @@ impl FilterSlot {
     }
 }
 
+/// The line of a filter, or nothing if the set asks the filter through its [`Entry`] or cannot ask it.
+/// A line answers only for a whole filter of keys whose pages need no verification.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct OnceLine(OnceLock<Line>);
+
+const _: () = assert!(size_of::<OnceLine>() == 64);
+
 /// Everything that most queries of one filter need except the payload.
-#[derive(Debug, Clone)]
-#[repr(C, align(64))]
+#[derive(Debug)]
 struct Line {
-    bytes: SharedBytes,
+    /// The payload and the [`PADDING_BYTES`] after it. The length of the payload has no field, because
+    /// the line would exceed a cache line.
+    padded: SharedBytes,
     params: Params,
     kernel: Kernel,
-    /// The length of the payload, or [`ASK_ENTRY`] if the line cannot answer. No payload is so
-    /// long.
-    payload_len: usize,
 }
 
-const _: () = assert!(size_of::<Line>() == 64);
-
-/// The `payload_len` of a filter that the set asks through its [`Entry`], or cannot ask. A line
-/// answers only for a whole filter of keys whose pages need no verification.
-const ASK_ENTRY: usize = usize::MAX;
+/// Vector loads may read so many bytes beyond the payload. A block that has a payload has as many.
+const PADDING_BYTES: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) filter: Arc<TableFilter<SharedBytes>>,
+struct Entry {
+    /// The filter. It is empty until a query has loaded a filter of a cache.
+    filter: OnceLock<Arc<TableFilter<SharedBytes>>>,
+    cached: Option<Arc<CachedFilter>>,
     has_other_hasher: bool,
 }
 
@@ -137,6 +145,9 @@ pub struct FilterSetCounts {
     pub absent: usize,
     /// The number of filters under another hasher than the set's. The set never asks these filters.
     pub other_hasher: usize,
+    /// The number of filters of a [`FilterCache`](super::FilterCache) that no query of this set has
+    /// loaded.
+    pub not_loaded: usize,
     /// The number of damaged pages that queries have found so far in the ready filters. Queries
     /// find damage only in pages that are verified on first touch
     /// ([`Verify::OnFirstTouch`](super::Verify::OnFirstTouch)).
@@ -152,9 +163,8 @@ impl FilterSet {
         // No set has the number 0: see `FilterSlot::to_raw`.
         static SETS_MADE: AtomicU64 = AtomicU64::new(1);
         let base = SETS_MADE.fetch_add(1, Ordering::Relaxed) << POSITION_BITS;
-        let hasher = hasher.clone();
-        let (unfiltered, queries) = (Unfiltered::default(), QueryCounts::default());
-        Self { base, hasher, lines: Vec::new(), filters: Vec::new(), queries, unfiltered }
+        let (hasher, unfiltered) = (hasher.clone(), Unfiltered::default());
+        Self { base, hasher, lines: Vec::new(), entries: Vec::new(), counts_queries: false, unfiltered }
     }
 
     /// Adds a filter and returns its slot. Beyond 2^24 filters, the set answers
@@ -163,28 +173,31 @@ impl FilterSet {
     /// A filter under another hasher than the set's would deny present keys. The set accepts such a
     /// filter, never asks it, and counts it in [`FilterSetCounts::other_hasher`].
     pub fn insert(&mut self, filter: Arc<TableFilter<SharedBytes>>) -> FilterSlot {
-        let (line, entry) = self.line_and_entry(filter);
-        self.lines.push(line);
-        self.filters.push(entry);
-        self.queries.push();
-        let position = self.lines.len() as u64 - 1;
+        let has_other_hasher = filter.ready().is_some_and(|block| self.is_other(block.hasher()));
+        self.push(Entry { filter: filter.into(), cached: None, has_other_hasher })
+    }
+
+    /// Adds a filter of a [`FilterCache`](super::FilterCache) and returns its slot, as
+    /// [`insert`](Self::insert) does. Adding reads nothing. A query that needs the filter loads it. From
+    /// then on, this set asks the filter without a lock, even if the filter leaves the cache.
+    pub fn insert_cached(&mut self, filter: Arc<CachedFilter>) -> FilterSlot {
+        CachedFilter::register(&filter);
+        self.counts_queries = true;
+        let has_other_hasher = self.is_other(filter.hasher());
+        let loaded = filter.loaded().map(OnceLock::from).unwrap_or_default();
+        self.push(Entry { filter: loaded, cached: Some(filter), has_other_hasher })
+    }
+
+    fn is_other(&self, hasher: &KeyHasher) -> bool {
+        hasher.identity() != self.hasher.identity()
+    }
+
+    fn push(&mut self, entry: Entry) -> FilterSlot {
+        let line = entry.usable().and_then(Line::new).map(OnceLock::from).unwrap_or_default();
+        let position = self.lines.len() as u64;
+        self.lines.push(OnceLine(line));
+        self.entries.push(entry);
         FilterSlot(if position >> POSITION_BITS == 0 { self.base + position } else { 0 })
-    }
-
-    fn line_and_entry(&self, filter: Arc<TableFilter<SharedBytes>>) -> (Line, Entry) {
-        let identity = self.hasher.identity();
-        let has_other_hasher = filter.ready().is_some_and(|block| block.hasher().identity() != identity);
-        let line =
-            filter.ready().filter(|_| !has_other_hasher).and_then(|block| block.whole_filter().and_then(Line::new));
-        (line.unwrap_or_else(Line::of_entry), Entry { filter, has_other_hasher })
-    }
-
-    /// Replaces the filter at `index` with another filter of the same keys.
-    pub(super) fn set(&mut self, index: usize, filter: Arc<TableFilter<SharedBytes>>) {
-        let (new_line, new_entry) = self.line_and_entry(filter);
-        if let (Some(line), Some(entry)) = (self.lines.get_mut(index), self.filters.get_mut(index)) {
-            (*line, *entry) = (new_line, new_entry);
-        }
     }
 
     /// Returns the hasher that keys must be hashed with to ask this set.
@@ -205,25 +218,56 @@ impl FilterSet {
         self.lines.is_empty()
     }
 
-    /// Returns the filter at `slot`, or `None` for a slot of another set.
+    /// Returns the filter at `slot`. Returns `None` for a slot of another set, and for a filter that no
+    /// query of this set has loaded.
     #[must_use]
     pub fn filter(&self, slot: FilterSlot) -> Option<&Arc<TableFilter<SharedBytes>>> {
-        Some(&self.entry(slot)?.filter)
+        self.entries.get(self.position(slot))?.filter.get()
     }
 
-    fn entry(&self, slot: FilterSlot) -> Option<&Entry> {
-        self.filters.get(self.position(slot))
+    /// Returns the filter at `slot` for a query, and loads it if it is a filter of a cache. Returns
+    /// `None` if the set must not ask it.
+    fn usable(&self, slot: FilterSlot) -> Option<&TableFilter<SharedBytes>> {
+        let position = self.position(slot);
+        let entry = self.entries.get(position).filter(|entry| !entry.has_other_hasher)?;
+        if let Some(filter) = entry.filter.get() {
+            return Some(filter);
+        }
+        let filter = entry.cached.as_ref()?.load()?;
+        let filter = entry.filter.get_or_init(|| filter);
+        if let (Some(OnceLine(line)), Some(new)) = (self.lines.get(position), entry.usable().and_then(Line::new)) {
+            // Another thread may have set the line of the same filter.
+            let _ = line.set(new);
+        }
+        Some(filter)
     }
 
     /// Returns a position beyond the end for a slot of another set.
     #[inline(always)]
-    pub(super) fn position(&self, slot: FilterSlot) -> usize {
+    fn position(&self, slot: FilterSlot) -> usize {
         usize::try_from(slot.0.wrapping_sub(self.base)).unwrap_or(usize::MAX)
     }
 
     #[inline(always)]
     fn line(&self, slot: FilterSlot) -> Option<&Line> {
-        self.lines.get(self.position(slot)).filter(|line| line.payload_len != ASK_ENTRY)
+        self.lines.get(self.position(slot))?.0.get()
+    }
+
+    /// Counts a sample of the queries, if any filter is of a cache.
+    #[inline(always)]
+    fn count(&self, slot: FilterSlot, queries: usize) {
+        if self.counts_queries && is_sampled(queries) {
+            self.count_sampled(slot, queries);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_sampled(&self, slot: FilterSlot, queries: usize) {
+        let counted = take_sample(queries);
+        if let Some(cached) = self.entries.get(self.position(slot)).and_then(|entry| entry.cached.as_ref()) {
+            cached.add_queries(counted);
+        }
     }
 
     /// Asks one filter for a whole key. If the filter has partitions, the key chooses the partition.
@@ -232,21 +276,12 @@ impl FilterSet {
     #[must_use]
     #[inline]
     pub fn ask(&self, slot: FilterSlot, key: Key<'_>) -> Answer {
-        self.ask_line(slot, key.hash()).unwrap_or_else(|| self.ask_entry(slot, Some(key), key.hash()))
-    }
-
-    /// Returns `None` if only the [`TableFilter`] can answer.
-    #[inline(always)]
-    fn ask_line(&self, slot: FilterSlot, hash: KeyHash) -> Option<Answer> {
-        self.hasher.debug_check(hash);
-        let position = self.position(slot);
-        self.queries.count(position, 1);
-        let line = self.lines.get(position)?;
-        if !line.may_contain(hash) {
-            return Some(Answer::No);
+        self.hasher.debug_check(key.hash());
+        self.count(slot, 1);
+        match self.line(slot) {
+            Some(line) => line.may_contain(key.hash()).into(),
+            None => self.ask_entry(slot, Some(key), key.hash()),
         }
-        // A line that cannot answer is an always-maybe filter. So most queries need not compare its length.
-        (line.payload_len != ASK_ENTRY).then_some(Answer::Maybe)
     }
 
     /// Asks one filter for a whole key by its hash alone. If the filter has partitions, the set asks
@@ -258,7 +293,12 @@ impl FilterSet {
     #[must_use]
     #[inline(always)]
     pub fn ask_hash(&self, slot: FilterSlot, hash: KeyHash) -> Answer {
-        self.ask_line(slot, hash).unwrap_or_else(|| self.ask_entry(slot, None, hash))
+        self.hasher.debug_check(hash);
+        self.count(slot, 1);
+        match self.line(slot) {
+            Some(line) => line.may_contain(hash).into(),
+            None => self.ask_entry(slot, None, hash),
+        }
     }
 
     /// Asks a filter through its [`TableFilter`], and counts [`Answer::Unfiltered`]. This function
@@ -266,10 +306,9 @@ impl FilterSet {
     #[cold]
     #[inline(never)]
     fn ask_entry(&self, slot: FilterSlot, key: Option<Key<'_>>, hash: KeyHash) -> Answer {
-        let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
-        let answer = match (entry, key) {
-            (Some(entry), Some(key)) => entry.filter.ask(key),
-            (Some(entry), None) => entry.filter.ask_hash(hash),
+        let answer = match (self.usable(slot), key) {
+            (Some(filter), Some(key)) => filter.ask(key),
+            (Some(filter), None) => filter.ask_hash(hash),
             (None, _) => Answer::Unfiltered,
         };
         if answer == Answer::Unfiltered {
@@ -283,8 +322,8 @@ impl FilterSet {
     /// hasher.
     #[must_use]
     pub fn ask_prefix(&self, slot: FilterSlot, extractor: &str, prefix: Key<'_>) -> Answer {
-        let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
-        match entry.and_then(|entry| entry.filter.ready()).filter(|block| block.knows_prefixes_of(extractor)) {
+        let block = self.usable(slot).and_then(TableFilter::ready);
+        match block.filter(|block| block.knows_prefixes_of(extractor)) {
             Some(block) => block.may_contain_prefix(extractor, prefix).into(),
             None => {
                 self.unfiltered.count();
@@ -298,8 +337,7 @@ impl FilterSet {
     /// a usable range filter answers [`Answer::Unfiltered`].
     #[must_use]
     pub fn ask_range(&self, slot: FilterSlot, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Answer {
-        let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
-        let answer = entry.map_or(Answer::Unfiltered, |entry| entry.filter.ask_range(lower, upper));
+        let answer = self.usable(slot).map_or(Answer::Unfiltered, |filter| filter.ask_range(lower, upper));
         if answer == Answer::Unfiltered {
             self.unfiltered.count();
         }
@@ -314,7 +352,7 @@ impl FilterSet {
     /// counted as [`Answer::Unfiltered`].
     pub fn ask_batch(&self, slot: FilterSlot, hashes: &[KeyHash], may_contain: &mut [bool]) -> bool {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
-        self.queries.count(self.position(slot), hashes.len().min(may_contain.len()));
+        self.count(slot, hashes.len().min(may_contain.len()));
         // Kernels write booleans. Converting each boolean to an `Answer` would take a second pass
         // over the answers.
         let Some(line) = self.line(slot) else { return self.ask_entry_batch(slot, hashes, may_contain) };
@@ -325,9 +363,8 @@ impl FilterSet {
     #[cold]
     #[inline(never)]
     fn ask_entry_batch(&self, slot: FilterSlot, hashes: &[KeyHash], may_contain: &mut [bool]) -> bool {
-        let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
-        let block = entry.and_then(|entry| entry.filter.ready()).filter(|block| !block.never_denies_hashes());
-        if let Some(block) = block {
+        let block = self.usable(slot).and_then(TableFilter::ready);
+        if let Some(block) = block.filter(|block| !block.never_denies_hashes()) {
             block.may_contain_batch(hashes, may_contain);
             return true;
         }
@@ -367,15 +404,16 @@ impl FilterSet {
     #[must_use]
     pub fn counts(&self) -> FilterSetCounts {
         let mut counts = FilterSetCounts { unfiltered_answers: self.unfiltered.total(), ..FilterSetCounts::default() };
-        for entry in &self.filters {
-            match entry.filter.as_ref() {
-                TableFilter::Ready(_) if entry.has_other_hasher => counts.other_hasher += 1,
-                TableFilter::Ready(block) => {
+        for entry in &self.entries {
+            match entry.filter.get().map(Arc::as_ref) {
+                _ if entry.has_other_hasher => counts.other_hasher += 1,
+                None => counts.not_loaded += 1,
+                Some(TableFilter::Ready(block)) => {
                     counts.ready += 1;
                     counts.damaged_pages += block.damaged_pages();
                 }
-                TableFilter::Degraded(_) => counts.degraded += 1,
-                TableFilter::Absent => counts.absent += 1,
+                Some(TableFilter::Degraded(_)) => counts.degraded += 1,
+                Some(TableFilter::Absent) => counts.absent += 1,
             }
         }
         counts
@@ -385,27 +423,35 @@ impl FilterSet {
 /// The number of queries whose cache lines are prefetched together.
 const BATCH: usize = 32;
 
+impl Entry {
+    /// Returns the filter if it is in memory and the set may ask it.
+    fn usable(&self) -> Option<&FilterBlock<SharedBytes>> {
+        self.filter.get().filter(|_| !self.has_other_hasher)?.ready()
+    }
+}
+
 impl Line {
-    /// Creates the line of a filter. Returns `None` if the filter does not lie within the bytes.
-    fn new((bytes, part): (&SharedBytes, &Part)) -> Option<Self> {
-        let bytes = bytes.after(part.start)?;
-        Some(Self { bytes, params: part.params.clone(), kernel: part.kernel, payload_len: part.len })
+    /// Creates the line of a filter. Returns `None` if the filter has no payload, or if its queries
+    /// need more than a line.
+    fn new(block: &FilterBlock<SharedBytes>) -> Option<Self> {
+        let (bytes, part): (&SharedBytes, &Part) = block.whole_filter()?;
+        let padded = bytes.within(part.start, part.len.checked_add(PADDING_BYTES)?)?;
+        Some(Self { padded, params: part.params.clone(), kernel: part.kernel })
     }
 
-    fn of_entry() -> Self {
-        let params = Params::AlwaysMaybe(());
-        let kernel = Kernel::of(&params);
-        Self { bytes: SharedBytes::from(&[][..]), params, kernel, payload_len: ASK_ENTRY }
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.padded.as_ref().len() - PADDING_BYTES
     }
 
     #[inline(always)]
     fn may_contain(&self, hash: KeyHash) -> bool {
-        self.kernel.may_contain(&self.params, self.bytes.as_ref(), self.payload_len, hash)
+        self.kernel.may_contain(&self.params, self.padded.as_ref(), self.len(), hash)
     }
 
     #[inline]
     fn view(&self) -> FilterView<'_> {
-        FilterView::new(&self.params, self.kernel, self.bytes.as_ref(), self.payload_len)
+        FilterView::new(&self.params, self.kernel, self.padded.as_ref(), self.len())
     }
 }
 
@@ -439,13 +485,6 @@ impl Unfiltered {
 /// every query would load one more cache line per query.
 pub(super) const COUNTED_ONE_IN: u32 = 64;
 
-/// The number of queries of each filter, estimated from a random sample.
-#[derive(Debug, Default)]
-pub(super) struct QueryCounts {
-    pub(super) is_on: bool,
-    counts: Vec<AtomicU64>,
-}
-
 thread_local! {
     /// The number of queries that this thread skips before it counts a query, and the state of a
     /// random number generator. The number of skipped queries is random: if it were fixed, a thread
@@ -461,52 +500,29 @@ fn start() -> (u32, u32) {
     ((state >> 16) % (2 * COUNTED_ONE_IN - 1), state)
 }
 
-impl QueryCounts {
-    pub(super) fn push(&mut self) {
-        self.counts.push(AtomicU64::new(0));
-    }
+/// Returns whether the sample has any of these queries. Then [`take_sample`] must follow.
+#[inline(always)]
+fn is_sampled(queries: usize) -> bool {
+    let (left, state) = UNCOUNTED.get();
+    let Some(rest) = (left as usize).checked_sub(queries) else { return true };
+    #[expect(clippy::cast_possible_truncation, reason = "at most `left`")]
+    UNCOUNTED.set((rest as u32, state));
+    false
+}
 
-    /// Counts a random sample of `queries` queries of the filter at `index`. Does nothing if the
-    /// set does not count queries.
-    #[inline(always)]
-    pub(super) fn count(&self, index: usize, queries: usize) {
-        if self.is_on {
-            let (left, state) = UNCOUNTED.get();
-            match (left as usize).checked_sub(queries) {
-                #[expect(clippy::cast_possible_truncation, reason = "at most `left`")]
-                Some(left) => UNCOUNTED.set((left as u32, state)),
-                None => self.count_sampled(index, queries),
-            }
-        }
+/// Returns the number of queries for which the sample of these queries stands.
+fn take_sample(mut queries: usize) -> u64 {
+    let (mut left, mut state) = UNCOUNTED.get();
+    let mut samples = 0;
+    while let Some(after) = queries.checked_sub(left as usize + 1) {
+        (queries, samples) = (after, samples + 1);
+        // The linear congruential generator of "Numerical Recipes". Its high bits are random enough to
+        // break up patterns. 0 to 126 queries are skipped before each counted query, so one query in 64
+        // is counted on average.
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        left = (state >> 16) % (2 * COUNTED_ONE_IN - 1);
     }
-
-    #[cold]
-    #[inline(never)]
-    fn count_sampled(&self, index: usize, mut queries: usize) {
-        let (mut left, mut state) = UNCOUNTED.get();
-        let mut samples = 0;
-        while let Some(after) = queries.checked_sub(left as usize + 1) {
-            (queries, samples) = (after, samples + 1);
-            // The linear congruential generator of "Numerical Recipes". Its high bits are random
-            // enough to break up patterns. 0 to 126 queries are skipped before each counted query,
-            // so one query in 64 is counted on average.
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            left = (state >> 16) % (2 * COUNTED_ONE_IN - 1);
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "at most `left`")]
-        UNCOUNTED.set((left - queries as u32, state));
-        self.add(index, samples * u64::from(COUNTED_ONE_IN));
-    }
-
-    pub(super) fn of(&self, index: usize) -> u64 {
-        self.counts.get(index).map_or(0, |count| count.load(Ordering::Relaxed))
-    }
-
-    pub(super) fn add(&self, index: usize, queries: u64) {
-        if let Some(count) = self.counts.get(index) {
-            let add = |count: u64| Some(count.saturating_add(queries));
-            // The closure never returns `None`, so the update never fails.
-            let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        }
-    }
+    #[expect(clippy::cast_possible_truncation, reason = "at most `left`")]
+    UNCOUNTED.set((left - queries as u32, state));
+    samples * u64::from(COUNTED_ONE_IN)
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use filterblock::layout::stated_len_bytes;
 use filterblock::{
-    Answer, Error, Expected, Field, FilterKind, FilterOptions, FilterSet, SharedBytes, TableFilter, VerifiedFilter,
-    Verify,
+    Answer, CachedFilter, Error, Expected, Field, FilterCache, FilterKind, FilterOptions, FilterSet, SharedBytes,
+    TableFilter, VerifiedFilter, Verify,
 };
 
 use filterblock_testkit::blocks::built;
@@ -166,26 +166,42 @@ fn a_copy_keeps_as_many_columns_as_fit_without_the_ranges() {
 }
 
 #[test]
-fn a_set_under_a_budget_drops_ranges_before_columns() {
-    let (keys, hasher) = (keys(4_000), hasher());
+fn a_cache_drops_ranges_before_columns() {
+    let (keys, hasher) = (keys(2_000), hasher());
     let bytes = both("bumped-ribbon:8", "grafite:L=1024:fpr=0.01", &keys);
-    let set_of = |budget: u64| {
-        let mut set = FilterSet::new(&hasher);
-        let filter = || Arc::new(TableFilter::from(open(SharedBytes::from(bytes.clone()), Verify::AtOpen)));
-        let slots = [(); 4].map(|()| set.insert(filter()));
-        let shrunk = set.shrink_to(budget);
-        assert!(shrunk.len_bytes <= budget && shrunk.num_failed == 0, "{shrunk:?}");
-        let rate = |slot| set.filter(slot)?.ready().map(|filter| filter.expected_fpr());
-        (shrunk.len_bytes, slots.into_iter().filter_map(rate).fold(0.0, f64::max))
+    let (len, whole) = (bytes.len() as u64, open(bytes.as_slice(), Verify::AtOpen).unwrap());
+    let rates_of = |percent: u64| {
+        let cache = FilterCache::new(40 * len * percent / 100);
+        let filters = [(); 40].map(|()| {
+            let bytes = bytes.clone();
+            let read = move |to: &mut [u8]| -> std::io::Result<()> {
+                to.copy_from_slice(&bytes);
+                Ok(())
+            };
+            Arc::new(CachedFilter::new(&cache, len, &Expected::of_table(TABLE, &hasher), read))
+        });
+        for round in 0..5 {
+            let mut set = FilterSet::new(&hasher);
+            let slots = filters.each_ref().map(|filter| set.insert_cached(filter.clone()));
+            for slot in slots {
+                keys.iter().for_each(|key| assert_ne!(set.ask(slot, hasher.key(key)), Answer::No));
+            }
+            assert!(cache.counts().bytes <= cache.counts().max_bytes);
+            if round < 4 {
+                cache.rebalance();
+            }
+        }
+        let loaded = filters.each_ref().map(|filter| filter.loaded().unwrap());
+        let with_ranges = loaded.iter().filter(|filter| filter.ready().unwrap().has_ranges()).count();
+        let rate = |filter: &Arc<TableFilter<SharedBytes>>| filter.ready().unwrap().expected_fpr();
+        (with_ranges, loaded.iter().map(rate).fold(0.0, f64::max))
     };
-    let (whole_len, rate) = set_of(4 * bytes.len() as u64);
-    // Three of the four blocks keep their range filters.
-    let (len, same) = set_of(whole_len * 87 / 100);
-    assert!(same == rate && len > whole_len * 7 / 10, "{len} {same}");
-    let (len, same) = set_of(whole_len * 31 / 100);
-    assert!(same == rate && len > whole_len * 29 / 100, "{len} {same}");
-    let (_, more) = set_of(whole_len * 28 / 100);
-    assert!(more > rate && more < 3.0 * rate, "{more}");
+    let same = whole.expected_fpr();
+    assert_eq!(rates_of(110), (40, same));
+    let (with_ranges, rate) = rates_of(80);
+    assert!((15..40).contains(&with_ranges) && rate == same, "{with_ranges} {rate}");
+    let (with_ranges, rate) = rates_of(30);
+    assert!(with_ranges == 0 && rate > same && rate < 5.0 * same, "{with_ranges} {rate}");
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::sstable::TableFilter;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use filterblock::PrefixExtractor;
+use filterblock::{FilterCache, PrefixExtractor};
 
 /// A log-structured store in one directory. Any number of threads may read and write through one
 /// handle. Dropping the handle closes the store; [`Db::close`] does the same and returns the
@@ -386,10 +386,12 @@ impl Db {
             let lacks_prefixes = self.shared.identity.extractor.is_some() && !stored.table.has_prefixes();
             stats.tables_without_prefixes += u64::from(lacks_prefixes);
             stats.tables_with_ranges += u64::from(stored.table.has_ranges());
-            stats.degraded_tables += u64::from(match stored.table.filter() {
-                TableFilter::Absent => false,
-                TableFilter::Degraded(_) => true,
-                TableFilter::Ready(filter) => filter.damaged_pages() > 0 || stored.table.range_damage().is_some(),
+            stats.degraded_tables += u64::from(match stored.table.filter_in_memory().as_deref() {
+                None | Some(TableFilter::Absent) => false,
+                Some(TableFilter::Degraded(_)) => true,
+                Some(TableFilter::Ready(filter)) => {
+                    filter.damaged_pages() > 0 || stored.table.range_damage_of(filter).is_some()
+                }
             });
         }
         for (level, stats) in levels.iter_mut().enumerate() {
@@ -422,6 +424,7 @@ impl Db {
             write_stall_nanos: counters.write_stall_nanos(),
             write_delays: read(&counters.write_delays),
             write_delay_nanos: read(&counters.write_delay_nanos),
+            filter_cache: self.shared.files.filter_cache.as_ref().map(FilterCache::counts),
             flushes: read(&counters.flushes),
             flushed_bytes: read(&counters.flushed_bytes),
             compactions: read(&counters.compactions),

@@ -191,16 +191,20 @@ pub struct Options {
     pub verify: Verify,
     /// The kind of memory that holds filters: the heap or a memory map.
     pub filter_memory: FilterMemory,
-    /// The maximum number of bytes of the filters that reads ask. Above it, bumped ribbons lose
-    /// columns, first in filters of SSTs that are seldom read: each lost column saves about one bit
-    /// per key and doubles the false-positive rate. Each flush and compaction divides the budget
-    /// anew, and [`Db::rebalance_filters`](super::Db::rebalance_filters) also gives columns back.
-    /// Filters of other kinds stay whole, even above the limit.
+    /// The maximum number of bytes that the filters take in memory. With a limit, opening an SST reads no
+    /// filter. The first read that needs a filter loads it onto the heap and verifies it, whatever
+    /// [`Options::verify`] and [`Options::filter_memory`] say. A filter that does not fit is not asked:
+    /// reads search the SST, and count as unfiltered.
     ///
-    /// The SST files keep all columns. Whole filters are mapped into memory: the conditions of
-    /// [`FilterMemory::Mapped`] apply. Filters that have lost columns are copies on the heap. While
-    /// a version replaces another, both may hold copies. A range filter beside a filter that has
-    /// lost columns stays in the map, and does not count toward the budget. `None` sets no limit.
+    /// If many reads found no room, a background thread divides the limit anew, as
+    /// [`Db::rebalance_filters`](super::Db::rebalance_filters) does, by the number of reads of each SST.
+    /// Bumped ribbons lose columns first: each lost column saves about one bit per key and doubles the
+    /// false-positive rate. A filter that loses columns also loses the range filter beside it. Then filters
+    /// that are seldom asked leave memory. The SST files keep all columns.
+    ///
+    /// An unusable filter is found by the first read that needs it: with [`Options::strict_filters`], this
+    /// read returns the error. [`filterblock::FilterCache`] has the details. `None` sets no limit, and
+    /// every filter is opened with its SST.
     pub filter_memory_budget: Option<u64>,
     /// The number of SSTs in level 0 from which one map answers for the keys of all of them. A read of
     /// an absent key then asks one cache line instead of one filter for each SST. With fewer SSTs, the

@@ -19,11 +19,11 @@ use super::version::stored_table::StoredTable;
 use super::wal::batch::WriteBatch;
 use super::wal::{LogId, LogKind, LogWriter};
 use crate::error::{Error, Field, Result};
-use crate::sstable::{BlockCache, FilterMemory, Table, TableId, TableReadOptions};
+use crate::sstable::{BlockCache, Table, TableId, TableReadOptions};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, lock};
-use filterblock::{KeyHasher, PrefixExtractor, Reclaimer};
+use filterblock::{FilterCache, KeyHasher, PrefixExtractor, Reclaimer};
 
 #[derive(Debug)]
 pub(super) struct LogState {
@@ -67,6 +67,8 @@ pub(super) struct Files {
     pub(super) closed: Arc<Mutex<Removals>>,
     /// Keeps the memory of unneeded filters until it is freed: see [`MAX_WAITING_BYTES`].
     pub(super) reclaimer: Reclaimer,
+    /// Reads filters and bounds their memory, with [`Options::filter_memory_budget`].
+    pub(super) filter_cache: Option<FilterCache>,
 }
 
 #[derive(Debug)]
@@ -248,16 +250,17 @@ impl Shared {
     }
 
     pub(super) fn rebalance_filters(&self) {
-        if self.options.filter_memory_budget.is_none() {
-            return;
-        }
+        let Some(cache) = &self.files.filter_cache else { return };
+        cache.rebalance();
         // The lock keeps other threads from replacing SSTs.
         let registry = lock(&self.catalogue.registry);
-        let version = Arc::new(self.reading.state.load().version.with_rebalanced_filters());
+        let version = Arc::new(self.reading.state.load().version.with_filters_of_cache());
         self.change_state(|state| state.version = version);
         drop(registry);
         self.release_map();
         self.reading.state.drop_replaced();
+        // Filters that wait to be freed still count.
+        self.files.reclaimer.reclaim();
     }
 
     /// Syncs the old log, and starts a new log and a new memtable. If the old memtable holds
@@ -453,19 +456,14 @@ pub(super) fn open_table(
     let read_options = TableReadOptions {
         io: options.io,
         verify: options.verify,
-        // The copies of a filter with fewer columns would save no memory if the whole filter stayed
-        // on the heap.
-        filter_memory: match options.filter_memory_budget {
-            Some(_) => FilterMemory::Mapped,
-            None => options.filter_memory,
-        },
+        filter_memory: options.filter_memory,
         strict: options.strict_filters,
         hasher: Some(identity.hasher.clone()),
         table_id: Some(identity.table_id(meta.number)),
         reclaimer: Some(files.reclaimer.clone()),
         prefix_extractor: identity.extractor.clone(),
     };
-    let table = Table::open(options.storage.as_ref(), &path, read_options)?;
+    let table = Table::open_in(files.filter_cache.as_ref(), options.storage.as_ref(), &path, read_options)?;
     // The manifest decides which reads use an SST, so the manifest's metadata must match the file.
     let properties = table.properties();
     let agrees = table.len_bytes() == meta.len_bytes
@@ -477,6 +475,6 @@ pub(super) fn open_table(
         return Err(Error::Corrupt { field: Field::Properties, offset: 0 }.in_file(&path));
     }
     let stored = StoredTable::new(meta, table, path, Arc::clone(&options.storage), Arc::clone(&files.closed));
-    stored.report_filter(reports, options.strict_filters)?;
+    stored.report_filter(stored.table.filter_in_memory().as_deref(), reports, options.strict_filters)?;
     Ok(Arc::new(stored))
 }

@@ -2,14 +2,15 @@
 //! cannot be used.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use super::layout::Footer;
+use super::layout::{Footer, Handle};
 use super::properties::Properties;
 use crate::error::{Error, Result};
 use crate::storage::ReadAt;
 use filterblock::{
-    AlignedBytes, Expected, FilterBlock, FilterKind, FilterSpec, KeyHasher, Mapped, ParsedBlock, Populate, Reclaimer,
-    SharedBytes, Verify,
+    AlignedBytes, CachedFilter, Expected, FilterBlock, FilterCache, FilterKind, FilterSpec, KeyHasher, Mapped,
+    ParsedBlock, Populate, Reclaimer, SharedBytes, Verify, planning::Plan,
 };
 
 /// The kind of memory that holds the filter of an open SST.
@@ -71,6 +72,62 @@ pub(super) fn range_damage(
     Some(Error::from(error.moved_by(footer.filter.offset)))
 }
 
+/// Returns the filter for a cache, which has not read it. Returns `None` if the file has no filter, or
+/// without a hasher.
+pub(super) fn in_cache(
+    cache: &FilterCache,
+    file: &Arc<dyn ReadAt>,
+    path: &Path,
+    footer: &Footer,
+    properties: &Properties,
+    how: FilterUse<'_>,
+) -> Option<CachedFilter> {
+    let Handle { offset, len_bytes } = footer.filter;
+    let hasher = how.hasher.filter(|_| len_bytes > 0)?;
+    let (file, path) = (Arc::clone(file), path.to_path_buf());
+    let read = move |bytes: &mut [u8]| file.read_exact_at(bytes, offset).map_err(|error| error.in_file(&path));
+    let cached = CachedFilter::new(cache, len_bytes, &expected(footer, properties, hasher), read);
+    Some(match how.reclaimer {
+        Some(reclaimer) => cached.freed_by(reclaimer),
+        None => cached,
+    })
+}
+
+fn spec_of(text: &str) -> Option<FilterSpec> {
+    text.parse().ok()
+}
+
+/// Returns whether the properties promise a filter that can deny a key by its hash.
+pub(super) fn promises_keys(properties: &Properties) -> bool {
+    use FilterKind::{AlwaysMaybe, Grafite};
+    spec_of(&properties.filter).is_some_and(|spec| !matches!(spec.kind(), AlwaysMaybe | Grafite))
+}
+
+pub(super) fn promises_ranges(properties: &Properties) -> bool {
+    [&properties.filter, &properties.range_filter].into_iter().filter_map(|text| spec_of(text)).any(is_for_ranges)
+}
+
+/// Returns the FPR of the promised filter of keys, and of the promised range filter.
+pub(super) fn promised_rates(properties: &Properties) -> (f64, f64) {
+    let rate = |text: &str| {
+        let plan = spec_of(text).and_then(|spec| Plan::new(spec, properties.num_entries).ok());
+        plan.map_or(0.0, |plan| plan.expected_fpr())
+    };
+    let keys = rate(&properties.filter);
+    (keys, if properties.range_filter.is_empty() { keys } else { rate(&properties.range_filter) })
+}
+
+fn expected<'e>(footer: &Footer, properties: &'e Properties, hasher: &'e KeyHasher) -> Expected<'e> {
+    let expected = Expected::of_table(footer.table_id, hasher)
+        .with_num_entries(properties.num_entries)
+        .with_checksum(footer.filter_checksum)
+        .at_offset(footer.filter.offset);
+    match properties.prefix_extractor.as_str() {
+        "" => expected,
+        name => expected.with_prefixes(name),
+    }
+}
+
 fn open_present(
     file: &dyn ReadAt,
     footer: &Footer,
@@ -99,15 +156,7 @@ fn open_present(
             &own_hasher
         }
     };
-    let expected = Expected::of_table(footer.table_id, hasher)
-        .with_num_entries(properties.num_entries)
-        .with_checksum(footer.filter_checksum)
-        .at_offset(offset);
-    let expected = match properties.prefix_extractor.as_str() {
-        "" => expected,
-        name => expected.with_prefixes(name),
-    };
-    Ok(locked.bind(&expected)?)
+    Ok(locked.bind(&expected(footer, properties, hasher))?)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -159,7 +208,6 @@ pub(crate) fn check_ranges(spec: FilterSpec) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::Handle;
     use super::*;
     use crate::storage::{IoMode, Memory, Storage};
     use filterblock::layout::checksum_of;

@@ -16,7 +16,10 @@ use super::properties::Properties;
 use crate::checksum::crc32;
 use crate::error::{Error, Field, Result};
 use crate::storage::{IoMode, ReadAt, Storage};
-use filterblock::{FilterBlock, KeyHasher, PrefixExtractor, Reclaimer, SharedBytes, Verify};
+use filterblock::{
+    CachedFilter, FilterBlock, FilterCache, FilterSet, FilterSlot, KeyHasher, PrefixExtractor, Reclaimer, SharedBytes,
+    Verify,
+};
 
 /// The options for reading an SST file.
 #[derive(Debug, Clone, Default)]
@@ -84,8 +87,11 @@ pub struct Table {
     pub(super) footer: Footer,
     pub(super) options: TableReadOptions,
     properties: Properties,
+    /// The filter, or [`filterblock::TableFilter::Absent`] if it is in `cached`.
     filter: Arc<TableFilter>,
+    cached: Option<Arc<CachedFilter>>,
     has_prefixes: bool,
+    has_ranges: bool,
     /// The reason why the range filter cannot be used; see [`Self::range_damage`].
     range_damage: Option<Error>,
     /// The index, which is read at its first use. The error of a failed read is not kept, because
@@ -138,11 +144,27 @@ impl Table {
     /// [`TableReadOptions::strict`], also returns the error of a filter or range filter that cannot
     /// be used. Every error names the file.
     pub fn open(storage: &dyn Storage, path: &Path, options: TableReadOptions) -> Result<Self> {
-        let file = storage.open(path, options.io)?;
-        Self::open_file(file, path, options).map_err(|error| error.in_file(path))
+        Self::open_in(None, storage, path, options)
     }
 
-    fn open_file(file: Arc<dyn ReadAt>, path: &Path, options: TableReadOptions) -> Result<Self> {
+    /// Opens the file as [`Self::open`] does. With a cache and a hasher, reads no filter: the cache does
+    /// when a query needs it.
+    pub(crate) fn open_in(
+        cache: Option<&FilterCache>,
+        storage: &dyn Storage,
+        path: &Path,
+        options: TableReadOptions,
+    ) -> Result<Self> {
+        let file = storage.open(path, options.io)?;
+        Self::open_file(cache, file, path, options).map_err(|error| error.in_file(path))
+    }
+
+    fn open_file(
+        cache: Option<&FilterCache>,
+        file: Arc<dyn ReadAt>,
+        path: &Path,
+        options: TableReadOptions,
+    ) -> Result<Self> {
         static TABLES_OPENED: AtomicU64 = AtomicU64::new(0);
         let footer = read_footer(file.as_ref())?;
         if options.table_id.is_some_and(|wanted| wanted != footer.table_id) {
@@ -156,13 +178,22 @@ impl Table {
             hasher: options.hasher.as_ref(),
             reclaimer: options.reclaimer.as_ref(),
         };
-        let filter = match filter::open(file.as_ref(), path, &footer, &properties, how) {
+        let cached = cache.and_then(|cache| filter::in_cache(cache, &file, path, &footer, &properties, how));
+        let open = || filter::open(file.as_ref(), path, &footer, &properties, how);
+        let filter = match if cached.is_some() { Ok(None) } else { open() } {
             Err(error) if options.strict => return Err(error),
             opened => TableFilter::from(opened),
         };
         let wanted = options.prefix_extractor.as_ref().map(PrefixExtractor::name);
-        let found = filter.ready().and_then(|filter| filter.metadata().extractor);
+        let found = match &cached {
+            Some(_) => properties.prefix_extractor_name(),
+            None => filter.ready().and_then(|filter| filter.metadata().extractor),
+        };
         let has_prefixes = wanted.is_some() && wanted == found;
+        let has_ranges = match &cached {
+            Some(_) => filter::promises_ranges(&properties),
+            None => filter.ready().is_some_and(|filter| filter.has_ranges()),
+        };
         let range_damage = filter.ready().and_then(|filter| filter::range_damage(filter, &properties, &footer));
         let range_damage = match range_damage.map(|error| error.in_file(path)) {
             Some(error) if options.strict => return Err(error),
@@ -175,7 +206,9 @@ impl Table {
             options,
             properties,
             filter: Arc::new(filter),
+            cached: cached.map(Arc::new),
             has_prefixes,
+            has_ranges,
             range_damage,
             index: OnceLock::new(),
             number: TABLES_OPENED.fetch_add(1, Ordering::Relaxed),
@@ -193,8 +226,46 @@ impl Table {
         &self.filter
     }
 
-    pub(crate) fn shared_filter(&self) -> &Arc<TableFilter> {
-        &self.filter
+    /// Adds the filter to a set.
+    pub(crate) fn add_filter(&self, set: &mut FilterSet) -> FilterSlot {
+        match &self.cached {
+            Some(cached) => set.insert_cached(Arc::clone(cached)),
+            None => set.insert(Arc::clone(&self.filter)),
+        }
+    }
+
+    /// Returns the filter if it is in memory.
+    pub(crate) fn filter_in_memory(&self) -> Option<Arc<TableFilter>> {
+        match &self.cached {
+            Some(cached) => cached.loaded(),
+            None => Some(Arc::clone(&self.filter)),
+        }
+    }
+
+    /// Returns the error of the last read of a filter that is not in memory.
+    pub(crate) fn filter_failure(&self) -> Option<String> {
+        self.cached.as_ref()?.failure().map(|error| error.to_string())
+    }
+
+    /// Returns the expected FPR of the filter of keys and of the range filter. Without a filter in memory,
+    /// these are the rates that its settings promise.
+    pub(crate) fn expected_rates(&self) -> (f64, f64) {
+        match self.filter_in_memory().as_deref() {
+            Some(TableFilter::Ready(filter)) => {
+                (filter.expected_fpr(), filter.expected_range_fpr().unwrap_or_default())
+            }
+            Some(TableFilter::Absent | TableFilter::Degraded(_)) => (0.0, 0.0),
+            None => filter::promised_rates(&self.properties),
+        }
+    }
+
+    /// Returns the reason why the range filter of this filter of the SST cannot be used.
+    pub(crate) fn range_damage_of(&self, filter: &FilterBlock<SharedBytes>) -> Option<Error> {
+        match &self.cached {
+            // A filter that has lost columns has no range filter, and is not damaged.
+            Some(_) if filter.ranges_error().is_none() => None,
+            _ => filter::range_damage(filter, &self.properties, &self.footer).map(|error| error.in_file(&self.path)),
+        }
     }
 
     /// Returns whether the filter is usable and holds the prefixes of
@@ -207,6 +278,9 @@ impl Table {
     /// Returns whether the SST has a usable filter that can deny a key by its hash.
     pub(crate) fn denies_keys(&self) -> bool {
         use filterblock::FilterKind::{AlwaysMaybe, Grafite};
+        if self.cached.is_some() {
+            return filter::promises_keys(&self.properties);
+        }
         self.filter
             .ready()
             .map(|filter| filter.metadata())
@@ -216,7 +290,7 @@ impl Table {
     /// Returns whether the SST has a usable range filter.
     #[must_use]
     pub fn has_ranges(&self) -> bool {
-        self.filter.ready().is_some_and(|filter| filter.has_ranges())
+        self.has_ranges
     }
 
     /// Returns the reason why the range filter cannot be used. Returns `None` if the range filter

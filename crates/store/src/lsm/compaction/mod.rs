@@ -25,8 +25,8 @@ use crate::lsm::version::{
 use crate::sstable::{TableOptions, TableSummary, TableWriter};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use filterblock::FilterSpec;
 use filterblock::policy::TableShape;
+use filterblock::{FilterCache, FilterSpec};
 
 /// A [`Pick`] with its SSTs.
 #[derive(Debug)]
@@ -111,15 +111,27 @@ enum Job {
     Compact(Compaction),
     /// Read the keys of level 0 for its map.
     MapLevel0,
+    /// Decide anew which filters stay in memory.
+    RebalanceFilters,
 }
+
+/// The time between two looks whether filters need a rebalance. Reads do not wake the background thread.
+const REBALANCE_CHECK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run_compactions(shared: &Shared) {
     while let Some(job) = next_job(shared) {
-        let Job::Compact(compaction) = job else {
-            shared.map_level_0();
-            lock(&shared.background.work).mapping = false;
-            shared.background.changed.notify_all();
-            continue;
+        let compaction = match job {
+            Job::Compact(compaction) => compaction,
+            Job::MapLevel0 => {
+                shared.map_level_0();
+                lock(&shared.background.work).mapping = false;
+                shared.background.changed.notify_all();
+                continue;
+            }
+            Job::RebalanceFilters => {
+                shared.rebalance_filters();
+                continue;
+            }
         };
         let turn = Turn(&shared.background);
         if let Some(last) = compaction.upper.last() {
@@ -171,12 +183,18 @@ fn next_job(shared: &Shared) -> Option<Job> {
                 work.mapping = true;
                 return Some(Job::MapLevel0);
             }
+            if shared.files.filter_cache.as_ref().is_some_and(FilterCache::needs_rebalance) {
+                return Some(Job::RebalanceFilters);
+            }
             if let Some(delay) = shared.level_0_delay(spare_bytes) {
                 work = shared.background.wait_at_most(work, delay);
                 continue;
             }
         }
-        work = shared.background.wait(work);
+        work = match &shared.files.filter_cache {
+            Some(_) => shared.background.wait_at_most(work, REBALANCE_CHECK),
+            None => shared.background.wait(work),
+        };
     }
 }
 

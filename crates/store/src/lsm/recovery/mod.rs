@@ -34,7 +34,7 @@ use crate::sstable::{BlockCache, TableReadOptions};
 use crate::storage::Storage;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicU64;
-use filterblock::{HashKind, HashSeed, KeyHasher, PrefixExtractor, Reclaimer};
+use filterblock::{FilterCache, HashKind, HashSeed, KeyHasher, PrefixExtractor, Reclaimer};
 
 /// Opens or creates the store in `dir`. Returns the store and a guard. Dropping the guard releases
 /// the store's lock.
@@ -122,12 +122,14 @@ fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage>) -> Resul
     let state = &found.registry.state;
     let Found { hasher, extractor, .. } = found;
     let identity = Identity { dir: dir.to_path_buf(), store_id: state.store_id, hasher, extractor };
-    let files = Files { outside, closed: Arc::default(), reclaimer: Reclaimer::with_limit(MAX_WAITING_BYTES) };
+    let (closed, reclaimer) = (Arc::default(), Reclaimer::with_limit(MAX_WAITING_BYTES));
+    let filter_cache = options.filter_memory_budget.map(FilterCache::new);
+    let files = Files { outside, closed, reclaimer, filter_cache };
     let open = |meta: &TableMeta| open_table(&options, &identity, &files, &reports, meta.clone());
     let metas: Vec<&TableMeta> = state.levels.iter().flatten().collect();
     let mut opened = open_tables(&metas, open).map_err(|error| error.with_num_tables(metas.len()))?.into_iter();
     let levels = state.levels.iter().map(|level| opened.by_ref().take(level.len()).collect()).collect();
-    let version = Version::new(levels, &identity.hasher, (options.filter_memory_budget, options.min_mapped()));
+    let version = Version::new(levels, &identity.hasher, (files.filter_cache.clone(), options.min_mapped()));
     found.doubt.iter().for_each(|doubt| doubt.report(dir, &version, &reports));
     let site = Site { options: &options, dir, store_id: state.store_id, reports: &reports };
     let logs = read_logs(&site, state.log_number)?;

@@ -18,6 +18,7 @@ use crate::lsm::version::{
     level::{RangeProbe, Slot},
 };
 use crate::sync::atomic::Ordering;
+use filterblock::FilterSet;
 
 /// An iterator over the keys of a range and their values, in key order. It shows the store at the
 /// moment of the scan's creation, or of the snapshot that created the scan. The scan can be read
@@ -175,7 +176,11 @@ fn runs(shared: &Shared, state: &ReadState, range: &RangeProbe<'_>, query: Optio
                     denied += 1;
                     expected += u64::from(slot.expected);
                 }
-                _ => found.add(query, Run { level: place, first, len: slots.len(), answers: None }, slots),
+                _ => found.add(
+                    (query, &version.filters),
+                    Run { level: place, first, len: slots.len(), answers: None },
+                    slots,
+                ),
             }
         });
         let mut tally = std::mem::take(&mut found.tally);
@@ -199,9 +204,9 @@ impl Found {
     ///
     /// Not inlined, so that the loop over denied prefixes stays short.
     #[inline(never)]
-    fn add(&mut self, query: Option<&ScanQuery<'_>>, run: Run, slots: &[Slot]) {
+    fn add(&mut self, (query, filters): (Option<&ScanQuery<'_>>, &FilterSet), run: Run, slots: &[Slot]) {
         let answers = match (query, slots) {
-            (Some(query), [slot]) => match query.ask_range(slot, &mut self.tally) {
+            (Some(query), [slot]) => match query.ask_range(filters, slot, &mut self.tally) {
                 Some(answers) => Some(answers),
                 None => return,
             },

@@ -10,7 +10,7 @@ use crate::lsm::shared::Shared;
 use crate::lsm::stats::{ProbeTally, ScanTally};
 use crate::lsm::version::{Version, level::Slot, stored_table::StoredTable};
 use crate::sstable::TableFilter;
-use filterblock::{Answer, KeyHash, PrefixExtractor};
+use filterblock::{Answer, FilterSet, KeyHash, PrefixExtractor};
 
 /// The queries of a scan to the filters. The bounds are those of the whole scan. Do not narrow
 /// them, for example to the current key of a cursor or to the end of a prefix. A filter could then
@@ -53,9 +53,9 @@ impl<'a> ScanQuery<'a> {
 
     /// Asks the range filter of an SST whose filter does not deny the prefix. If the range filter
     /// denies the range, returns `None` and counts this answer in `tally`.
-    pub(crate) fn ask_range(&self, slot: &Slot, tally: &mut ScanTally) -> Option<Answers> {
+    pub(crate) fn ask_range(&self, filters: &FilterSet, slot: &Slot, tally: &mut ScanTally) -> Option<Answers> {
         let prefix = self.prefix.map(|_| if slot.has_prefixes { Answer::Maybe } else { Answer::Unfiltered });
-        let range = self.answer_of_range(slot);
+        let range = self.answer_of_range(filters, slot);
         if range == Some(Answer::No) {
             tally.ranges.true_negatives += 1;
             tally.ranges.expected += u64::from(slot.stored.expected_of_ranges);
@@ -70,12 +70,11 @@ impl<'a> ScanQuery<'a> {
         Some(Answers { prefix, range })
     }
 
-    /// Asks the range filter that the SST itself holds. The filter in the version may be a smaller
-    /// copy, which has no range filter. Without a usable range filter, returns
-    /// [`Answer::Unfiltered`] if that is to be counted, otherwise `None`.
-    fn answer_of_range(&self, slot: &Slot) -> Option<Answer> {
-        if let Some(filter) = slot.table.filter().ready().filter(|_| slot.has_ranges) {
-            return Some(filter.may_contain_range(self.from, self.to).into());
+    /// Asks the range filter. Without a usable range filter, returns [`Answer::Unfiltered`] if that is
+    /// to be counted, otherwise `None`.
+    fn answer_of_range(&self, filters: &FilterSet, slot: &Slot) -> Option<Answer> {
+        if slot.has_ranges {
+            return Some(filters.ask_range(slot.filter, self.from, self.to));
         }
         let is_counted = self.counts_ranges || slot.table.range_damage().is_some();
         is_counted.then_some(Answer::Unfiltered)
@@ -123,7 +122,8 @@ pub(crate) struct Asked {
 impl Asked {
     pub(crate) fn report(&self) -> Result<()> {
         let shared = &self.query.shared;
-        self.stored.report_filter(&shared.reading.reports, shared.options.strict_filters)
+        let filter = self.stored.table.filter_in_memory();
+        self.stored.report_filter(filter.as_deref(), &shared.reading.reports, shared.options.strict_filters)
     }
 
     /// Counts whether the answers were right, as far as the scan shows. `at_bound` is the key at
@@ -156,9 +156,10 @@ impl Asked {
     }
 
     fn count(&self, answer: Answer, is_there: bool, expected: u32, tally: &mut ProbeTally) {
-        let table = &self.stored.table;
+        let filter = self.stored.table.filter_in_memory();
+        let filter = filter.as_deref();
         // A wrong "maybe" may come from a damaged page.
-        let is_damaged = || matches!(table.filter(), TableFilter::Ready(filter) if filter.damaged_pages() > 0);
+        let is_damaged = || matches!(filter, Some(TableFilter::Ready(filter)) if filter.damaged_pages() > 0);
         match answer {
             Answer::Maybe if is_there => tally.true_positives += 1,
             Answer::Maybe if is_damaged() => tally.degraded += 1,
@@ -166,7 +167,7 @@ impl Asked {
                 tally.false_positives += 1;
                 tally.expected += u64::from(expected);
             }
-            _ if matches!(table.filter(), TableFilter::Degraded(_)) => tally.degraded += 1,
+            _ if matches!(filter, Some(TableFilter::Degraded(_))) => tally.degraded += 1,
             _ => tally.unfiltered += 1,
         }
     }

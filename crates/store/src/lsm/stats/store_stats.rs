@@ -3,6 +3,7 @@
 use super::{LevelTally, ProbeTally, RATE_UNIT, Task};
 use crate::lsm::wal::log_reader::LogTail;
 use crate::sync::{Mutex, lock};
+use filterblock::FilterCacheCounts;
 
 /// The sizes of one level, and the counts of reads on it since the store was opened or the counts
 /// were reset.
@@ -209,6 +210,9 @@ pub struct Stats {
     pub write_delays: u64,
     /// Total time of write delays in ns.
     pub write_delay_nanos: u64,
+    /// The state and the history of the cache of filters, with
+    /// [`Options::filter_memory_budget`](crate::lsm::Options::filter_memory_budget).
+    pub filter_cache: Option<FilterCacheCounts>,
     /// Number of memtables written to SST files.
     pub flushes: u64,
     /// Bytes of the SST files that flushes wrote.

@@ -76,10 +76,14 @@ pub(crate) struct Slot {
 const _: () = assert!(size_of::<Slot>() <= 64);
 
 impl Slot {
-    pub(super) fn new(stored: Arc<StoredTable>, filter: FilterSlot) -> Self {
+    pub(super) fn new(stored: Arc<StoredTable>, filters: &mut FilterSet, is_cached: bool) -> Self {
+        let filter = stored.table.add_filter(filters);
         let (smallest, largest) = (order_prefix(&stored.meta.smallest), order_prefix(&stored.meta.largest));
         let (has_prefixes, has_ranges) = (stored.table.has_prefixes(), stored.table.has_ranges());
-        let (expected, table) = (stored.expected, Arc::clone(&stored.table));
+        // A filter of a cache may have lost columns since the SST was opened.
+        let in_memory = filters.filter(filter).filter(|_| is_cached).and_then(|filter| filter.ready());
+        let expected = in_memory.map_or(stored.expected, |filter| rate_units(filter.expected_fpr()));
+        let table = Arc::clone(&stored.table);
         Self {
             smallest,
             largest,
@@ -91,17 +95,6 @@ impl Slot {
             has_ranges,
             table,
             stored,
-        }
-    }
-
-    /// Adapts the expected FPR to a filter that has lost columns.
-    pub(super) fn update_expected(&mut self, filters: &FilterSet) {
-        let Some(filter) = filters.filter(self.filter) else { return };
-        if !Arc::ptr_eq(filter, self.table.shared_filter())
-            && let Some(filter) = filter.ready()
-        {
-            self.expected = rate_units(filter.expected_fpr());
-            self.expected_of_keys = self.expected;
         }
     }
 
@@ -167,7 +160,8 @@ impl Slot {
         // If the SST has only a range filter, ask it for the range that holds just this key.
         let answer = match (answer, context.filter_use) {
             (Answer::Unfiltered, FilterUse::Consult) => {
-                self.table.filter().ask(context.filters.hasher().key(probe.key))
+                let filter = context.filters.filter(self.filter);
+                filter.map_or(answer, |filter| filter.ask(context.filters.hasher().key(probe.key)))
             }
             _ => answer,
         };
@@ -175,8 +169,9 @@ impl Slot {
             tally.points.count_denied(1, self.expected_of_keys);
             return Ok(None);
         }
+        let filter = context.filters.filter(self.filter).map(Arc::as_ref);
         if context.filter_use == FilterUse::Consult {
-            self.stored.report_filter(context.reports, context.strict)?;
+            self.stored.report_filter(filter, context.reports, context.strict)?;
         }
         let mut reads = BlockReads::default();
         let found = self.table.find_value(probe.key, block, context.cache, &mut reads);
@@ -184,7 +179,7 @@ impl Slot {
         let found = found?;
         // If any page of the filter is damaged, a wrong "maybe" counts as degraded, not as a false
         // positive: the answer may come from that page.
-        let is_damaged = || matches!(self.table.filter(), TableFilter::Ready(filter) if filter.damaged_pages() > 0);
+        let is_damaged = || matches!(filter, Some(TableFilter::Ready(filter)) if filter.damaged_pages() > 0);
         match (answer, &found) {
             (Answer::Maybe, None) if !self.is_mapped && is_damaged() => tally.points.degraded += 1,
             (Answer::Maybe, None) => {
@@ -192,7 +187,7 @@ impl Slot {
                 tally.points.expected += u64::from(self.expected_of_keys);
             }
             (Answer::Maybe, _) => tally.points.true_positives += 1,
-            _ if matches!(self.table.filter(), TableFilter::Degraded(_)) => tally.points.degraded += 1,
+            _ if matches!(filter, Some(TableFilter::Degraded(_))) => tally.points.degraded += 1,
             _ => tally.points.unfiltered += 1,
         }
         Ok(found)

@@ -9,7 +9,7 @@ pub(crate) mod read_state;
 pub(crate) mod run_map;
 pub(crate) mod stored_table;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use self::level::{Level, Probe, ReadContext, Slot};
@@ -18,51 +18,11 @@ use self::stored_table::StoredTable;
 use crate::error::Result;
 use crate::lsm::manifest::edit::NUM_LEVELS;
 use crate::lsm::stats::Tally;
-use crate::sstable::{FoundValue, TableFilter};
-use filterblock::{FilterSet, HashSeed, KeyHasher, RunMap, policy::LevelShape};
+use crate::sstable::FoundValue;
+use filterblock::{FilterCache, FilterSet, HashSeed, KeyHasher, RunMap, policy::LevelShape};
 
-/// The filters of an earlier version, with the number of queries of each.
-#[derive(Debug, Default)]
-pub(crate) struct Earlier {
-    /// The filters and their numbers of queries, by file number. Empty if the store has no budget.
-    filters: HashMap<u64, (Option<Arc<TableFilter>>, u64)>,
-    /// The mean number of queries per SST. A new SST starts with this number. With 0 queries, the
-    /// output of a compaction of hot SSTs could lose more columns than a cold SST.
-    mean_queries: u64,
-}
-
-impl Earlier {
-    /// Collects the file numbers, filters and queries of an earlier version. If `keeps_columns` is
-    /// not set, the next version begins with all columns of each filter.
-    pub(crate) fn new<'f>(
-        found: impl Iterator<Item = (u64, Option<&'f Arc<TableFilter>>, u64)>,
-        keeps_columns: bool,
-    ) -> Self {
-        let mut filters = HashMap::new();
-        let mut sum = 0u64;
-        for (number, filter, queries) in found {
-            // Older queries count less: each new version takes off up to an eighth.
-            let queries = queries - queries / 8;
-            sum = sum.saturating_add(queries);
-            // Take over only a usable filter. The SST itself may have been reopened with a usable
-            // one.
-            let filter = filter.filter(|filter| keeps_columns && filter.ready().is_some()).cloned();
-            filters.insert(number, (filter, queries));
-        }
-        let mean_queries = sum / (filters.len() as u64).max(1);
-        Self { filters, mean_queries }
-    }
-
-    /// Returns the filter with which SST `number` starts in the next version, and its number of
-    /// queries. `own` is the filter of the SST itself, with all columns.
-    pub(crate) fn of(&self, number: u64, own: &Arc<TableFilter>) -> (Arc<TableFilter>, u64) {
-        match self.filters.get(&number) {
-            Some((Some(filter), queries)) => (Arc::clone(filter), *queries),
-            Some((None, queries)) => (Arc::clone(own), *queries),
-            None => (Arc::clone(own), self.mean_queries),
-        }
-    }
-}
+/// The bytes that a cache counts beside a filter block, at most.
+const ALIGNMENT_BYTES: u64 = 64;
 
 #[derive(Debug)]
 pub(crate) struct Version {
@@ -70,9 +30,8 @@ pub(crate) struct Version {
     pub(crate) levels: Vec<Level>,
     hasher: KeyHasher,
     pub(crate) filters: FilterSet,
-    /// The total length in bytes to which the filters shrink, as far as possible. `None` sets no
-    /// limit.
-    filter_budget: Option<u64>,
+    /// The cache of the filters, if the store has one.
+    filter_cache: Option<FilterCache>,
     /// The number of mapped SSTs from which reads ask the map of level 0. `None` without a map.
     min_mapped: Option<usize>,
 }
@@ -85,52 +44,27 @@ impl Default for Version {
 
 impl Version {
     /// Creates a version. The SSTs of each level may be in any order. Two SSTs of the same level
-    /// may overlap only in level 0. `limits` are [`Options::filter_memory_budget`] and
-    /// [`Options::min_mapped`].
+    /// may overlap only in level 0. `min_mapped` is [`Options::min_mapped`].
     ///
-    /// [`Options::filter_memory_budget`]: crate::lsm::options::Options::filter_memory_budget
     /// [`Options::min_mapped`]: crate::lsm::options::Options::min_mapped
     pub(crate) fn new(
         levels: Vec<Vec<Arc<StoredTable>>>,
         hasher: &KeyHasher,
-        limits: (Option<u64>, Option<usize>),
-    ) -> Self {
-        Self::after(&Earlier::default(), levels, hasher, limits)
-    }
-
-    fn after(
-        earlier: &Earlier,
-        levels: Vec<Vec<Arc<StoredTable>>>,
-        hasher: &KeyHasher,
-        (filter_budget, min_mapped): (Option<u64>, Option<usize>),
+        (filter_cache, min_mapped): (Option<FilterCache>, Option<usize>),
     ) -> Self {
         let mut filters = FilterSet::new(hasher);
-        if filter_budget.is_some() {
-            filters = filters.counting_queries();
-        }
         let order = |(number, mut tables): (usize, Vec<Arc<StoredTable>>)| {
             if number == 0 {
                 tables.sort_by_key(|table| std::cmp::Reverse((table.meta.largest_sequence, table.meta.number)));
             } else {
                 tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
             }
-            let slots = tables.into_iter().map(|table| {
-                let (filter, queries) = earlier.of(table.meta.number, table.table.shared_filter());
-                let filter = filters.insert(filter);
-                filters.add_queries(filter, queries);
-                Slot::new(table, filter)
-            });
+            let slots = tables.into_iter().map(|table| Slot::new(table, &mut filters, filter_cache.is_some()));
             Level::new(number, slots.collect())
         };
         let levels = levels.into_iter().enumerate().map(order).filter(|level| !level.slots.is_empty());
-        let mut levels: Vec<Level> = levels.collect();
-        if let Some(budget) = filter_budget {
-            // A filter that cannot shrink stays as it is, so the filters may take more than the
-            // budget.
-            filters.shrink_to(budget);
-            levels.iter_mut().flat_map(|level| &mut level.slots).for_each(|slot| slot.update_expected(&filters));
-        }
-        let mut version = Self { levels, hasher: hasher.clone(), filters, filter_budget, min_mapped };
+        let levels: Vec<Level> = levels.collect();
+        let mut version = Self { levels, hasher: hasher.clone(), filters, filter_cache, min_mapped };
         let room_bytes = version.room_bytes();
         if let Some(level) = version.levels.first_mut().filter(|level| level.number == 0) {
             level.mapped = min_mapped.and_then(|min_mapped| level.map(min_mapped, room_bytes)).map(Box::new);
@@ -159,27 +93,16 @@ impl Version {
         sum
     }
 
-    /// Returns how many bytes of the memory budget the filters leave.
+    /// Returns how many bytes of the memory budget the filters leave if all of them are in memory.
     pub(crate) fn room_bytes(&self) -> u64 {
-        let Some(budget) = self.filter_budget else { return u64::MAX };
-        (0..NUM_LEVELS).fold(budget, |room, level| room.saturating_sub(self.filter_memory_bytes(level)))
+        let Some(cache) = &self.filter_cache else { return u64::MAX };
+        let filters = self.all_tables().map(|(_, table)| table.table.filter_len_bytes() + ALIGNMENT_BYTES);
+        cache.counts().max_bytes.saturating_sub(filters.fold(0, u64::saturating_add))
     }
 
-    fn earlier(&self, keeps_columns: bool) -> Earlier {
-        if self.filter_budget.is_none() {
-            return Earlier::default();
-        }
-        let slots = self.levels.iter().flat_map(|level| &level.slots);
-        let of = |slot: &Slot| (slot.stored.meta.number, slot.filter);
-        let found = slots.map(of).map(|(number, slot)| (number, self.filters.filter(slot), self.filters.queries(slot)));
-        Earlier::new(found, keeps_columns)
-    }
-
-    /// Returns a version of the same SSTs that divides the memory budget anew among the filters,
-    /// according to the queries so far. Filters that are asked often may get dropped columns back.
-    pub(crate) fn with_rebalanced_filters(&self) -> Self {
-        let levels = (0..NUM_LEVELS).map(|level| self.tables(level).cloned().collect()).collect();
-        Self::after(&self.earlier(false), levels, &self.hasher, (self.filter_budget, self.min_mapped))
+    /// Returns a version of the same SSTs that uses the filters as they are in the cache now.
+    pub(crate) fn with_filters_of_cache(&self) -> Self {
+        self.with(&[], Vec::new())
     }
 
     /// Returns the total length in bytes of the usable filters that reads ask in a level.
@@ -204,7 +127,7 @@ impl Version {
                 tables.push(table);
             }
         }
-        Self::after(&self.earlier(true), levels, &self.hasher, (self.filter_budget, self.min_mapped))
+        Self::new(levels, &self.hasher, (self.filter_cache.clone(), self.min_mapped))
     }
 
     /// Returns an iterator over the SSTs of a level, in the order of reading.

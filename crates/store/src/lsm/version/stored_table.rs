@@ -50,13 +50,8 @@ impl StoredTable {
         closed: Arc<Mutex<Removals>>,
     ) -> Self {
         // This arithmetic takes long. Do it once per SST, not once per version.
-        let (expected, expected_of_ranges) = match table.filter() {
-            TableFilter::Ready(filter) => {
-                let of_ranges = filter.expected_range_fpr().unwrap_or_default();
-                (rate_units(filter.expected_fpr()), rate_units(of_ranges))
-            }
-            TableFilter::Absent | TableFilter::Degraded(_) => (0, 0),
-        };
+        let (of_keys, of_ranges) = table.expected_rates();
+        let (expected, expected_of_ranges) = (rate_units(of_keys), rate_units(of_ranges));
         let file = TableFile { path: path.clone(), storage, closed, obsolete: AtomicBool::new(false) };
         let (is_reported, mapped) = (AtomicBool::new(false), Mutex::default());
         let (file, table) = (Arc::new(file), Arc::new(table));
@@ -97,11 +92,17 @@ impl StoredTable {
     /// # Errors
     /// If `strict` is set, returns an error instead for an unusable filter, and for damaged pages
     /// if a new check finds the damage again.
-    pub(crate) fn report_filter(&self, reports: &Reports, strict: bool) -> Result<()> {
-        match self.table.filter() {
-            TableFilter::Absent => Ok(()),
-            TableFilter::Ready(filter) => {
-                if let Some(error) = self.table.range_damage() {
+    pub(crate) fn report_filter(&self, filter: Option<&TableFilter>, reports: &Reports, strict: bool) -> Result<()> {
+        match filter {
+            Some(TableFilter::Absent) => Ok(()),
+            None => {
+                if let Some(error) = self.table.filter_failure() {
+                    self.report_once(reports, || error);
+                }
+                Ok(())
+            }
+            Some(TableFilter::Ready(filter)) => {
+                if let Some(error) = self.table.range_damage_of(filter) {
                     self.report_once(reports, || error.to_string());
                 }
                 let damaged_pages = filter.damaged_pages();
@@ -121,11 +122,14 @@ impl StoredTable {
                 });
                 Ok(())
             }
-            TableFilter::Degraded(_) if strict => {
+            Some(TableFilter::Degraded(_)) if strict => {
                 Err(Error::Corrupt { field: Field::FilterBlock, offset: 0 }.in_file(&self.path))
             }
-            TableFilter::Degraded(error) => {
-                self.report_once(reports, || error.to_string());
+            Some(TableFilter::Degraded(error)) => {
+                self.report_once(reports, || {
+                    let (error, path) = (error.to_string(), self.path.display().to_string());
+                    if error.contains(&path) { error } else { format!("{path}: {error}") }
+                });
                 Ok(())
             }
         }

@@ -1,0 +1,694 @@
+//! Keeps the filters of many SSTs in bounded memory: reads each filter when a query first needs it, drops
+//! columns of bumped ribbons under pressure, and then filters that are seldom asked.
+
+use std::borrow::Borrow;
+use std::collections::BinaryHeap;
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::thread::{self, ThreadId};
+
+use super::bytes::{AlignedBytes, Reclaimer, SharedBytes};
+use super::expected::{Expected, OwnExpected};
+use super::parsed::ParsedBlock;
+use super::part::Verify;
+use super::reader::{FilterBlock, TableFilter};
+use super::set::COUNTED_ONE_IN;
+use crate::error::{Error, Field};
+use crate::hash::KeyHasher;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex};
+
+/// A bound on the bytes of filters in memory. Each SST has a [`CachedFilter`], which is read when a query
+/// first needs it.
+///
+/// A host adds the filters to each [`FilterSet`](super::FilterSet) by
+/// [`insert_cached`](super::FilterSet::insert_cached). A set asks a loaded filter without a lock. If
+/// there is no room for a filter, the set answers [`Answer::Unfiltered`](super::Answer::Unfiltered), and
+/// the host reads the SST.
+///
+/// A set keeps the filters that it has loaded, so filters leave memory only together with sets. If
+/// [`needs_rebalance`](Self::needs_rebalance), the host calls [`rebalance`](Self::rebalance), for example
+/// in a background thread, and publishes a new set of the same filters. Bytes count until the last set
+/// that uses them is dropped, so the bound holds at each moment. The bound does not cover the memory
+/// that a set and an SST need without a filter, about half a kilobyte for each SST.
+///
+/// Clones share the bound.
+///
+/// ```
+/// use std::sync::Arc;
+/// use filterblock::{Answer, CachedFilter, FilterCache, FilterHandle, FilterOptions, FilterSet, HashSeed, KeyHasher};
+///
+/// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(1)));
+/// let mut builder = FilterOptions::new("blocked-bloom:10".parse()?).table_id(table_id).builder(&hasher)?;
+/// builder.add(hasher.key(b"apple"));
+/// let built = builder.finish()?;
+/// let handle = FilterHandle::of(&built, 0, 1);
+///
+/// let cache = FilterCache::new(64 << 20);
+/// // The host passes a function that reads the block, here from a vector.
+/// let read = move |bytes: &mut [u8]| -> std::io::Result<()> {
+///     bytes.copy_from_slice(&built.bytes);
+///     Ok(())
+/// };
+/// let filter = CachedFilter::new(&cache, handle.len_bytes, &handle.expected(table_id, &hasher), read);
+/// let mut set = FilterSet::new(&hasher);
+/// let slot = set.insert_cached(Arc::new(filter));
+/// assert_eq!(cache.counts().loads, 0);
+/// assert_eq!(set.ask(slot, hasher.key(b"plum")), Answer::No);
+/// assert_eq!(cache.counts().loads, 1);
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct FilterCache(Arc<Shared>);
+
+struct Shared {
+    max_bytes: u64,
+    /// The bytes of all filters that are allocated, or that a thread is about to allocate.
+    bytes: AtomicU64,
+    /// The filters that some set has had.
+    filters: Mutex<Vec<Member>>,
+    /// Held by a rebalance.
+    rebalancing: Mutex<()>,
+    /// The number of queries without room since the last rebalance.
+    refused_lately: AtomicU64,
+    counts: Counts,
+}
+
+struct Member {
+    filter: Weak<CachedFilter>,
+    /// No rebalance has seen the filter.
+    is_new: bool,
+}
+
+#[derive(Default)]
+struct Counts {
+    queries: AtomicU64,
+    refused: AtomicU64,
+    loads: AtomicU64,
+    failed_loads: AtomicU64,
+    damaged: AtomicU64,
+    evictions: AtomicU64,
+}
+
+/// The state and the history of a cache: see [`FilterCache::counts`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FilterCacheCounts {
+    /// The bound in bytes.
+    pub max_bytes: u64,
+    /// The bytes of the filters in memory. This number never exceeds the bound.
+    pub bytes: u64,
+    /// The number of filters that sets have.
+    pub filters: u64,
+    /// The number of these filters that are in memory.
+    pub resident: u64,
+    /// The number of queries for whole keys, estimated from a sample of one query in 64.
+    pub queries: u64,
+    /// The number of queries that no filter answered because there was no room for the filter.
+    pub refused: u64,
+    /// The number of filters that were read, again included.
+    pub loads: u64,
+    /// The number of reads that failed. Later queries try again, each time after more queries.
+    pub failed_loads: u64,
+    /// The number of reads that found a damaged filter or another SST's. Such a filter is not read again.
+    pub damaged: u64,
+    /// The number of filters that left memory, or lost columns in it.
+    pub evictions: u64,
+}
+
+/// The least number of refused queries after which a rebalance pays.
+const MIN_REFUSED: u64 = 1_024;
+/// A rebalance looks at each filter. So it waits for this many refused queries for each filter.
+const REFUSED_PER_FILTER: u64 = 64;
+
+impl FilterCache {
+    /// Creates a cache whose filters take at most `max_bytes` bytes of memory together.
+    #[must_use]
+    pub fn new(max_bytes: u64) -> Self {
+        Self(Arc::new(Shared {
+            max_bytes,
+            bytes: AtomicU64::new(0),
+            filters: Mutex::new(Vec::new()),
+            rebalancing: Mutex::new(()),
+            refused_lately: AtomicU64::new(0),
+            counts: Counts::default(),
+        }))
+    }
+
+    /// Returns the state and the history of the cache. Takes time linear in the number of filters.
+    #[must_use]
+    pub fn counts(&self) -> FilterCacheCounts {
+        let filters = self.filters();
+        let Shared { max_bytes, bytes, counts, .. } = self.0.as_ref();
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        FilterCacheCounts {
+            max_bytes: *max_bytes,
+            bytes: read(bytes),
+            filters: filters.len() as u64,
+            resident: filters.iter().filter(|(filter, _)| filter.is_ready()).count() as u64,
+            queries: read(&counts.queries),
+            refused: read(&counts.refused),
+            loads: read(&counts.loads),
+            failed_loads: read(&counts.failed_loads),
+            damaged: read(&counts.damaged),
+            evictions: read(&counts.evictions),
+        }
+    }
+
+    /// Returns whether many queries found no room for their filters since the last
+    /// [`rebalance`](Self::rebalance).
+    #[must_use]
+    pub fn needs_rebalance(&self) -> bool {
+        let refused = self.0.refused_lately.load(Ordering::Relaxed);
+        refused >= MIN_REFUSED && refused / REFUSED_PER_FILTER >= lock(&self.0.filters).len() as u64
+    }
+
+    /// Decides anew which filters stay in memory, and with how many columns. It first gives up the bytes
+    /// that save the fewest reads, by the queries so far. Older queries count less.
+    ///
+    /// The bytes become free when the host drops the sets that use them, so it should publish a new set.
+    /// The call may read filters that get columns back. If another thread is rebalancing, the call does
+    /// nothing.
+    pub fn rebalance(&self) {
+        // A poisoned lock guards no data.
+        let _rebalancing = match self.0.rebalancing.try_lock() {
+            Ok(guard) => guard,
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return,
+        };
+        self.0.refused_lately.store(0, Ordering::Relaxed);
+        let filters = self.filters();
+        let known = filters.iter().filter(|(_, is_new)| !is_new);
+        let sum = known.clone().map(|(filter, _)| filter.queries()).fold(0, u64::saturating_add);
+        // A new filter may hold the keys of filters that were asked often, after a compaction.
+        let mean = sum / (known.count() as u64).max(1);
+        for (filter, is_new) in &filters {
+            let queries = filter.queries();
+            let _ = queries.checked_sub(queries / 8).map(|older| filter.queries.store(older, Ordering::Relaxed));
+            if *is_new {
+                filter.add_queries_uncounted(mean);
+            }
+        }
+        lock(&self.0.filters).iter_mut().for_each(|member| member.is_new = false);
+        let filters: Vec<_> = filters.into_iter().map(|(filter, _)| filter).collect();
+        let planned = plan(&filters, self.0.max_bytes);
+        let changes = || filters.iter().zip(&planned);
+        changes().for_each(|(filter, &level)| filter.wanted.store(level, Ordering::Relaxed));
+        // First the changes that free memory.
+        changes().filter(|&(_, &level)| level == 0).for_each(|(filter, _)| filter.adapt());
+        changes().filter(|&(_, &level)| level != 0).for_each(|(filter, _)| filter.adapt());
+    }
+
+    /// Returns the filters that are not dropped, and whether each is new to [`Self::rebalance`].
+    fn filters(&self) -> Vec<(Arc<CachedFilter>, bool)> {
+        // A filter must not be dropped under the lock.
+        let mut alive = Vec::new();
+        lock(&self.0.filters).retain(|member| {
+            let filter = member.filter.upgrade();
+            let is_alive = filter.is_some();
+            alive.extend(filter.map(|filter| (filter, member.is_new)));
+            is_alive
+        });
+        alive
+    }
+
+    fn room(&self, bytes: u64) -> Option<Room> {
+        let fits = |sum: &u64| *sum <= self.0.max_bytes;
+        let add = |used: u64| used.checked_add(bytes).filter(fits);
+        self.0.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(Room { cache: self.clone(), bytes })
+    }
+}
+
+impl fmt::Debug for FilterCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0.bytes.load(Ordering::Relaxed);
+        f.debug_struct("FilterCache")
+            .field("max_bytes", &self.0.max_bytes)
+            .field("bytes", &bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A part of the bound that some bytes take. Dropping it gives the part back.
+#[derive(Debug)]
+pub(super) struct Room {
+    cache: FilterCache,
+    bytes: u64,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.cache.0.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+type Failure = Arc<dyn StdError + Send + Sync>;
+type Read = dyn Fn(&mut [u8]) -> Result<(), Box<dyn StdError + Send + Sync>> + Send + Sync;
+type Loaded = Arc<TableFilter<SharedBytes>>;
+
+/// The filter of one SST in a [`FilterCache`]. The host keeps it in an `Arc` as long as the SST, and adds
+/// it to each [`FilterSet`](super::FilterSet) that has the SST.
+///
+/// A filter that cannot be read or that is damaged never denies a key. If the read fails, later queries
+/// try again, each time after twice as many queries. A damaged filter is not read again.
+pub struct CachedFilter {
+    cache: FilterCache,
+    len_bytes: u64,
+    expected: OwnExpected,
+    read: Box<Read>,
+    load_on_use: u32,
+    reclaimer: Option<Reclaimer>,
+    /// An estimate of the number of queries. Each rebalance takes an eighth off.
+    queries: AtomicU64,
+    /// The level that the last plan has chosen: see [`Shape`]. A higher level than the highest stands for
+    /// the highest.
+    wanted: AtomicU32,
+    /// The sizes, after the first load.
+    shape: OnceLock<Shape>,
+    is_member: AtomicBool,
+    state: Mutex<State>,
+    /// Wakes the threads that wait for the end of a load.
+    is_done: Condvar,
+}
+
+enum State {
+    /// The filter is not in memory. `uses` queries have asked for it.
+    Out { uses: u32 },
+    /// The thread is reading the filter.
+    Loading(ThreadId),
+    /// The last `failures` loads failed. The next `skips` queries do not load.
+    Failed { failures: u32, skips: u32, reason: Failure },
+    /// The filter, which is ready or degraded, and its level.
+    In(Loaded, u32),
+}
+
+/// The levels at which a filter can be in memory. At level 0 it is out, and at the highest it is whole. If
+/// it can drop columns, the levels between are the numbers of columns of its copies.
+#[derive(Debug, Clone)]
+struct Shape {
+    /// The FPR of the whole filter.
+    fpr: f64,
+    /// The bytes of the filter in memory at each level, which ascend.
+    bytes: Vec<u64>,
+}
+
+impl Shape {
+    fn of(block: &FilterBlock<SharedBytes>) -> Self {
+        let whole = block.metadata().block_len_bytes;
+        let copies =
+            (1..block.columns_to_drop_from().unwrap_or(1)).map(|columns| block.len_with(columns).unwrap_or(whole));
+        let bytes = copies.chain([whole]).map(AlignedBytes::allocated);
+        Self { fpr: block.expected_fpr(), bytes: [0].into_iter().chain(bytes).collect() }
+    }
+
+    /// Returns a guess at the sizes of a filter that was never loaded, from those of another filter. A host
+    /// usually builds filters of one kind.
+    fn guess(len_bytes: u64, like: Option<&Self>) -> Self {
+        let whole = AlignedBytes::allocated(len_bytes);
+        let Some(Self { fpr, bytes }) = like else { return Self { fpr: 0.01, bytes: vec![0, whole] } };
+        let ratio = whole as f64 / bytes.last().copied().unwrap_or_default().max(1) as f64;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length, not negative")]
+        Self { fpr: *fpr, bytes: bytes.iter().map(|&bytes| (bytes as f64 * ratio) as u64).collect() }
+    }
+
+    fn highest(&self) -> u32 {
+        u32::try_from(self.bytes.len()).unwrap_or(u32::MAX).saturating_sub(1)
+    }
+
+    fn bytes_at(&self, level: u32) -> u64 {
+        self.bytes.get(level as usize).or(self.bytes.last()).copied().unwrap_or_default()
+    }
+
+    fn fpr_at(&self, level: u32) -> f64 {
+        match level {
+            0 => 1.0,
+            _ if level >= self.highest() => self.fpr,
+            _ => 0.5f64.powi(level.cast_signed()).max(self.fpr),
+        }
+    }
+}
+
+enum NotLoaded {
+    NoRoom,
+    Failed(Failure),
+}
+
+impl From<Error> for NotLoaded {
+    fn from(error: Error) -> Self {
+        Self::Failed(Arc::new(error))
+    }
+}
+
+impl CachedFilter {
+    /// Creates the filter of an SST, without reading it. `len_bytes` is the length of the block, and
+    /// `expected` is what the host knows about it: see [`FilterHandle`](super::FilterHandle). `read` fills
+    /// the buffer, which is `len_bytes` long, with the block.
+    ///
+    /// `read` may be called in any thread that asks the filter. The other threads that ask the filter
+    /// wait. If `read` asks the filter itself, the answer is
+    /// [`Answer::Unfiltered`](super::Answer::Unfiltered). If `read` panics, the load has failed, and the
+    /// panic goes on in its thread.
+    #[must_use]
+    pub fn new<E: Into<Box<dyn StdError + Send + Sync>>>(
+        cache: &FilterCache,
+        len_bytes: u64,
+        expected: &Expected<'_>,
+        read: impl Fn(&mut [u8]) -> Result<(), E> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            cache: cache.clone(),
+            len_bytes,
+            expected: expected.to_own(),
+            read: Box::new(move |bytes| read(bytes).map_err(Into::into)),
+            load_on_use: 1,
+            reclaimer: None,
+            queries: AtomicU64::new(0),
+            wanted: AtomicU32::new(u32::MAX),
+            shape: OnceLock::new(),
+            is_member: AtomicBool::new(false),
+            state: Mutex::new(State::Out { uses: 0 }),
+            is_done: Condvar::new(),
+        }
+    }
+
+    /// Loads the filter only when it is asked for the `number`-th time. Until then, the host reads the
+    /// SST. So a scan over many SSTs does not read filters that are asked once. The default is 1.
+    #[must_use]
+    pub fn load_on_use(self, number: u32) -> Self {
+        Self { load_on_use: number, ..self }
+    }
+
+    /// Lets the thread that calls [`Reclaimer::reclaim`] free the bytes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn freed_by(self, reclaimer: &Reclaimer) -> Self {
+        Self { reclaimer: Some(reclaimer.clone()), ..self }
+    }
+
+    /// Returns the filter if it is in memory. A damaged filter is
+    /// [`TableFilter::Degraded`](super::TableFilter::Degraded).
+    #[must_use]
+    pub fn loaded(&self) -> Option<Arc<TableFilter<SharedBytes>>> {
+        match &*lock(&self.state) {
+            State::In(filter, _) => Some(Arc::clone(filter)),
+            State::Out { .. } | State::Loading(_) | State::Failed { .. } => None,
+        }
+    }
+
+    /// Returns the error of the last read, if it failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<dyn StdError + Send + Sync>> {
+        match &*lock(&self.state) {
+            State::Failed { reason, .. } => Some(Arc::clone(reason)),
+            State::Out { .. } | State::Loading(_) | State::In(..) => None,
+        }
+    }
+
+    /// Returns an estimate of the number of queries for whole keys. Older queries count less. The estimate
+    /// comes from a sample of one query in 64, so an estimate of `n` has a standard deviation of about
+    /// `8 * sqrt(n)`.
+    #[must_use]
+    pub fn queries(&self) -> u64 {
+        self.queries.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_queries(&self, queries: u64) {
+        self.add_queries_uncounted(queries);
+        self.cache.0.counts.queries.fetch_add(queries, Ordering::Relaxed);
+    }
+
+    fn add_queries_uncounted(&self, queries: u64) {
+        let add = |sum: u64| Some(sum.saturating_add(queries));
+        // The closure never returns `None`, so the update never fails.
+        let _ = self.queries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
+    fn is_ready(&self) -> bool {
+        self.loaded().is_some_and(|filter| filter.ready().is_some())
+    }
+
+    pub(super) fn hasher(&self) -> &KeyHasher {
+        self.expected.borrowed().hasher()
+    }
+
+    /// Makes the filter count in the plans of its cache.
+    pub(super) fn register(this: &Arc<Self>) {
+        if !this.is_member.swap(true, Ordering::Relaxed) {
+            lock(&this.cache.0.filters).push(Member { filter: Arc::downgrade(this), is_new: true });
+        }
+    }
+
+    /// Returns the filter for a query, and reads it if it is not in memory. Returns `None` if there is no
+    /// room for it or if it cannot be read.
+    pub(super) fn load(&self) -> Option<Arc<TableFilter<SharedBytes>>> {
+        let mut state = lock(&self.state);
+        let mut has_waited = false;
+        let own_id = thread::current().id();
+        while matches!(&*state, State::Loading(by) if *by != own_id) {
+            state = self.is_done.wait(state).unwrap_or_else(PoisonError::into_inner);
+            has_waited = true;
+        }
+        let failures = match &mut *state {
+            State::In(filter, _) => return Some(Arc::clone(filter)),
+            // The function that reads the filter asks it.
+            State::Loading(_) => return None,
+            State::Out { .. } if has_waited || self.wanted.load(Ordering::Relaxed) == 0 => {
+                self.count_refused();
+                return None;
+            }
+            State::Out { uses } if uses.saturating_add(1) < self.load_on_use => {
+                *uses += 1;
+                return None;
+            }
+            State::Out { .. } => 0,
+            State::Failed { .. } if has_waited => return None,
+            State::Failed { skips, .. } if *skips > 0 => {
+                *skips -= 1;
+                return None;
+            }
+            State::Failed { failures, .. } => *failures,
+        };
+        *state = State::Loading(own_id);
+        drop(state);
+        let mut load = Load { filter: self, failures, next: None };
+        load.next = Some(match self.read_filter(self.wanted.load(Ordering::Relaxed)) {
+            Ok((filter, level)) => State::In(Arc::new(filter), level),
+            Err(NotLoaded::Failed(reason)) => self.failed(failures, reason),
+            Err(NotLoaded::NoRoom) => {
+                self.count_refused();
+                State::Out { uses: self.load_on_use }
+            }
+        });
+        drop(load);
+        self.loaded()
+    }
+
+    fn count_refused(&self) {
+        self.cache.0.counts.refused.fetch_add(1, Ordering::Relaxed);
+        self.cache.0.refused_lately.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn failed(&self, failures: u32, reason: Failure) -> State {
+        self.cache.0.counts.failed_loads.fetch_add(1, Ordering::Relaxed);
+        State::Failed { failures: failures.saturating_add(1), skips: (1 << failures.min(10)) - 1, reason }
+    }
+
+    /// Reads the filter and copies it to a level, or keeps it whole.
+    fn read_filter(&self, level: u32) -> Result<(TableFilter<SharedBytes>, u32), NotLoaded> {
+        let room = self.cache.room(AlignedBytes::allocated(self.len_bytes)).ok_or(NotLoaded::NoRoom)?;
+        let len = usize::try_from(self.len_bytes).map_err(|_| Error::TooLarge { what: "a filter block" })?;
+        let read = |bytes: &mut [u8]| (self.read)(bytes).map_err(|error| NotLoaded::Failed(error.into()));
+        let bytes = SharedBytes::in_room(AlignedBytes::filled_by(len, read)?, room);
+        // The whole form of a filter that loses columns is freed at once.
+        let bytes = if level == u32::MAX { self.reclaimed(bytes) } else { bytes };
+        self.cache.0.counts.loads.fetch_add(1, Ordering::Relaxed);
+        let block = match FilterBlock::open(bytes, &self.expected.borrowed(), Verify::AtOpen) {
+            Ok(block) => block,
+            Err(error @ Error::TooLarge { .. }) => return Err(error.into()),
+            Err(error) => {
+                self.cache.0.counts.damaged.fetch_add(1, Ordering::Relaxed);
+                return Ok((TableFilter::Degraded(Arc::new(error)), 1));
+            }
+        };
+        let shape = self.shape.get_or_init(|| Shape::of(&block));
+        if level < shape.highest() {
+            return Ok((TableFilter::Ready(self.copy(block, level)?), level));
+        }
+        Ok((TableFilter::Ready(block), shape.highest()))
+    }
+
+    fn reclaimed(&self, bytes: SharedBytes) -> SharedBytes {
+        match &self.reclaimer {
+            Some(reclaimer) => bytes.freed_by(reclaimer),
+            None => bytes,
+        }
+    }
+
+    /// Copies the columns of a level that lies between out and whole. Drops `block` as early as possible.
+    fn copy(
+        &self,
+        block: impl Borrow<FilterBlock<SharedBytes>>,
+        level: u32,
+    ) -> Result<FilterBlock<SharedBytes>, NotLoaded> {
+        let bytes = self.shape.get().map_or(0, |shape| shape.bytes_at(level));
+        let gathering = self.cache.room(bytes).ok_or(NotLoaded::NoRoom)?;
+        let columns = block.borrow().bytes_of_columns(level)?.ok_or(Error::corrupt(Field::Params))?;
+        drop(block);
+        // For a moment, the columns are in memory twice: as they were gathered, and aligned.
+        let room = self.cache.room(bytes).ok_or(NotLoaded::NoRoom)?;
+        let copy = self.reclaimed(SharedBytes::in_room(AlignedBytes::copy_of(&columns)?, room));
+        drop((columns, gathering));
+        Ok(ParsedBlock::open(copy, Verify::AtOpen)?.bind_to(self.hasher())?)
+    }
+
+    /// Changes the filter in memory to the level of the last plan. Only [`FilterCache::rebalance`] calls
+    /// this function, one thread at a time.
+    fn adapt(&self) {
+        let in_memory = match &*lock(&self.state) {
+            State::In(filter, level) => Some((Arc::clone(filter), *level)),
+            State::Out { .. } | State::Loading(_) | State::Failed { .. } => None,
+        };
+        let (Some((filter, level)), Some(shape)) = (in_memory, self.shape.get()) else { return };
+        let wanted = self.wanted.load(Ordering::Relaxed).min(shape.highest());
+        let next = match filter.ready() {
+            Some(block) if wanted < level => {
+                self.cache.0.counts.evictions.fetch_add(1, Ordering::Relaxed);
+                match (wanted > 0).then(|| self.copy(block, wanted)) {
+                    Some(Ok(copy)) => State::In(Arc::new(TableFilter::Ready(copy)), wanted),
+                    // If there is no room for the copy, the next query reads the filter again.
+                    Some(Err(_)) | None => State::Out { uses: self.load_on_use },
+                }
+            }
+            // One column more is not worth a read.
+            Some(_) if wanted > level + 1 => match self.read_filter(wanted) {
+                Ok((whole @ TableFilter::Ready(_), level)) => State::In(Arc::new(whole), level),
+                // The next query reads the filter, after the host has dropped the set that uses the copy.
+                Err(NotLoaded::NoRoom) => State::Out { uses: self.load_on_use },
+                Ok(_) | Err(NotLoaded::Failed(_)) => return,
+            },
+            Some(_) | None => return,
+        };
+        // No other thread changes a filter that is in memory.
+        *lock(&self.state) = next;
+    }
+}
+
+impl fmt::Debug for CachedFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachedFilter").field("len_bytes", &self.len_bytes).finish_non_exhaustive()
+    }
+}
+
+/// A load in progress. Dropping it stores the outcome, also after a panic, and wakes the threads that wait.
+struct Load<'a> {
+    filter: &'a CachedFilter,
+    failures: u32,
+    next: Option<State>,
+}
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        let panicked =
+            || self.filter.failed(self.failures, Arc::from(Box::from("the function that reads it panicked")));
+        let next = self.next.take().unwrap_or_else(panicked);
+        *lock(&self.filter.state) = next;
+        self.filter.is_done.notify_all();
+    }
+}
+
+/// Returns the level of each filter at which all filters together fit in `max_bytes`.
+fn plan(filters: &[Arc<CachedFilter>], max_bytes: u64) -> Vec<u32> {
+    let mut planned = vec![u32::MAX; filters.len()];
+    let known = filters.iter().find_map(|filter| filter.shape.get());
+    let mut steps = Vec::with_capacity(filters.len());
+    for (index, filter) in filters.iter().enumerate() {
+        let (loaded, queries) = (filter.loaded(), filter.queries());
+        let in_memory = loaded.is_some();
+        // A filter that nobody asks may enter if there is room. A degraded filter takes no room.
+        if !in_memory && queries == 0 || loaded.is_some_and(|filter| filter.ready().is_none()) {
+            continue;
+        }
+        // Without this bonus, chance would exchange filters that are asked equally often. It is three
+        // standard deviations of the estimate.
+        let bonus = if in_memory { 3.0 * 8.0 * (queries as f64).sqrt() } else { 0.0 };
+        let queries = queries.saturating_add(COUNTED_ONE_IN.into()) as f64 + bonus;
+        let shape = filter.shape.get().cloned().unwrap_or_else(|| Shape::guess(filter.len_bytes, known));
+        let level = shape.highest();
+        steps.push(Step { index, level, queries, shape });
+    }
+    let mut sum = steps.iter().map(Step::bytes).fold(0, u64::saturating_add);
+    if sum <= max_bytes {
+        return planned;
+    }
+    // A filter that loses columns needs room for its whole form and its columns while it is read.
+    let can_shrink = steps.iter().filter(|step| step.level > 1).map(Step::bytes).max();
+    let limit = max_bytes.saturating_sub(can_shrink.unwrap_or_default());
+    let mut heap: BinaryHeap<_> = steps.into_iter().filter_map(Step::down).collect();
+    while sum > limit {
+        let Some(Down { saved, step, .. }) = heap.pop() else { break };
+        sum = sum.saturating_sub(saved);
+        if let Some(level) = planned.get_mut(step.index) {
+            *level = step.level;
+        }
+        heap.extend(step.down());
+    }
+    planned
+}
+
+/// The state of a filter while levels are chosen.
+struct Step {
+    index: usize,
+    level: u32,
+    queries: f64,
+    shape: Shape,
+}
+
+/// The step to the next lower level, and what it saves and costs.
+struct Down {
+    /// The number of false positives that the step adds for each freed byte.
+    cost: f64,
+    saved: u64,
+    step: Step,
+}
+
+impl Step {
+    fn bytes(&self) -> u64 {
+        self.shape.bytes_at(self.level)
+    }
+
+    /// Returns `None` at level 0.
+    fn down(self) -> Option<Down> {
+        let (level, shape) = (self.level.checked_sub(1)?, &self.shape);
+        let saved = self.bytes().saturating_sub(shape.bytes_at(level));
+        let added = self.queries * (shape.fpr_at(level) - shape.fpr_at(self.level));
+        Some(Down { cost: added / saved.max(1) as f64, saved, step: Step { level, ..self } })
+    }
+}
+
+/// The step that costs least is the greatest. If two cost the same, the index decides, so that each run of
+/// the program has the same order.
+impl Ord for Down {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.cost.total_cmp(&self.cost).then(other.step.index.cmp(&self.step.index))
+    }
+}
+
+impl PartialOrd for Down {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Down {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Down {}
