@@ -69,7 +69,7 @@
 //! [prefixes](embedding#prefixes),
 //! [ranges](embedding#ranges),
 //! [memory](embedding#memory),
-//! [shrinking](embedding#shrink-fewer-columns-in-less-memory),
+//! [many filters](embedding#many-filters-one-bound-read-on-first-use),
 //! [verification and damage](embedding#verify-at-open-or-on-first-touch),
 //! [what to count](embedding#count),
 //! [partitions](embedding#partitions),

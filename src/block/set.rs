@@ -398,6 +398,13 @@ impl FilterSet {
         }
     }
 
+    /// Returns the length in bytes of the blocks of all [`TableFilter::Ready`] filters together.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        let ready = self.entries.iter().filter_map(|entry| entry.filter.get()?.ready());
+        ready.map(|block| block.metadata().block_len_bytes).fold(0, u64::saturating_add)
+    }
+
     /// Counts the filters by state, the damaged pages that queries have found, and the queries that
     /// no filter answered. Takes time linear in the numbers of filters, partitions, and pages that
     /// are verified on first touch.

@@ -42,6 +42,12 @@
 typedef struct filterblock_filter filterblock_filter;
 
 /**
+ * The filter of one SST in a cache. Keep the handle as long as the SST, and add it to each set that
+ * has the SST.
+ */
+typedef struct filterblock_cached filterblock_cached;
+
+/**
  * The length in bytes of the member `message` of `filterblock_error`. It includes the zero byte
  * that ends the text.
  */
@@ -240,6 +246,12 @@ typedef struct filterblock_builder filterblock_builder;
 typedef struct filterblock_bytes filterblock_bytes;
 
 /**
+ * A bound on the bytes of filters in memory. Any number of threads may use a cache at once. It lives until
+ * you have freed it, its filters, and the sets that have them.
+ */
+typedef struct filterblock_cache filterblock_cache;
+
+/**
  * A hash function with its seed and secret. A store makes one and uses it for all filters.
  *
  * Any number of threads may share a hasher. Builders, filters and sets copy the hasher, so the
@@ -376,6 +388,93 @@ typedef struct filterblock_expected {
 } filterblock_expected;
 
 /**
+ * The function that reads a filter. Initialise the struct with zeros.
+ */
+typedef struct filterblock_source {
+    /**
+     * Fills `buffer` with the `len` bytes of the filter, and returns 0. Any other result is an error of the
+     * caller, and later queries try again. The library calls the function in a thread that asks the filter
+     * or calls `filterblock_cache_rebalance`, one call at a time for one filter. The function must not
+     * unwind. It must not be NULL.
+     */
+    int32_t (*read)(void *context, void *buffer, size_t len);
+    /**
+     * Frees `context` after the last call of `read`, in any thread. It may be NULL.
+     */
+    void (*free)(void *context);
+    /**
+     * Passed to both functions. Both may be called in any thread.
+     */
+    void *context;
+    /**
+     * The number of the query that reads the filter. 0 and 1 mean the first query.
+     */
+    uint32_t load_on_use;
+} filterblock_source;
+
+/**
+ * The position of a filter in a set. You may copy a slot, but do not change its members. A slot of
+ * zeros belongs to no set. A set answers `FILTERBLOCK_ANSWER_UNFILTERED` for a slot of another
+ * set.
+ */
+typedef struct filterblock_slot {
+    /**
+     * Private.
+     */
+    uint64_t set;
+    /**
+     * Private.
+     */
+    uint64_t index;
+} filterblock_slot;
+
+/**
+ * The state and the history of a cache.
+ */
+typedef struct filterblock_cache_counts_info {
+    /**
+     * The bound in bytes.
+     */
+    uint64_t max_bytes;
+    /**
+     * The bytes of the filters in memory, which never exceed the bound.
+     */
+    uint64_t bytes;
+    /**
+     * The number of filters that sets have had and that are not freed.
+     */
+    uint64_t filters;
+    /**
+     * The number of these filters that are in memory.
+     */
+    uint64_t resident;
+    /**
+     * The number of queries for keys, estimated from a sample of one query in 64.
+     */
+    uint64_t queries;
+    /**
+     * The number of queries that no filter answered because there was no room for it.
+     */
+    uint64_t refused;
+    /**
+     * The number of filters that were read, again included.
+     */
+    uint64_t loads;
+    /**
+     * The number of reads that failed.
+     */
+    uint64_t failed_loads;
+    /**
+     * The number of reads that found a damaged filter or another SST's.
+     */
+    uint64_t damaged;
+    /**
+     * The number of filters that left memory, or lost columns in it.
+     */
+    uint64_t evictions;
+} filterblock_cache_counts_info;
+
+/**
  * The planned size, false-positive rate (FPR) and query cost of a filter.
  */
 typedef struct filterblock_plan_info {
@@ -472,22 +571,6 @@ typedef struct filterblock_metadata {
      */
     char extractor[104];
 } filterblock_metadata;
-
-/**
- * The position of a filter in a set. You may copy a slot, but do not change its members. A slot of
- * zeros belongs to no set. A set answers `FILTERBLOCK_ANSWER_UNFILTERED` for a slot of another
- * set.
- */
-typedef struct filterblock_slot {
-    /**
-     * Private.
-     */
-    uint64_t set;
-    /**
-     * Private.
-     */
-    uint64_t index;
-} filterblock_slot;
 
 /**
  * The counts of a set: filters by state, damaged pages, unfiltered answers, and bytes.
@@ -641,6 +724,64 @@ size_t filterblock_bytes_len(const struct filterblock_bytes *bytes);
  * Frees the bytes. NULL is fine. Freeing twice is undefined behaviour.
  */
 void filterblock_bytes_free(struct filterblock_bytes *bytes);
+
+/**
+ * Makes a cache whose filters take at most `max_bytes` bytes of memory together. Returns a handle for
+ * `filterblock_cache_free`, or NULL after a panic.
+ */
+struct filterblock_cache *filterblock_cache_new(uint64_t max_bytes);
+
+/**
+ * Frees the handle of a cache. NULL is fine. Filters of the cache stay usable. Freeing twice is undefined
+ * behaviour.
+ */
+void filterblock_cache_free(struct filterblock_cache *cache);
+
+/**
+ * Makes the filter of an SST, without reading it. `len` is the length of the filter in bytes. `expected`
+ * must name the SST.
+ *
+ * Returns a handle for `filterblock_cached_free`, or NULL and an error. After an error, `source.free` is not
+ * called. A filter that cannot be read or that is damaged is found by the first query that needs it: the
+ * answer is `FILTERBLOCK_ANSWER_UNFILTERED`, and the cache counts it.
+ */
+filterblock_cached *filterblock_cached_new(const struct filterblock_cache *cache,
+                                           uint64_t len,
+                                           const struct filterblock_expected *expected,
+                                           const struct filterblock_source *source,
+                                           struct filterblock_error *error);
+
+/**
+ * Frees the handle of a filter. NULL is fine. Sets that have the filter keep it. Freeing twice is undefined
+ * behaviour.
+ */
+void filterblock_cached_free(filterblock_cached *filter);
+
+/**
+ * Adds a filter of a cache to a set, without reading it, and returns its slot. The set shares the filter.
+ * Returns a slot of zeros if a pointer is NULL, or after a panic.
+ */
+struct filterblock_slot filterblock_set_insert_cached(struct filterblock_set *set,
+                                                      const filterblock_cached *filter);
+
+/**
+ * Returns whether many queries found no room for their filters since the last rebalance. Returns `false` if
+ * `cache` is NULL.
+ */
+bool filterblock_cache_needs_rebalance(const struct filterblock_cache *cache);
+
+/**
+ * Decides anew which filters stay in memory, by the queries so far. Then make a new set of the same filters,
+ * and free the old one: only then do the bytes of filters that leave become free. NULL is fine.
+ */
+void filterblock_cache_rebalance(const struct filterblock_cache *cache);
+
+/**
+ * Sets `counts` to the counts of the cache, or to zeros if `cache` is NULL. Takes time linear in the number of
+ * filters. Returns `false` if `cache` or `counts` is NULL, and `true` otherwise.
+ */
+bool filterblock_cache_counts(const struct filterblock_cache *cache,
+                              struct filterblock_cache_counts_info *counts);
 
 /**
  * Opens a filter in bytes of the caller, without a copy. Do not change or free the bytes before

@@ -21,7 +21,7 @@ use crate::raw::{self, CHUNK};
 /// Any number of threads may ask a set, but not while a filter is inserted. For each new version of
 /// the store, make a new set that shares the filters. Free the old set after its last query has
 /// returned.
-pub struct Set(FilterSet);
+pub struct Set(pub(crate) FilterSet);
 
 /// The position of a filter in a set. You may copy a slot, but do not change its members. A slot of
 /// zeros belongs to no set. A set answers `FILTERBLOCK_ANSWER_UNFILTERED` for a slot of another
@@ -49,7 +49,7 @@ impl From<Slot> for FilterSlot {
     }
 }
 
-const NO_SLOT: Slot = Slot { set: 0, index: 0 };
+pub(crate) const NO_SLOT: Slot = Slot { set: 0, index: 0 };
 
 /// The counts of a set: filters by state, damaged pages, unfiltered answers, and bytes.
 #[repr(C)]

@@ -81,6 +81,8 @@ fn prototypes(header: &str) -> BTreeSet<String> {
     code.replace("extern \"C\" {", ";")
         .split(';')
         .map(|statement| statement.split_whitespace().collect::<Vec<_>>().join(" "))
+        // A member of a struct may be a pointer to a function.
+        .filter(|statement| !statement.contains("(*"))
         .filter_map(|statement| {
             let (function, parameters) = statement.strip_suffix(')')?.split_once('(')?;
             let types: Vec<_> = parameters.split(", ").map(type_of).collect();
@@ -143,9 +145,9 @@ fn prototypes_change_only_with_a_reason() {
 }
 
 #[test]
-fn the_header_has_at_most_60_functions() {
+fn the_header_has_at_most_70_functions() {
     let count = prototypes(&read("include/filterblock.h")).len();
-    assert!((40..=60).contains(&count), "{count}");
+    assert!((40..=70).contains(&count), "{count}");
 }
 
 #[test]

@@ -67,6 +67,15 @@ FUNCTION(filterblock_set *, set_new, const filterblock_hasher *)
 FUNCTION(void, set_free, filterblock_set *)
 FUNCTION(filterblock_slot, set_insert, filterblock_set *, const filterblock_filter *)
 FUNCTION(filterblock_slot, set_insert_degraded, filterblock_set *)
+FUNCTION(filterblock_cache *, cache_new, uint64_t)
+FUNCTION(void, cache_free, filterblock_cache *)
+FUNCTION(filterblock_cached *, cached_new, const filterblock_cache *, uint64_t, const filterblock_expected *,
+         const filterblock_source *, error_t1 *)
+FUNCTION(void, cached_free, filterblock_cached *)
+FUNCTION(filterblock_slot, set_insert_cached, filterblock_set *, const filterblock_cached *)
+FUNCTION(bool, cache_needs_rebalance, const filterblock_cache *)
+FUNCTION(void, cache_rebalance, const filterblock_cache *)
+FUNCTION(bool, cache_counts, const filterblock_cache *, filterblock_cache_counts_info *)
 FUNCTION(uint8_t, set_ask, const filterblock_set *, filterblock_slot, ptr, size_t)
 FUNCTION(uint8_t, set_ask_hash, const filterblock_set *, filterblock_slot, uint64_t)
 FUNCTION(uint8_t, set_ask_prefix, const filterblock_set *, filterblock_slot, const char *, ptr, size_t)
@@ -126,6 +135,22 @@ OFFSET(filterblock_metadata, has_whole_keys, 72)
 OFFSET(filterblock_metadata, has_prefixes, 73)
 OFFSET(filterblock_metadata, kind, 74)
 OFFSET(filterblock_metadata, extractor, 104)
+_Static_assert(sizeof(filterblock_source) == 32, "source");
+OFFSET(filterblock_source, read, 0)
+OFFSET(filterblock_source, free, 8)
+OFFSET(filterblock_source, context, 16)
+OFFSET(filterblock_source, load_on_use, 24)
+_Static_assert(sizeof(filterblock_cache_counts_info) == 80, "cache counts");
+OFFSET(filterblock_cache_counts_info, max_bytes, 0)
+OFFSET(filterblock_cache_counts_info, bytes, 8)
+OFFSET(filterblock_cache_counts_info, filters, 16)
+OFFSET(filterblock_cache_counts_info, resident, 24)
+OFFSET(filterblock_cache_counts_info, queries, 32)
+OFFSET(filterblock_cache_counts_info, refused, 40)
+OFFSET(filterblock_cache_counts_info, loads, 48)
+OFFSET(filterblock_cache_counts_info, failed_loads, 56)
+OFFSET(filterblock_cache_counts_info, damaged, 64)
+OFFSET(filterblock_cache_counts_info, evictions, 72)
 _Static_assert(sizeof(filterblock_slot) == 16, "slot");
 _Static_assert(sizeof(filterblock_set_counts_info) == 56, "counts");
 OFFSET(filterblock_set_counts_info, ready, 0)
@@ -282,6 +307,47 @@ static void ask_set(const filterblock_hasher *hasher, filterblock_filter *filter
     set_free(set);
 }
 
+struct file {
+    ptr data;
+    int calls;
+};
+
+static int32_t read_file(void *context, void *buffer, size_t len) {
+    struct file *file = context;
+    file->calls++;
+    memcpy(buffer, file->data, len);
+    return 0;
+}
+
+static void close_file(void *context) {
+    struct file *file = context;
+    file->data = NULL;
+}
+
+static void ask_cache(const filterblock_hasher *hasher, ptr data, size_t len, const filterblock_expected *expected) {
+    filterblock_cache *cache = cache_new(1 << 20);
+    filterblock_set *set = set_new(hasher);
+    struct file file = {data, 0};
+    filterblock_source source = {read_file, close_file, &file, 1};
+    filterblock_cache_counts_info counts;
+    error_t1 error;
+    filterblock_cached *filter = cached_new(cache, len, expected, &source, &error);
+    filterblock_slot slot;
+
+    CHECK(filter != NULL);
+    slot = set_insert_cached(set, filter);
+    cached_free(filter);
+    CHECK(file.calls == 0);
+    CHECK(set_ask(set, slot, "apple", 5) == FILTERBLOCK_ANSWER_MAYBE);
+    CHECK(set_ask(set, slot, "plum", 4) == FILTERBLOCK_ANSWER_NO && file.calls == 1);
+    CHECK(!cache_needs_rebalance(cache));
+    cache_rebalance(cache);
+    CHECK(cache_counts(cache, &counts) && counts.loads == 1 && counts.bytes >= len);
+    set_free(set);
+    CHECK(file.data == NULL);
+    cache_free(cache);
+}
+
 int main(int argc, char **argv) {
     error_t1 error;
     filterblock_plan_info planned;
@@ -358,6 +424,7 @@ int main(int argc, char **argv) {
         filter_open_copied(bytes_data(part_bytes), bytes_len(part_bytes), &expected, FILTERBLOCK_VERIFY_AT_OPEN, &error);
     CHECK(partitioned != NULL);
     ask_set(hasher, filter, partitioned);
+    ask_cache(hasher, bytes_data(part_bytes), bytes_len(part_bytes), &expected);
 
     expected.flags = FILTERBLOCK_EXPECT_ANY_TABLE;
     CHECK(verified_check(data, len, &expected, &error) == FILTERBLOCK_CODE_OK);

@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "the ABI takes pointers")]
 
 mod answers;
+mod caches;
 mod ranges;
 mod sets;
 
