@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use super::measure::{self, Distribution, Lookups, Mean, Workload, median};
 use super::record::OutputArguments;
-use super::report::{self, Report, Row, Settings, StoreReport};
+use super::report::{self, FilterCacheReport, Report, Row, Settings, StoreReport};
 use super::source::{KEYS_MIN, Source};
 use super::store::{Layout, Setup, Store, announce, ask_every_key, check_droppable, filter_use, new_dir};
 use crate::filter_choice::{self, FilterChoice, RangeChoice};
@@ -131,8 +131,8 @@ pub struct Arguments {
         ("on-first-touch", "Each page before the first answer \"absent\" that depends on it", Verify::OnFirstTouch),
     ]))]
     verify: Verify,
-    /// The memory budget of the filters, such as 64MiB: above it, bumped ribbons lose columns;
-    /// filters of other kinds stay whole, even above the budget [default: no limit]
+    /// The memory budget of the filters, such as 64MiB: a filter is read when it is first needed;
+    /// under pressure, bumped ribbons lose columns, then cold filters leave memory [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = filter_choice::memory)]
     filter_memory: Option<u64>,
     /// Drop the files of the store from the page cache before each measurement (Linux, no root
@@ -481,6 +481,7 @@ impl<'a> Bench<'a> {
             bits_per_key: loaded.bits_per_key,
             false_positive_rate: total.points.false_positive_rate(),
             expected_false_positive_rate: total.points.expected_fpr(),
+            filter_cache: stats.filter_cache.filter(|_| measured.consulted).map(FilterCacheReport::from),
             false_negatives: match measured.consulted {
                 true => lost,
                 false => measured.means.iter().map(|mean| mean.lost).max().unwrap_or(0),

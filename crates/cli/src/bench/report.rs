@@ -5,6 +5,7 @@ use charts::frame::Axis;
 use charts::text::whole;
 use charts::theme::Colour;
 use comfy_table::Cell;
+use filterblock::FilterCacheCounts;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{Machine, Versions};
@@ -107,9 +108,54 @@ pub struct Row {
     /// The measured FPR of the filters. `None` if no filter was asked about an absent key.
     pub false_positive_rate: Option<f64>,
     pub expected_false_positive_rate: Option<f64>,
+    /// The cache of filters after the measurement. `None` without --filter-memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter_cache: Option<FilterCacheReport>,
     /// With filters, the number of all loaded keys whose value is missing or wrong. Without
     /// filters, the number of lookups of loaded keys that found nothing, in the worst round.
     pub false_negatives: u64,
+}
+
+/// The state of a cache of filters, and its history since the store was opened.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct FilterCacheReport {
+    /// The bound in bytes.
+    pub max_bytes: u64,
+    /// The bytes of the filters in memory.
+    pub bytes: u64,
+    /// The number of filters.
+    pub filters: u64,
+    /// The number of filters in memory.
+    pub resident: u64,
+    /// The number of filters that were read, again included.
+    pub loads: u64,
+    /// The number of filters that left memory or lost columns.
+    pub evictions: u64,
+    /// The estimated share of queries whose filter was in memory. `None` without queries.
+    pub hit_rate: Option<f64>,
+}
+
+impl From<FilterCacheCounts> for FilterCacheReport {
+    fn from(counts: FilterCacheCounts) -> Self {
+        let FilterCacheCounts { max_bytes, bytes, filters, resident, queries, refused, loads, evictions, .. } = counts;
+        let hits = |queries: u64| 1.0 - refused.min(queries) as f64 / queries as f64;
+        Self { max_bytes, bytes, filters, resident, loads, evictions, hit_rate: (queries > 0).then(|| hits(queries)) }
+    }
+}
+
+impl FilterCacheReport {
+    fn describe(&self) -> String {
+        format!(
+            "{} of {} filters are in memory, {} of {} MB; {}, {}; a filter answers {} % of the queries",
+            thousands(self.resident),
+            thousands(self.filters),
+            significant(self.bytes as f64 / 1e6),
+            significant(self.max_bytes as f64 / 1e6),
+            count(self.loads, "load"),
+            count(self.evictions, "eviction"),
+            self.hit_rate.map_or_else(|| "-".to_owned(), |rate| significant(rate * 100.0)),
+        )
+    }
 }
 
 impl Report {
@@ -145,7 +191,7 @@ impl Report {
             settings.clock_cost_ns,
             self.false_negatives_line(),
         );
-        for sentence in self.savings().into_iter().chain(self.comparisons()) {
+        for sentence in self.savings().into_iter().chain(self.comparisons()).chain(self.caches()) {
             text += &format!("{sentence}\n");
         }
         text
@@ -225,6 +271,15 @@ impl Report {
             }
         }
         sentences
+    }
+
+    /// States what the caches of filters hold after gets of absent keys.
+    fn caches(&self) -> Vec<String> {
+        let rows = self.rows.iter().filter(|row| row.workload == "absent");
+        let sentence = |row: &Row| {
+            Some(format!("With {}: {} ({}).", row.filter, row.filter_cache.as_ref()?.describe(), row.layout))
+        };
+        rows.filter(|row| row.filters_consulted).filter_map(sentence).collect()
     }
 
     /// States the cost of a get of an absent key with and without filters, for each filter and

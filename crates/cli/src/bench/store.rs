@@ -300,6 +300,11 @@ impl Store<'_> {
         db.wait_idle()?;
         let stats = db.stats();
         db.close()?;
+        let filter_bytes = match stats.filter_cache {
+            // No filter is in memory yet.
+            Some(_) => stats.total.filter_bytes,
+            None => stats.total.filter_memory_bytes,
+        };
         Ok(StoreReport {
             filter: self.name(),
             layout: layout.to_string(),
@@ -309,8 +314,8 @@ impl Store<'_> {
             runs: runs(&stats),
             tables: stats.total.tables,
             store_bytes: stats.total.bytes,
-            filter_bytes: stats.total.filter_memory_bytes,
-            bits_per_key: stats.total.filter_memory_bytes as f64 * 8.0 / stats.total.keys.max(1) as f64,
+            filter_bytes,
+            bits_per_key: filter_bytes as f64 * 8.0 / stats.total.keys.max(1) as f64,
             map_bytes: stats.total.map_memory_bytes,
         })
     }

@@ -124,6 +124,31 @@ fn filters_are_recorded_as_they_are_written() {
 }
 
 #[test]
+fn the_cache_of_filters_is_reported_with_its_bound() {
+    let shell = Shell::new();
+    let bench = ["bench", "point-miss", "--count", "20000", "--lookups", "2000", "--rounds", "1", "--dir", "."];
+    let limited = ["--filter", "blocked-bloom:10", "--layout", "compacted", "--filter-memory", "1MiB"];
+    let record = ["--json", "record.json"];
+    let printed = shell.run(&[&bench[..], &limited, &record].concat()).exits(0);
+    assert!(
+        printed.contains("1 of 1 filters are in memory, 0.0") && printed.contains("of 1.05 MB; 1 load"),
+        "{printed}"
+    );
+    let record: Value = serde_json::from_slice(&fs::read(shell.path("record.json")).unwrap()).unwrap();
+    for row in record["rows"].as_array().unwrap() {
+        let cache = &row["filter_cache"];
+        assert_eq!(cache.is_object(), row["filters_consulted"] == true, "{row}");
+        if cache.is_object() {
+            assert!(cache["bytes"].as_u64().unwrap() > 20_000 && cache["max_bytes"] == 1 << 20, "{cache}");
+            assert!((cache["hit_rate"].as_f64().unwrap() - 1.0).abs() < 1e-9, "{cache}");
+        }
+    }
+    let tiny = ["--filter", "blocked-bloom:10", "--layout", "compacted", "--filter-memory", "1"];
+    let printed = shell.run(&[&bench[..], &tiny].concat()).exits(0);
+    assert!(printed.contains("0 of 1 filters are in memory, 0 of") && printed.contains("answers 0 % of"), "{printed}");
+}
+
+#[test]
 fn a_report_is_printed_like_that_of_the_benchmark_itself() {
     let shell = Shell::new();
     let bench = ["bench", "point-miss", "--count", "500", "--lookups", "100", "--rounds", "1", "--dir", "."];
