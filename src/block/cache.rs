@@ -103,7 +103,7 @@ pub struct FilterCacheCounts {
     pub filters: u64,
     /// The number of these filters that are in memory.
     pub resident: u64,
-    /// The number of queries for whole keys, estimated from a sample of one query in 64.
+    /// The number of queries for whole keys, estimated from a sample of one query in 256.
     pub queries: u64,
     /// The number of queries that no filter answered because there was no room for the filter.
     pub refused: u64,
@@ -411,8 +411,8 @@ impl CachedFilter {
     }
 
     /// Returns an estimate of the number of queries for whole keys. Older queries count less. The estimate
-    /// comes from a sample of one query in 64, so an estimate of `n` has a standard deviation of about
-    /// `8 * sqrt(n)`.
+    /// comes from a sample of one query in 256, so an estimate of `n` has a standard deviation of about
+    /// `16 * sqrt(n)`.
     #[must_use]
     pub fn queries(&self) -> u64 {
         self.queries.load(Ordering::Relaxed)
@@ -424,9 +424,9 @@ impl CachedFilter {
     }
 
     fn add_queries_uncounted(&self, queries: u64) {
-        let add = |sum: u64| Some(sum.saturating_add(queries));
-        // The closure never returns `None`, so the update never fails.
-        let _ = self.queries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        // If two threads add at once, one number may get lost. An atomic addition would wait for the
+        // cache line, which is seldom near, before the thread could go on.
+        self.queries.store(self.queries().saturating_add(queries), Ordering::Relaxed);
     }
 
     fn is_ready(&self) -> bool {
@@ -616,7 +616,7 @@ fn plan(filters: &[Arc<CachedFilter>], max_bytes: u64) -> Vec<u32> {
         }
         // Without this bonus, chance would exchange filters that are asked equally often. It is three
         // standard deviations of the estimate.
-        let bonus = if in_memory { 3.0 * 8.0 * (queries as f64).sqrt() } else { 0.0 };
+        let bonus = if in_memory { 3.0 * 16.0 * (queries as f64).sqrt() } else { 0.0 };
         let queries = queries.saturating_add(COUNTED_ONE_IN.into()) as f64 + bonus;
         let shape = filter.shape.get().cloned().unwrap_or_else(|| Shape::guess(filter.len_bytes, known));
         let level = shape.highest();

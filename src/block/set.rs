@@ -264,7 +264,19 @@ impl FilterSet {
     #[cold]
     #[inline(never)]
     fn count_sampled(&self, slot: FilterSlot, queries: usize) {
-        let counted = take_sample(queries);
+        take_sample(queries, |_| self.add_queries(slot));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_sampled_pairs(&self, queries: &[(FilterSlot, KeyHash)]) {
+        let count = |&(slot, _): &(FilterSlot, KeyHash)| self.add_queries(slot);
+        take_sample(queries.len(), |place| queries.get(place).into_iter().for_each(count));
+    }
+
+    /// Counts a query that stands for others.
+    fn add_queries(&self, slot: FilterSlot) {
+        let counted = u64::from(COUNTED_ONE_IN);
         if let Some(cached) = self.entries.get(self.position(slot)).and_then(|entry| entry.cached.as_ref()) {
             cached.add_queries(counted);
         }
@@ -293,8 +305,13 @@ impl FilterSet {
     #[must_use]
     #[inline(always)]
     pub fn ask_hash(&self, slot: FilterSlot, hash: KeyHash) -> Answer {
-        self.hasher.debug_check(hash);
         self.count(slot, 1);
+        self.ask_hash_uncounted(slot, hash)
+    }
+
+    #[inline(always)]
+    fn ask_hash_uncounted(&self, slot: FilterSlot, hash: KeyHash) -> Answer {
+        self.hasher.debug_check(hash);
         match self.line(slot) {
             Some(line) => line.may_contain(hash).into(),
             None => self.ask_entry(slot, None, hash),
@@ -383,8 +400,11 @@ impl FilterSet {
     pub fn ask_pairs(&self, queries: &[(FilterSlot, KeyHash)], answers: &mut [Answer]) {
         for (queries, answers) in queries.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
             queries.iter().for_each(|&(slot, hash)| self.prefetch(slot, hash));
+            if self.counts_queries && is_sampled(queries.len().min(answers.len())) {
+                self.count_sampled_pairs(queries.get(..answers.len()).unwrap_or(queries));
+            }
             for (answer, &(slot, hash)) in answers.iter_mut().zip(queries) {
-                *answer = self.ask_hash(slot, hash);
+                *answer = self.ask_hash_uncounted(slot, hash);
             }
         }
     }
@@ -488,48 +508,53 @@ impl Unfiltered {
     }
 }
 
-/// The mean number of queries for each counted query, and the weight of a counted query. Counting
-/// every query would load one more cache line per query.
-pub(super) const COUNTED_ONE_IN: u32 = 64;
+/// The mean number of queries for each counted query, and the weight of a counted query. A counted query
+/// loads three more cache lines, so a query in 64 would slow down a set of 16,000 filters by a tenth.
+pub(super) const COUNTED_ONE_IN: u32 = 256;
 
 thread_local! {
-    /// The number of queries that this thread skips before it counts a query, and the state of a
-    /// random number generator. The number of skipped queries is random: if it were fixed, a thread
-    /// that asks 64 filters in turn would always count the same filter.
-    static UNCOUNTED: Cell<(u32, u32)> = Cell::new(start());
-}
-
-/// Returns the initial `UNCOUNTED` of a thread. The state differs between threads. Otherwise,
-/// threads that live only for a few queries could all count the same filters.
-fn start() -> (u32, u32) {
-    static THREADS: AtomicU32 = AtomicU32::new(0);
-    let state = THREADS.fetch_add(1, Ordering::Relaxed).wrapping_add(1).wrapping_mul(0x9e37_79b9);
-    ((state >> 16) % (2 * COUNTED_ONE_IN - 1), state)
+    /// The number of queries that this thread skips before it counts a query. The number is random: if it
+    /// were fixed, a thread that asks 256 filters in turn would always count the same filter.
+    ///
+    /// The initial value is constant, because an access then needs no check whether it is initialized.
+    static UNCOUNTED: Cell<usize> = const { Cell::new(0) };
+    /// The state of the random number generator, or 0 at the start.
+    static RANDOM: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Returns whether the sample has any of these queries. Then [`take_sample`] must follow.
 #[inline(always)]
 fn is_sampled(queries: usize) -> bool {
-    let (left, state) = UNCOUNTED.get();
-    let Some(rest) = (left as usize).checked_sub(queries) else { return true };
-    #[expect(clippy::cast_possible_truncation, reason = "at most `left`")]
-    UNCOUNTED.set((rest as u32, state));
+    let left = UNCOUNTED.get();
+    if left < queries {
+        return true;
+    }
+    UNCOUNTED.set(left - queries);
     false
 }
 
-/// Returns the number of queries for which the sample of these queries stands.
-fn take_sample(mut queries: usize) -> u64 {
-    let (mut left, mut state) = UNCOUNTED.get();
-    let mut samples = 0;
-    while let Some(after) = queries.checked_sub(left as usize + 1) {
-        (queries, samples) = (after, samples + 1);
+/// Passes the place of each of these queries that is in the sample to `count`.
+fn take_sample(queries: usize, mut count: impl FnMut(usize)) {
+    /// Starts the generators of threads differently. Otherwise, threads that live only for a few queries
+    /// could all count the same filters.
+    static THREADS: AtomicU32 = AtomicU32::new(0);
+    let (mut left, mut state, mut asked) = (UNCOUNTED.get(), RANDOM.get(), 0);
+    let skip = |state: &mut u32| {
         // The linear congruential generator of "Numerical Recipes". Its high bits are random enough to
-        // break up patterns. 0 to 126 queries are skipped before each counted query, so one query in 64
+        // break up patterns. 0 to 510 queries are skipped before each counted query, so one query in 256
         // is counted on average.
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        left = (state >> 16) % (2 * COUNTED_ONE_IN - 1);
+        *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        ((*state >> 16) % (2 * COUNTED_ONE_IN - 1)) as usize
+    };
+    if state == 0 {
+        state = THREADS.fetch_add(1, Ordering::Relaxed).wrapping_add(1).wrapping_mul(0x9e37_79b9);
+        left = skip(&mut state);
     }
-    #[expect(clippy::cast_possible_truncation, reason = "at most `left`")]
-    UNCOUNTED.set((left - queries as u32, state));
-    samples * u64::from(COUNTED_ONE_IN)
+    while asked + left < queries {
+        count(asked + left);
+        asked += left + 1;
+        left = skip(&mut state);
+    }
+    UNCOUNTED.set(asked + left - queries);
+    RANDOM.set(state);
 }

@@ -1,13 +1,15 @@
 //! Builds the filters of filterblock. Each filter is measured as a reader opens it: as a block over
 //! bytes in memory.
 
+use std::fs::File;
 use std::hint::black_box;
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use aligned_vec::{AVec, ConstAlign};
 use filterblock::{
-    AlignedBytes, Answer, FilterBlock, FilterOptions, FilterSet, FilterSlot, FilterSpec, HashSeed, KeyHash,
-    SharedBytes, TableFilter, Verify,
+    AlignedBytes, Answer, CachedFilter, Expected, FilterBlock, FilterCache, FilterOptions, FilterSet, FilterSlot,
+    FilterSpec, HashSeed, KeyHash, SharedBytes, TableFilter, Verify, layout,
 };
 use filterblock_testkit::measure::clock::{process_time, thread_time};
 
@@ -99,29 +101,37 @@ pub fn all() -> Vec<Contender> {
 
 /// The start of the names of filters that are asked through a [`FilterSet`].
 const SET_OF: &str = "set of ";
+/// The start of the names of filters of a [`FilterCache`] that are asked through a [`FilterSet`].
+const CACHED_SET_OF: &str = "cached set of ";
 
 /// Returns contenders that ask many filters through a [`FilterSet`].
 pub fn sets() -> Vec<Contender> {
-    let contender = |(text, spec)| Contender {
-        name: format!("{SET_OF}{text}"),
+    let contender = |name: &str, (text, spec), cache: Option<FilterCache>| Contender {
+        name: format!("{name}{text}"),
         krate: "filterblock",
         takes_hashes: true,
         batched: true,
         ours: false,
-        group: Box::new(Set { spec, set: FilterSet::new(&HashSeed(0).into()), slots: Vec::new(), bits: 0.0 }),
+        group: Box::new(Set::new(spec, cache)),
     };
-    known(&SPECS).map(contender).collect()
+    let both =
+        |known| [contender(CACHED_SET_OF, known, Some(FilterCache::new(u64::MAX))), contender(SET_OF, known, None)];
+    known(&SPECS).flat_map(both).collect()
 }
 
 /// Returns whether a filter is one of [`sets`].
 pub fn is_set(filter: &str) -> bool {
-    filter.starts_with(SET_OF)
+    filter.starts_with(SET_OF) || filter.starts_with(CACHED_SET_OF)
 }
 
 /// The filters of one specification in a [`FilterSet`].
 struct Set {
     spec: FilterSpec,
     set: FilterSet,
+    /// The cache that the filters are of, if any.
+    cache: Option<FilterCache>,
+    /// The blocks of the filters of the cache.
+    file: Arc<File>,
     slots: Vec<FilterSlot>,
     bits: f64,
 }
@@ -130,6 +140,20 @@ impl Group for Set {
     fn build(&mut self, input: Input<'_>) -> Result<f64, String> {
         let start = process_time();
         let bytes = bytes_of(self.spec, input, false)?;
+        if let Some(cache) = &self.cache {
+            let hasher = HashSeed(0).into();
+            let checksum = layout::checksum_of(&bytes).ok_or("a new block has a checksum")?;
+            let expected = Expected::of_table([0; 16], &hasher).with_checksum(checksum);
+            self.bits += bytes.len() as f64 * 8.0;
+            let len = bytes.len() as u64;
+            // A copy on the heap would lie between the filters, and spread them over more pages.
+            let (file, offset) =
+                (Arc::clone(&self.file), self.file.metadata().map_err(|error| error.to_string())?.len());
+            file.write_all_at(&bytes, offset).map_err(|error| error.to_string())?;
+            let read = move |to: &mut [u8]| file.read_exact_at(to, offset);
+            self.slots.push(self.set.insert_cached(Arc::new(CachedFilter::new(cache, len, &expected, read))));
+            return Ok((process_time() - start).as_secs_f64() * 1e9);
+        }
         let shared = SharedBytes::from(AlignedBytes::copy_of(&bytes).map_err(|error| error.to_string())?);
         let block = open(shared)?.0;
         let spent = process_time() - start;
@@ -167,6 +191,11 @@ impl Group for Set {
 }
 
 impl Set {
+    fn new(spec: FilterSpec, cache: Option<FilterCache>) -> Self {
+        let file = Arc::new(tempfile::tempfile().expect("a temporary file for the filters"));
+        Self { spec, set: FilterSet::new(&HashSeed(0).into()), cache, file, slots: Vec::new(), bits: 0.0 }
+    }
+
     fn hits_of_batch(&self, queries: &[(FilterSlot, KeyHash)]) -> u64 {
         let mut answers = [Answer::Unfiltered; BATCH];
         self.set.ask_pairs(queries, &mut answers);

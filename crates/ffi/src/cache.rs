@@ -80,7 +80,7 @@ pub struct CacheCounts {
     pub filters: u64,
     /// The number of these filters that are in memory.
     pub resident: u64,
-    /// The number of queries for keys, estimated from a sample of one query in 64.
+    /// The number of queries for keys, estimated from a sample of one query in 256.
     pub queries: u64,
     /// The number of queries that no filter answered because there was no room for it.
     pub refused: u64,
