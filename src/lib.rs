@@ -116,9 +116,13 @@ pub use spec::FilterSpec;
 /// The atomic types and locks: loom's in the loom tests of this crate, else the standard library's.
 mod sync {
     #[cfg(all(loom, test))]
-    pub(crate) use loom::sync::{Condvar, Mutex, RwLock, atomic};
+    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, RwLock, atomic};
+    #[cfg(all(loom, test))]
+    pub(crate) use loom::thread;
     #[cfg(not(all(loom, test)))]
-    pub(crate) use std::sync::{Condvar, Mutex, RwLock, atomic};
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, atomic};
+    #[cfg(not(all(loom, test)))]
+    pub(crate) use std::thread;
 }
 
 pub mod partitions {

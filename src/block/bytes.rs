@@ -2,7 +2,7 @@
 //! between threads. A [`Reclaimer`] lets a thread of the host's choice free shared bytes.
 #![expect(
     unsafe_code,
-    reason = "mapping a file is unsafe, because another process may change it; a slice of bytes whose owner lies behind \
+    reason = "mapping a file is unsafe, because another process may change it; slices of bytes whose owner lies behind \
               a shared pointer; see the SAFETY comments"
 )]
 
@@ -10,7 +10,9 @@ use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 #[cfg(all(feature = "mmap", target_os = "linux"))]
 use memmap2::Advice;
@@ -322,6 +324,59 @@ impl AsRef<[u8]> for SharedBytes {
     }
 }
 
+/// A list of shared bytes that are found through 16 bytes each, so that a query loads few cache lines. An
+/// element is empty until it is set, and then never changes.
+#[derive(Debug, Default)]
+pub(super) struct NearBytes {
+    places: Vec<Place>,
+    /// Keeps the bytes. The elements belong to those of `places`.
+    owners: Vec<OnceLock<SharedBytes>>,
+}
+
+/// The first of `len` bytes. An empty place has no bytes.
+#[derive(Debug)]
+#[repr(align(16))]
+struct Place {
+    /// Never NULL.
+    start: AtomicPtr<u8>,
+    len: AtomicUsize,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { start: AtomicPtr::new(NonNull::dangling().as_ptr()), len: AtomicUsize::new(0) }
+    }
+}
+
+impl NearBytes {
+    pub(super) fn push_empty(&mut self) {
+        self.places.push(Place::default());
+        self.owners.push(OnceLock::new());
+    }
+
+    /// Sets an element that is empty. If it is not, nothing changes.
+    pub(super) fn set(&self, index: usize, bytes: SharedBytes) {
+        let (Some(place), Some(owner)) = (self.places.get(index), self.owners.get(index)) else { return };
+        let bytes = owner.get_or_init(|| bytes);
+        place.start.store(bytes.start.cast_mut(), Ordering::Relaxed);
+        // A thread that reads this length also reads the start.
+        place.len.store(bytes.len, Ordering::Release);
+    }
+
+    /// Returns the bytes of an element, which are empty before it is set.
+    #[inline(always)]
+    pub(super) fn get(&self, index: usize) -> &[u8] {
+        let Some(place) = self.places.get(index) else { return &[] };
+        let len = place.len.load(Ordering::Acquire);
+        // SAFETY: a length above 0 comes from `set`, after the start of the same bytes; for a length of 0,
+        // any start that is not NULL is valid. The owner of the element holds these bytes until the list is
+        // dropped, because a `OnceLock` is set once and the list has no way to remove or replace an
+        // element. All threads that set an element store the same start and length. No code borrows the
+        // bytes mutably, and they do not move: see `Held`.
+        unsafe { std::slice::from_raw_parts(place.start.load(Ordering::Relaxed), len) }
+    }
+}
+
 impl fmt::Debug for SharedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let references = Arc::strong_count(&self.owner);
@@ -479,6 +534,18 @@ mod tests {
             let made = AlignedBytes::filled_by(len, |_| Ok::<(), Error>(()));
             assert!(matches!(made, Err(Error::TooLarge { .. })), "{len}: {made:?}");
         }
+    }
+
+    #[test]
+    fn near_bytes_are_set_once_and_kept() {
+        let mut near = NearBytes::default();
+        (0..3).for_each(|_| near.push_empty());
+        for bytes in [vec![1, 2, 3], vec![4]] {
+            near.set(1, SharedBytes::from(bytes).within(1, 1).unwrap_or_else(|| SharedBytes::from(&[][..])));
+        }
+        near.set(2, SharedBytes::from(&[][..]));
+        near.set(9, SharedBytes::from(vec![7]));
+        assert_eq!([0, 1, 2, 3, 9].map(|index| near.get(index)), [&[][..], &[2], &[], &[], &[]]);
     }
 
     #[cfg(all(feature = "mmap", target_os = "linux"))]

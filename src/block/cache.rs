@@ -6,7 +6,6 @@ use std::collections::BinaryHeap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
-use std::thread::{self, ThreadId};
 
 use super::bytes::{AlignedBytes, Reclaimer, SharedBytes};
 use super::expected::{Expected, OwnExpected};
@@ -17,7 +16,8 @@ use super::set::COUNTED_ONE_IN;
 use crate::error::{Error, Field};
 use crate::hash::KeyHasher;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::thread::{self, ThreadId};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// A bound on the bytes of filters in memory. Each SST has a [`CachedFilter`], which is read when a query
 /// first needs it.
@@ -231,7 +231,7 @@ impl fmt::Debug for FilterCache {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -692,3 +692,44 @@ impl PartialEq for Down {
 }
 
 impl Eq for Down {}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::block::{FilterOptions, FilterSet};
+    use crate::hash::HashSeed;
+
+    #[test]
+    fn one_thread_reads_for_all_that_wait() {
+        let hasher = KeyHasher::xxh3(HashSeed(1));
+        let table_id = *b"table 0000000012";
+        let options = FilterOptions::new("blocked-bloom:10".parse().unwrap()).table_id(table_id);
+        let mut builder = options.builder(&hasher).unwrap();
+        builder.add(hasher.key(b"apple"));
+        let bytes = builder.finish().unwrap().bytes;
+        let key = hasher.of(b"apple");
+        loom::model(move || {
+            let cache = FilterCache::new(1 << 20);
+            let reads = Arc::new(AtomicU32::new(0));
+            let (counted, copy) = (reads.clone(), bytes.clone());
+            let read = move |to: &mut [u8]| -> std::io::Result<()> {
+                counted.fetch_add(1, Ordering::Relaxed);
+                to.copy_from_slice(&copy);
+                Ok(())
+            };
+            let expected = Expected::of_table(table_id, &hasher);
+            let filter = Arc::new(CachedFilter::new(&cache, bytes.len() as u64, &expected, read));
+            let mut set = FilterSet::new(&hasher);
+            let slot = set.insert_cached(filter.clone());
+            let set = Arc::new(set);
+            let other = set.clone();
+            let thread = thread::spawn(move || other.ask_hash(slot, key));
+            assert!(set.ask_hash(slot, key) == super::super::Answer::Maybe);
+            assert!(thread.join().unwrap() == super::super::Answer::Maybe);
+            assert_eq!(reads.load(Ordering::Relaxed), 1);
+            drop(set);
+            drop(filter);
+            assert_eq!(cache.counts().bytes, 0);
+        });
+    }
+}

@@ -6,19 +6,19 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::bytes::SharedBytes;
+use super::bytes::{NearBytes, SharedBytes};
 use super::cache::CachedFilter;
 use super::part::{Answer, Part};
 use super::reader::{FilterBlock, TableFilter};
-use crate::filters::{FilterView, Kernel, Params};
+use crate::filters::{FilterKind, FilterView, Kernel, Params};
 use crate::hash::{Key, KeyHash, KeyHasher};
 
 /// The filters of many SSTs under one hasher. One call asks many filters for one key, one filter
 /// for many keys, or many pairs of a filter and a key.
 ///
-/// The set keeps one cache line of 64 bytes for each filter. If the filter holds whole keys in one
-/// piece and was verified at open, most queries need only this cache line and the payload. Queries
-/// of other filters take longer, because they go through the [`TableFilter`].
+/// If a filter holds whole keys in one piece and was verified at open, most queries need only the
+/// payload and 16 bytes of the set for a Bloom filter, or 64 bytes for other filters. Queries of other
+/// filters take longer, because they go through the [`TableFilter`].
 ///
 /// A host fills a set and then shares it between threads, for example in an `Arc`. For each new
 /// version of the store, the host makes a new set. The old and the new set share the filters and
@@ -61,6 +61,11 @@ pub struct FilterSet {
     /// The slot of position 0. It is unique among the sets of the process.
     base: u64,
     hasher: KeyHasher,
+    /// The payloads and padding of the filters whose params are `common`.
+    near: NearBytes,
+    /// The params of the first Bloom filter. Bloom filters of one store usually have the same ones, so a
+    /// query needs only the place of the payload.
+    common: OnceLock<(Params, Kernel)>,
     lines: Vec<OnceLine>,
     /// The filters of the slots, for queries that a line cannot answer.
     entries: Vec<Entry>,
@@ -164,7 +169,8 @@ impl FilterSet {
         static SETS_MADE: AtomicU64 = AtomicU64::new(1);
         let base = SETS_MADE.fetch_add(1, Ordering::Relaxed) << POSITION_BITS;
         let (hasher, unfiltered) = (hasher.clone(), Unfiltered::default());
-        Self { base, hasher, lines: Vec::new(), entries: Vec::new(), counts_queries: false, unfiltered }
+        let (near, common) = (NearBytes::default(), OnceLock::new());
+        Self { base, hasher, near, common, lines: Vec::new(), entries: Vec::new(), counts_queries: false, unfiltered }
     }
 
     /// Adds a filter and returns its slot. Beyond 2^24 filters, the set answers
@@ -193,11 +199,28 @@ impl FilterSet {
     }
 
     fn push(&mut self, entry: Entry) -> FilterSlot {
-        let line = entry.usable().and_then(Line::new).map(OnceLock::from).unwrap_or_default();
-        let position = self.lines.len() as u64;
-        self.lines.push(OnceLine(line));
+        let position = self.lines.len();
+        self.near.push_empty();
+        self.lines.push(OnceLine::default());
+        if let Some(block) = entry.usable() {
+            self.add_line(position, block);
+        }
         self.entries.push(entry);
+        let position = position as u64;
         FilterSlot(if position >> POSITION_BITS == 0 { self.base + position } else { 0 })
+    }
+
+    /// Adds the line of a filter, if its queries need no more. Another thread may have added it.
+    fn add_line(&self, position: usize, block: &FilterBlock<SharedBytes>) {
+        let (Some(OnceLine(line)), Some(new)) = (self.lines.get(position), Line::new(block)) else { return };
+        use FilterKind::{BlockedBloom, Bloom, SplitBlock, SplitBlock512};
+        if matches!(new.params.kind(), Bloom | BlockedBloom | SplitBlock | SplitBlock512) {
+            let (common, _) = self.common.get_or_init(|| (new.params.clone(), new.kernel));
+            if new.params == *common {
+                self.near.set(position, new.padded.clone());
+            }
+        }
+        let _ = line.set(new);
     }
 
     /// Returns the hasher that keys must be hashed with to ask this set.
@@ -235,9 +258,8 @@ impl FilterSet {
         }
         let filter = entry.cached.as_ref()?.load()?;
         let filter = entry.filter.get_or_init(|| filter);
-        if let (Some(OnceLine(line)), Some(new)) = (self.lines.get(position), entry.usable().and_then(Line::new)) {
-            // Another thread may have set the line of the same filter.
-            let _ = line.set(new);
+        if let Some(block) = entry.usable() {
+            self.add_line(position, block);
         }
         Some(filter)
     }
@@ -248,9 +270,19 @@ impl FilterSet {
         usize::try_from(slot.0.wrapping_sub(self.base)).unwrap_or(usize::MAX)
     }
 
+    /// Returns a filter whose queries need no more than its line. Returns `None` for any other filter.
     #[inline(always)]
-    fn line(&self, slot: FilterSlot) -> Option<&Line> {
-        self.lines.get(self.position(slot))?.0.get()
+    fn view(&self, slot: FilterSlot) -> Option<FilterView<'_>> {
+        let position = self.position(slot);
+        if let Some((params, kernel)) = self.common.get() {
+            let padded = self.near.get(position);
+            if let Some(len) = padded.len().checked_sub(PADDING_BYTES) {
+                return Some(FilterView::new(params, *kernel, padded, len));
+            }
+        }
+        let line = self.lines.get(position)?.0.get()?;
+        let padded = line.padded.as_ref();
+        Some(FilterView::new(&line.params, line.kernel, padded, padded.len() - PADDING_BYTES))
     }
 
     /// Counts a sample of the queries, if any filter is of a cache.
@@ -290,8 +322,8 @@ impl FilterSet {
     pub fn ask(&self, slot: FilterSlot, key: Key<'_>) -> Answer {
         self.hasher.debug_check(key.hash());
         self.count(slot, 1);
-        match self.line(slot) {
-            Some(line) => line.may_contain(key.hash()).into(),
+        match self.view(slot) {
+            Some(filter) => filter.may_contain_hash(key.hash()).into(),
             None => self.ask_entry(slot, Some(key), key.hash()),
         }
     }
@@ -312,8 +344,8 @@ impl FilterSet {
     #[inline(always)]
     fn ask_hash_uncounted(&self, slot: FilterSlot, hash: KeyHash) -> Answer {
         self.hasher.debug_check(hash);
-        match self.line(slot) {
-            Some(line) => line.may_contain(hash).into(),
+        match self.view(slot) {
+            Some(filter) => filter.may_contain_hash(hash).into(),
             None => self.ask_entry(slot, None, hash),
         }
     }
@@ -372,8 +404,8 @@ impl FilterSet {
         self.count(slot, hashes.len().min(may_contain.len()));
         // Kernels write booleans. Converting each boolean to an `Answer` would take a second pass
         // over the answers.
-        let Some(line) = self.line(slot) else { return self.ask_entry_batch(slot, hashes, may_contain) };
-        line.view().may_contain_batch(hashes, may_contain);
+        let Some(filter) = self.view(slot) else { return self.ask_entry_batch(slot, hashes, may_contain) };
+        filter.may_contain_batch(hashes, may_contain);
         true
     }
 
@@ -413,8 +445,8 @@ impl FilterSet {
     /// nothing for a filter that is asked through its [`TableFilter`].
     #[inline]
     pub fn prefetch(&self, slot: FilterSlot, hash: KeyHash) {
-        if let Some(line) = self.line(slot) {
-            line.view().prefetch(hash);
+        if let Some(filter) = self.view(slot) {
+            filter.prefetch(hash);
         }
     }
 
@@ -464,21 +496,6 @@ impl Line {
         let (bytes, part): (&SharedBytes, &Part) = block.whole_filter()?;
         let padded = bytes.within(part.start, part.len.checked_add(PADDING_BYTES)?)?;
         Some(Self { padded, params: part.params.clone(), kernel: part.kernel })
-    }
-
-    #[inline(always)]
-    fn len(&self) -> usize {
-        self.padded.as_ref().len() - PADDING_BYTES
-    }
-
-    #[inline(always)]
-    fn may_contain(&self, hash: KeyHash) -> bool {
-        self.kernel.may_contain(&self.params, self.padded.as_ref(), self.len(), hash)
-    }
-
-    #[inline]
-    fn view(&self) -> FilterView<'_> {
-        FilterView::new(&self.params, self.kernel, self.padded.as_ref(), self.len())
     }
 }
 
