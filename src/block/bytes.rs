@@ -1,5 +1,5 @@
 //! Holds the bytes of filter blocks: on the heap aligned to a cache line, in a memory map, or shared
-//! between threads. A [`Reclaimer`] lets a thread of the host's choice free shared bytes.
+//! between threads, below a bound. A [`Reclaimer`] lets a thread of the host's choice free shared bytes.
 #![expect(
     unsafe_code,
     reason = "mapping a file is unsafe, because another process may change it; slices of bytes whose owner lies behind \
@@ -11,7 +11,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 #[cfg(all(feature = "mmap", target_os = "linux"))]
@@ -19,7 +19,6 @@ use memmap2::Advice;
 #[cfg(feature = "mmap")]
 use memmap2::{Mmap, MmapOptions};
 
-use super::cache::Room;
 #[cfg(feature = "mmap")]
 use crate::error::Field;
 use crate::error::{Error, Result, zeros};
@@ -321,6 +320,44 @@ impl AsRef<[u8]> for SharedBytes {
         // SAFETY: `start` and `len` describe bytes that `owner` holds. The owner lives as long as
         // `self`. No code borrows its bytes mutably, and the bytes do not move: see `Held`.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+/// A bound on the bytes of [`SharedBytes::in_room`].
+#[derive(Debug)]
+pub(super) struct Bound {
+    pub(super) max_bytes: u64,
+    /// The bytes that are allocated, or that a thread is about to allocate.
+    used: AtomicU64,
+}
+
+/// A part of a bound that some bytes take. Dropping it gives the part back.
+#[derive(Debug)]
+pub(super) struct Room {
+    bound: Arc<Bound>,
+    bytes: u64,
+}
+
+impl Bound {
+    pub(super) fn new(max_bytes: u64) -> Arc<Self> {
+        Arc::new(Self { max_bytes, used: AtomicU64::new(0) })
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn room(self: &Arc<Self>, bytes: u64) -> Option<Room> {
+        let fits = |sum: &u64| *sum <= self.max_bytes;
+        let add = |used: u64| used.checked_add(bytes).filter(fits);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(Room { bound: Arc::clone(self), bytes })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.bound.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::bytes::{NearBytes, SharedBytes};
-use super::cache::CachedFilter;
+use super::cache::{COUNTED_ONE_IN, CachedFilter};
 use super::part::{Answer, Part};
 use super::reader::{FilterBlock, TableFilter};
 use crate::filters::{FilterKind, FilterView, Kernel, Params};
@@ -524,10 +524,6 @@ impl Unfiltered {
         self.0.iter().map(|OnOneLine(count)| count.load(Ordering::Relaxed)).sum()
     }
 }
-
-/// The mean number of queries for each counted query, and the weight of a counted query. A counted query
-/// loads three more cache lines, so a query in 64 would slow down a set of 16,000 filters by a tenth.
-pub(super) const COUNTED_ONE_IN: u32 = 256;
 
 thread_local! {
     /// The number of queries that this thread skips before it counts a query. The number is random: if it

@@ -62,7 +62,7 @@ fn insert(set: &mut Set, filter: *mut Cached) -> Slot {
 fn a_filter_is_read_when_it_is_first_asked_and_freed_with_its_last_set() {
     let (hasher, frees) = (hasher(), Arc::new(AtomicU64::new(0)));
     let mut builder = builder_of_table("blocked-bloom:10", &hasher);
-    (0..500).for_each(|i: u32| add(&mut builder, &i.to_be_bytes()));
+    (0..500).for_each(|i: u32| add(&mut builder, &i.to_le_bytes()));
     let bytes = finish(&mut builder).unwrap();
     let len = bytes.len() as u64;
     let cache = filterblock_cache_new(1 << 20).unwrap();
@@ -72,7 +72,7 @@ fn a_filter_is_read_when_it_is_first_asked_and_freed_with_its_last_set() {
     let slots = filters.map(|filter| insert(&mut set, filter));
     assert_eq!((counts(Some(&cache)).filters, counts(Some(&cache)).loads), (3, 0));
     let answers =
-        |key: u32| slots.map(|slot| filterblock_set_ask_hash(Some(&set), slot, hash(&hasher, &key.to_be_bytes())));
+        |key: u32| slots.map(|slot| filterblock_set_ask_hash(Some(&set), slot, hash(&hasher, &key.to_le_bytes())));
     use AnswerCode::{Maybe, Unfiltered};
     // The second source fails once, and the third returns too few bytes.
     assert_eq!(answers(1), [Maybe, Unfiltered, Unfiltered]);
@@ -99,14 +99,14 @@ fn a_filter_is_read_when_it_is_first_asked_and_freed_with_its_last_set() {
 fn a_filter_that_does_not_fit_is_not_asked() {
     let (hasher, frees) = (hasher(), Arc::new(AtomicU64::new(0)));
     let mut builder = builder_of_table("blocked-bloom:10", &hasher);
-    (0..500).for_each(|i: u32| add(&mut builder, &i.to_be_bytes()));
+    (0..500).for_each(|i: u32| add(&mut builder, &i.to_le_bytes()));
     let bytes = finish(&mut builder).unwrap();
     let cache = filterblock_cache_new(100).unwrap();
     let filter = cached(&cache, bytes.len() as u64, &expected(&hasher), &source(&bytes, 0, &frees)).unwrap();
     let mut set = filterblock_set_new(Some(&hasher)).unwrap();
     let slot = insert(&mut set, filter);
     for key in 0..5_000u32 {
-        let answer = filterblock_set_ask_hash(Some(&set), slot, hash(&hasher, &key.to_be_bytes()));
+        let answer = filterblock_set_ask_hash(Some(&set), slot, hash(&hasher, &key.to_le_bytes()));
         assert_eq!(answer, AnswerCode::Unfiltered);
     }
     let found = counts(Some(&cache));
