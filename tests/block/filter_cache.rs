@@ -257,7 +257,7 @@ fn a_function_that_fails_is_called_again_after_more_and_more_queries() {
         to.copy_from_slice(&copy);
         Ok(())
     }));
-    let (set, slots) = set_of(&[filter.clone()]);
+    let (set, slots) = set_of(std::slice::from_ref(&filter));
     let mut answers = Vec::new();
     while calls.load(Ordering::Relaxed) < 6 {
         answers.push((set.ask_hash(slots[0], hash(1)), calls.load(Ordering::Relaxed)));
@@ -288,7 +288,7 @@ fn wrong_bytes_never_deny_a_key_and_are_read_once() {
             to[..len].copy_from_slice(&wrong[..len]);
             Ok(())
         }));
-        let (set, slots) = set_of(&[filter.clone()]);
+        let (set, slots) = set_of(std::slice::from_ref(&filter));
         for _ in 0..3 {
             assert_finds(&set, slots[0], 0..1_000);
             assert_eq!(set.ask_hash(slots[0], hash(7_000)), Answer::Unfiltered, "case {i}");
@@ -337,7 +337,7 @@ fn a_function_may_panic_or_ask_the_filter_itself() {
         to.copy_from_slice(&copy);
         Ok(())
     }));
-    let (set, slots) = set_of(&[filter.clone()]);
+    let (set, slots) = set_of(std::slice::from_ref(&filter));
     let set = Arc::new(set);
     *asked.lock().unwrap() = Some((set.clone(), slots[0]));
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| set.ask_hash(slots[0], hash(1))));
