@@ -449,7 +449,7 @@ typedef struct filterblock_cache_counts_info {
      */
     uint64_t resident;
     /**
-     * The number of queries for keys, estimated from a sample of one query in 64.
+     * The number of queries for keys, estimated from a sample of one query in 256.
      */
     uint64_t queries;
     /**
