@@ -5,9 +5,10 @@ use std::borrow::Borrow;
 use std::collections::BinaryHeap;
 use std::error::Error as StdError;
 use std::fmt;
+use std::mem;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
-use super::bytes::{AlignedBytes, Bound, Reclaimer, Room, SharedBytes};
+use super::bytes::{AlignedBytes, Bound, Room, SharedBytes};
 use super::expected::{Expected, OwnExpected};
 use super::parsed::ParsedBlock;
 use super::part::Verify;
@@ -64,12 +65,19 @@ pub struct FilterCache(Arc<Shared>);
 struct Shared {
     bound: Arc<Bound>,
     /// The filters that some set has had.
-    filters: Mutex<Vec<Member>>,
+    filters: Mutex<Members>,
     /// Held by a rebalance.
     rebalancing: Mutex<()>,
     /// The number of queries without room since the last rebalance.
     refused_lately: AtomicU64,
     counts: Counts,
+}
+
+#[derive(Default)]
+struct Members {
+    list: Vec<Member>,
+    /// The length from which filters that are dropped are taken off the list.
+    prune_from: usize,
 }
 
 struct Member {
@@ -100,7 +108,7 @@ pub struct FilterCacheCounts {
     pub filters: u64,
     /// The number of these filters that are in memory.
     pub resident: u64,
-    /// The number of queries for whole keys, estimated from a sample of one query in 256.
+    /// The number of queries, estimated from a sample of one query in 256.
     pub queries: u64,
     /// The number of queries that no filter answered because there was no room for the filter.
     pub refused: u64,
@@ -129,11 +137,17 @@ impl FilterCache {
     pub fn new(max_bytes: u64) -> Self {
         Self(Arc::new(Shared {
             bound: Bound::new(max_bytes),
-            filters: Mutex::new(Vec::new()),
+            filters: Mutex::default(),
             rebalancing: Mutex::new(()),
             refused_lately: AtomicU64::new(0),
             counts: Counts::default(),
         }))
+    }
+
+    /// Returns the bound in bytes.
+    #[must_use]
+    pub fn max_bytes(&self) -> u64 {
+        self.0.bound.max_bytes
     }
 
     /// Returns the state and the history of the cache. Takes time linear in the number of filters.
@@ -161,21 +175,21 @@ impl FilterCache {
     #[must_use]
     pub fn needs_rebalance(&self) -> bool {
         let refused = self.0.refused_lately.load(Ordering::Relaxed);
-        refused >= MIN_REFUSED && refused / REFUSED_PER_FILTER >= lock(&self.0.filters).len() as u64
+        refused >= MIN_REFUSED && refused / REFUSED_PER_FILTER >= lock(&self.0.filters).list.len() as u64
     }
 
     /// Decides anew which filters stay in memory, and with how many columns. It first gives up the bytes
     /// that save the fewest reads, by the queries so far. Older queries count less.
     ///
-    /// The bytes become free when the host drops the sets that use them, so it should publish a new set.
-    /// The call may read filters that get columns back. If another thread is rebalancing, the call does
-    /// nothing.
-    pub fn rebalance(&self) {
+    /// Returns whether a filter changed. Then the host should publish a new set: the bytes become free when
+    /// the host drops the sets that use them. The call may read filters that get columns back. If another
+    /// thread is rebalancing, the call does nothing.
+    pub fn rebalance(&self) -> bool {
         // A poisoned lock guards no data.
         let _rebalancing = match self.0.rebalancing.try_lock() {
             Ok(guard) => guard,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(std::sync::TryLockError::WouldBlock) => return,
+            Err(std::sync::TryLockError::WouldBlock) => return false,
         };
         self.0.refused_lately.store(0, Ordering::Relaxed);
         let filters = self.filters();
@@ -185,26 +199,32 @@ impl FilterCache {
         let mean = sum / (known.count() as u64).max(1);
         for (filter, is_new) in &filters {
             let queries = filter.queries();
-            let _ = queries.checked_sub(queries / 8).map(|older| filter.queries.store(older, Ordering::Relaxed));
+            filter.queries.store(queries - queries.div_ceil(8), Ordering::Relaxed);
             if *is_new {
                 filter.add_queries_uncounted(mean);
             }
         }
-        lock(&self.0.filters).iter_mut().for_each(|member| member.is_new = false);
+        lock(&self.0.filters).list.iter_mut().for_each(|member| member.is_new = false);
         let filters: Vec<_> = filters.into_iter().map(|(filter, _)| filter).collect();
-        let planned = plan(&filters, self.0.bound.max_bytes);
+        // Bytes that only earlier sets use stay until the host drops these sets.
+        let in_memory = filters.iter().map(|filter| filter.bytes_in_memory()).fold(0, u64::saturating_add);
+        let pinned = self.0.bound.used().saturating_sub(in_memory);
+        let planned = plan(&filters, self.0.bound.max_bytes.saturating_sub(pinned));
         let changes = || filters.iter().zip(&planned);
         changes().for_each(|(filter, &level)| filter.wanted.store(level, Ordering::Relaxed));
         // First the changes that free memory.
-        changes().filter(|&(_, &level)| level == 0).for_each(|(filter, _)| filter.adapt());
-        changes().filter(|&(_, &level)| level != 0).for_each(|(filter, _)| filter.adapt());
+        let adapt = |is_out: bool| {
+            let planned = changes().filter(move |&(_, &level)| (level == 0) == is_out);
+            planned.filter(|(filter, _)| filter.adapt()).count()
+        };
+        adapt(true) + adapt(false) > 0
     }
 
     /// Returns the filters that are not dropped, and whether each is new to [`Self::rebalance`].
     fn filters(&self) -> Vec<(Arc<CachedFilter>, bool)> {
         // A filter must not be dropped under the lock.
         let mut alive = Vec::new();
-        lock(&self.0.filters).retain(|member| {
+        lock(&self.0.filters).list.retain(|member| {
             let filter = member.filter.upgrade();
             let is_alive = filter.is_some();
             alive.extend(filter.map(|filter| (filter, member.is_new)));
@@ -243,7 +263,6 @@ pub struct CachedFilter {
     expected: OwnExpected,
     read: Box<Read>,
     load_on_use: u32,
-    reclaimer: Option<Reclaimer>,
     /// An estimate of the number of queries. Each rebalance takes an eighth off.
     queries: AtomicU64,
     /// The level that the last plan has chosen: see [`Shape`]. A higher level than the highest stands for
@@ -252,6 +271,8 @@ pub struct CachedFilter {
     /// The sizes, after the first load.
     shape: OnceLock<Shape>,
     is_member: AtomicBool,
+    /// A read that should have given columns back has failed.
+    cannot_grow: AtomicBool,
     state: Mutex<State>,
     /// Wakes the threads that wait for the end of a load.
     is_done: Condvar,
@@ -276,6 +297,8 @@ struct Shape {
     fpr: f64,
     /// The bytes of the filter in memory at each level, which ascend.
     bytes: Vec<u64>,
+    /// Whether the whole filter has a range filter beside it, which no lower level has.
+    has_ranges: bool,
 }
 
 impl Shape {
@@ -284,17 +307,24 @@ impl Shape {
         let copies =
             (1..block.columns_to_drop_from().unwrap_or(1)).map(|columns| block.len_with(columns).unwrap_or(whole));
         let bytes = copies.chain([whole]).map(AlignedBytes::allocated);
-        Self { fpr: block.expected_fpr(), bytes: [0].into_iter().chain(bytes).collect() }
+        let has_ranges = block.metadata().ranges_len_bytes > 0;
+        Self { fpr: block.expected_fpr(), bytes: [0].into_iter().chain(bytes).collect(), has_ranges }
     }
 
     /// Returns a guess at the sizes of a filter that was never loaded, from those of another filter. A host
     /// usually builds filters of one kind.
     fn guess(len_bytes: u64, like: Option<&Self>) -> Self {
         let whole = AlignedBytes::allocated(len_bytes);
-        let Some(Self { fpr, bytes }) = like else { return Self { fpr: 0.01, bytes: vec![0, whole] } };
+        let Some(Self { fpr, bytes, has_ranges }) = like else {
+            return Self { fpr: 0.01, bytes: vec![0, whole], has_ranges: false };
+        };
         let ratio = whole as f64 / bytes.last().copied().unwrap_or_default().max(1) as f64;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length, not negative")]
-        Self { fpr: *fpr, bytes: bytes.iter().map(|&bytes| (bytes as f64 * ratio) as u64).collect() }
+        Self {
+            fpr: *fpr,
+            bytes: bytes.iter().map(|&bytes| (bytes as f64 * ratio) as u64).collect(),
+            has_ranges: *has_ranges,
+        }
     }
 
     fn highest(&self) -> u32 {
@@ -332,7 +362,8 @@ impl CachedFilter {
     ///
     /// `read` may be called in any thread that asks the filter. The other threads that ask the filter
     /// wait. If `read` asks the filter itself, the answer is
-    /// [`Answer::Unfiltered`](super::Answer::Unfiltered). If `read` panics, the load has failed, and the
+    /// [`Answer::Unfiltered`](super::Answer::Unfiltered). It must not wait for another thread that asks
+    /// filters of the cache: both could wait for ever. If `read` panics, the load has failed, and the
     /// panic goes on in its thread.
     #[must_use]
     pub fn new<E: Into<Box<dyn StdError + Send + Sync>>>(
@@ -347,11 +378,11 @@ impl CachedFilter {
             expected: expected.to_own(),
             read: Box::new(move |bytes| read(bytes).map_err(Into::into)),
             load_on_use: 1,
-            reclaimer: None,
             queries: AtomicU64::new(0),
             wanted: AtomicU32::new(u32::MAX),
             shape: OnceLock::new(),
             is_member: AtomicBool::new(false),
+            cannot_grow: AtomicBool::new(false),
             state: Mutex::new(State::Out { uses: 0 }),
             is_done: Condvar::new(),
         }
@@ -362,13 +393,6 @@ impl CachedFilter {
     #[must_use]
     pub fn load_on_use(self, number: u32) -> Self {
         Self { load_on_use: number, ..self }
-    }
-
-    /// Lets the thread that calls [`Reclaimer::reclaim`] free the bytes.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn freed_by(self, reclaimer: &Reclaimer) -> Self {
-        Self { reclaimer: Some(reclaimer.clone()), ..self }
     }
 
     /// Returns the filter if it is in memory. A damaged filter is
@@ -390,7 +414,7 @@ impl CachedFilter {
         }
     }
 
-    /// Returns an estimate of the number of queries for whole keys. Older queries count less. The estimate
+    /// Returns an estimate of the number of queries. Older queries count less. The estimate
     /// comes from a sample of one query in 256, so an estimate of `n` has a standard deviation of about
     /// `16 * sqrt(n)`.
     #[must_use]
@@ -409,6 +433,13 @@ impl CachedFilter {
         self.queries.store(self.queries().saturating_add(queries), Ordering::Relaxed);
     }
 
+    fn bytes_in_memory(&self) -> u64 {
+        match (&*lock(&self.state), self.shape.get()) {
+            (State::In(filter, level), Some(shape)) if filter.ready().is_some() => shape.bytes_at(*level),
+            _ => 0,
+        }
+    }
+
     fn is_ready(&self) -> bool {
         self.loaded().is_some_and(|filter| filter.ready().is_some())
     }
@@ -420,7 +451,12 @@ impl CachedFilter {
     /// Makes the filter count in the plans of its cache.
     pub(super) fn register(this: &Arc<Self>) {
         if !this.is_member.swap(true, Ordering::Relaxed) {
-            lock(&this.cache.0.filters).push(Member { filter: Arc::downgrade(this), is_new: true });
+            let mut members = lock(&this.cache.0.filters);
+            if members.list.len() >= members.prune_from {
+                members.list.retain(|member| member.filter.strong_count() > 0);
+                members.prune_from = 2 * members.list.len() + 64;
+            }
+            members.list.push(Member { filter: Arc::downgrade(this), is_new: true });
         }
     }
 
@@ -434,34 +470,36 @@ impl CachedFilter {
             state = self.is_done.wait(state).unwrap_or_else(PoisonError::into_inner);
             has_waited = true;
         }
+        let wanted = self.wanted.load(Ordering::Relaxed);
         let failures = match &mut *state {
             State::In(filter, _) => return Some(Arc::clone(filter)),
             // The function that reads the filter asks it.
             State::Loading(_) => return None,
-            State::Out { .. } if has_waited || self.wanted.load(Ordering::Relaxed) == 0 => {
-                self.count_refused();
-                return None;
-            }
+            State::Out { .. } if has_waited => return self.refuse(),
+            State::Failed { .. } if has_waited => return None,
+            State::Out { .. } | State::Failed { .. } if wanted == 0 => return self.refuse(),
             State::Out { uses } if uses.saturating_add(1) < self.load_on_use => {
                 *uses += 1;
                 return None;
             }
             State::Out { .. } => 0,
-            State::Failed { .. } if has_waited => return None,
             State::Failed { skips, .. } if *skips > 0 => {
                 *skips -= 1;
                 return None;
             }
             State::Failed { failures, .. } => *failures,
         };
-        *state = State::Loading(own_id);
+        let Ok(room) = self.cache.room(AlignedBytes::allocated(self.len_bytes)) else { return self.refuse() };
+        let earlier = mem::replace(&mut *state, State::Loading(own_id));
         drop(state);
+        // The drop of an error of the host must not happen under the lock.
+        drop(earlier);
         let mut load = Load { filter: self, failures, next: None };
-        load.next = Some(match self.read_filter(self.wanted.load(Ordering::Relaxed)) {
+        load.next = Some(match self.read_filter(wanted, room) {
             Ok((filter, level)) => State::In(Arc::new(filter), level),
             Err(NotLoaded::Failed(reason)) => self.failed(failures, reason),
             Err(NotLoaded::NoRoom) => {
-                self.count_refused();
+                let _: Option<Loaded> = self.refuse();
                 State::Out { uses: self.load_on_use }
             }
         });
@@ -469,9 +507,11 @@ impl CachedFilter {
         self.loaded()
     }
 
-    fn count_refused(&self) {
+    /// Counts a query without room.
+    fn refuse(&self) -> Option<Loaded> {
         self.cache.0.counts.refused.fetch_add(1, Ordering::Relaxed);
         self.cache.0.refused_lately.fetch_add(1, Ordering::Relaxed);
+        None
     }
 
     fn failed(&self, failures: u32, reason: Failure) -> State {
@@ -479,14 +519,12 @@ impl CachedFilter {
         State::Failed { failures: failures.saturating_add(1), skips: (1 << failures.min(10)) - 1, reason }
     }
 
-    /// Reads the filter and copies it to a level, or keeps it whole.
-    fn read_filter(&self, level: u32) -> Result<(TableFilter<SharedBytes>, u32), NotLoaded> {
-        let room = self.cache.room(AlignedBytes::allocated(self.len_bytes))?;
+    /// Reads the filter and copies it to a level above 0, or keeps it whole. `room` is that of the whole
+    /// filter.
+    fn read_filter(&self, level: u32, room: Room) -> Result<(TableFilter<SharedBytes>, u32), NotLoaded> {
         let len = usize::try_from(self.len_bytes).map_err(|_| Error::TooLarge { what: "a filter block" })?;
         let read = |bytes: &mut [u8]| (self.read)(bytes).map_err(|error| NotLoaded::Failed(error.into()));
         let bytes = SharedBytes::in_room(AlignedBytes::filled_by(len, read)?, room);
-        // The whole form of a filter that loses columns is freed at once.
-        let bytes = if level == u32::MAX { self.reclaimed(bytes) } else { bytes };
         self.cache.0.counts.loads.fetch_add(1, Ordering::Relaxed);
         let block = match FilterBlock::open(bytes, &self.expected.borrowed(), Verify::AtOpen) {
             Ok(block) => block,
@@ -503,13 +541,6 @@ impl CachedFilter {
         Ok((TableFilter::Ready(block), shape.highest()))
     }
 
-    fn reclaimed(&self, bytes: SharedBytes) -> SharedBytes {
-        match &self.reclaimer {
-            Some(reclaimer) => bytes.freed_by(reclaimer),
-            None => bytes,
-        }
-    }
-
     /// Copies the columns of a level that lies between out and whole. Drops `block` as early as possible.
     fn copy(
         &self,
@@ -517,24 +548,25 @@ impl CachedFilter {
         level: u32,
     ) -> Result<FilterBlock<SharedBytes>, NotLoaded> {
         let bytes = self.shape.get().map_or(0, |shape| shape.bytes_at(level));
-        let gathering = self.cache.room(bytes)?;
+        // The gathered bytes have spare capacity for the longest extension.
+        let gathering = self.cache.room(bytes.saturating_add(512))?;
         let columns = block.borrow().bytes_of_columns(level)?.ok_or(Error::corrupt(Field::Params))?;
         drop(block);
         // For a moment, the columns are in memory twice: as they were gathered, and aligned.
         let room = self.cache.room(bytes)?;
-        let copy = self.reclaimed(SharedBytes::in_room(AlignedBytes::copy_of(&columns)?, room));
+        let copy = SharedBytes::in_room(AlignedBytes::copy_of(&columns)?, room);
         drop((columns, gathering));
         Ok(ParsedBlock::open(copy, Verify::AtOpen)?.bind_to(self.hasher())?)
     }
 
-    /// Changes the filter in memory to the level of the last plan. Only [`FilterCache::rebalance`] calls
-    /// this function, one thread at a time.
-    fn adapt(&self) {
+    /// Changes the filter in memory to the level of the last plan, and returns whether it changed. Only
+    /// [`FilterCache::rebalance`] calls this function, one thread at a time.
+    fn adapt(&self) -> bool {
         let in_memory = match &*lock(&self.state) {
             State::In(filter, level) => Some((Arc::clone(filter), *level)),
             State::Out { .. } | State::Loading(_) | State::Failed { .. } => None,
         };
-        let (Some((filter, level)), Some(shape)) = (in_memory, self.shape.get()) else { return };
+        let (Some((filter, level)), Some(shape)) = (in_memory, self.shape.get()) else { return false };
         let wanted = self.wanted.load(Ordering::Relaxed).min(shape.highest());
         let next = match filter.ready() {
             Some(block) if wanted < level => {
@@ -545,17 +577,44 @@ impl CachedFilter {
                     Some(Err(_)) | None => State::Out { uses: self.load_on_use },
                 }
             }
-            // One column more is not worth a read.
-            Some(_) if wanted > level + 1 => match self.read_filter(wanted) {
-                Ok((whole @ TableFilter::Ready(_), level)) => State::In(Arc::new(whole), level),
-                // The next query reads the filter, after the host has dropped the set that uses the copy.
-                Err(NotLoaded::NoRoom) => State::Out { uses: self.load_on_use },
-                Ok(_) | Err(NotLoaded::Failed(_)) => return,
-            },
-            Some(_) | None => return,
+            // One column more is not worth a read, but a range filter is.
+            Some(_) if wanted > level + 1 || wanted > level && shape.has_ranges && wanted == shape.highest() => {
+                match self.grown(wanted, shape.bytes_at(level)) {
+                    Some(next) => next,
+                    None => return false,
+                }
+            }
+            Some(_) | None => return false,
         };
         // No other thread changes a filter that is in memory.
         *lock(&self.state) = next;
+        true
+    }
+
+    /// Returns the next state of a filter that takes `bytes` now and gets columns back. Returns `None` if
+    /// it cannot grow.
+    fn grown(&self, wanted: u32, bytes: u64) -> Option<State> {
+        if self.cannot_grow.load(Ordering::Relaxed) {
+            return None;
+        }
+        let whole = AlignedBytes::allocated(self.len_bytes);
+        let outcome = self.cache.room(whole).and_then(|room| self.read_filter(wanted, room));
+        match outcome {
+            Ok((filter @ TableFilter::Ready(_), level)) => Some(State::In(Arc::new(filter), level)),
+            // If only the present copy is in the way, the next query reads the filter, after the host has
+            // dropped the sets that use the copy.
+            Err(NotLoaded::NoRoom) => {
+                let used = self.cache.0.bound.used().saturating_sub(bytes);
+                let needed = whole.saturating_add(self.shape.get().map_or(0, |shape| shape.bytes_at(wanted)));
+                let fits = used.saturating_add(needed) <= self.cache.max_bytes();
+                fits.then_some(State::Out { uses: self.load_on_use })
+            }
+            // The file is damaged now, or cannot be read. The copy in memory is sound.
+            Ok(_) | Err(NotLoaded::Failed(_)) => {
+                self.cannot_grow.store(true, Ordering::Relaxed);
+                None
+            }
+        }
     }
 }
 
@@ -584,7 +643,7 @@ impl Drop for Load<'_> {
 
 /// Returns the level of each filter at which all filters together fit in `max_bytes`.
 fn plan(filters: &[Arc<CachedFilter>], max_bytes: u64) -> Vec<u32> {
-    let mut planned = vec![u32::MAX; filters.len()];
+    let mut unchanged = vec![u32::MAX; filters.len()];
     let known = filters.iter().find_map(|filter| filter.shape.get());
     let mut steps = Vec::with_capacity(filters.len());
     for (index, filter) in filters.iter().enumerate() {
@@ -594,21 +653,42 @@ fn plan(filters: &[Arc<CachedFilter>], max_bytes: u64) -> Vec<u32> {
         if !in_memory && queries == 0 || loaded.is_some_and(|filter| filter.ready().is_none()) {
             continue;
         }
+        let shape = filter.shape.get().cloned().unwrap_or_else(|| Shape::guess(filter.len_bytes, known));
+        let level = shape.highest();
+        // Even a filter that loses columns is read whole.
+        if shape.bytes_at(level) > max_bytes {
+            unchanged.get_mut(index).into_iter().for_each(|planned| *planned = 0);
+            continue;
+        }
         // Without this bonus, chance would exchange filters that are asked equally often. It is three
         // standard deviations of the estimate.
         let bonus = if in_memory { 3.0 * 16.0 * (queries as f64).sqrt() } else { 0.0 };
         let queries = queries.saturating_add(COUNTED_ONE_IN.into()) as f64 + bonus;
-        let shape = filter.shape.get().cloned().unwrap_or_else(|| Shape::guess(filter.len_bytes, known));
-        let level = shape.highest();
         steps.push(Step { index, level, queries, shape });
     }
-    let mut sum = steps.iter().map(Step::bytes).fold(0, u64::saturating_add);
+    let sum = steps.iter().map(Step::bytes).fold(0, u64::saturating_add);
     if sum <= max_bytes {
-        return planned;
+        return unchanged;
     }
-    // A filter that loses columns needs room for its whole form and its columns while it is read.
-    let can_shrink = steps.iter().filter(|step| step.level > 1).map(Step::bytes).max();
-    let limit = max_bytes.saturating_sub(can_shrink.unwrap_or_default());
+    // A filter that loses columns needs room for its whole form and its columns while it is read. The more
+    // room is reserved, the fewer filters keep some of their columns, so a few rounds are enough.
+    let mut reserved = 0;
+    loop {
+        let planned = plan_within(steps.clone(), sum, max_bytes.saturating_sub(reserved), unchanged.clone());
+        let is_partial =
+            |step: &&Step| planned.get(step.index).is_some_and(|&level| level > 0 && level < step.shape.highest());
+        let needed = steps.iter().filter(is_partial).map(Step::bytes).max().unwrap_or_default();
+        if needed <= reserved {
+            return planned;
+        }
+        reserved = needed;
+    }
+}
+
+/// Takes the steps that cost least until the filters fit in `limit`. Then takes filters back that were
+/// given up before a larger one, and fit.
+fn plan_within(steps: Vec<Step>, mut sum: u64, limit: u64, mut planned: Vec<u32>) -> Vec<u32> {
+    let mut out = Vec::new();
     let mut heap: BinaryHeap<_> = steps.into_iter().filter_map(Step::down).collect();
     while sum > limit {
         let Some(Down { saved, step, .. }) = heap.pop() else { break };
@@ -616,12 +696,21 @@ fn plan(filters: &[Arc<CachedFilter>], max_bytes: u64) -> Vec<u32> {
         if let Some(level) = planned.get_mut(step.index) {
             *level = step.level;
         }
-        heap.extend(step.down());
+        match step.level {
+            0 => out.push((step.index, step.shape.bytes_at(step.shape.highest()))),
+            _ => heap.extend(step.down()),
+        }
+    }
+    for (index, bytes) in out.into_iter().rev() {
+        if let (Some(level), true) = (planned.get_mut(index), sum.saturating_add(bytes) <= limit) {
+            (*level, sum) = (u32::MAX, sum + bytes);
+        }
     }
     planned
 }
 
 /// The state of a filter while levels are chosen.
+#[derive(Clone)]
 struct Step {
     index: usize,
     level: u32,

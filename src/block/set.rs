@@ -86,6 +86,9 @@ pub struct FilterSlot(
 /// A set has at most 2^24 slots. At a million sets a second, the numbers of 40 bits last 12 days.
 const POSITION_BITS: u32 = 24;
 
+/// The base of all sets after the numbers are used up. Such a set takes no filter.
+const NO_BASE: u64 = u64::MAX << POSITION_BITS;
+
 impl FilterSlot {
     /// Returns the slot as two integers, for callers in other languages. The integers have no
     /// meaning apart from [`from_raw`](Self::from_raw). Two zeros are not a slot of any set.
@@ -167,14 +170,15 @@ impl FilterSet {
     pub fn new(hasher: &KeyHasher) -> Self {
         // No set has the number 0: see `FilterSlot::to_raw`.
         static SETS_MADE: AtomicU64 = AtomicU64::new(1);
-        let base = SETS_MADE.fetch_add(1, Ordering::Relaxed) << POSITION_BITS;
+        let number = SETS_MADE.fetch_add(1, Ordering::Relaxed);
+        let base = number.min(u64::MAX >> POSITION_BITS) << POSITION_BITS;
         let (hasher, unfiltered) = (hasher.clone(), Unfiltered::default());
         let (near, common) = (NearBytes::default(), OnceLock::new());
         Self { base, hasher, near, common, lines: Vec::new(), entries: Vec::new(), counts_queries: false, unfiltered }
     }
 
-    /// Adds a filter and returns its slot. Beyond 2^24 filters, the set answers
-    /// [`Answer::Unfiltered`] for the returned slots.
+    /// Adds a filter and returns its slot. A set takes 2^24 filters. It does not keep a further one, and
+    /// answers [`Answer::Unfiltered`] for its slot.
     ///
     /// A filter under another hasher than the set's would deny present keys. The set accepts such a
     /// filter, never asks it, and counts it in [`FilterSetCounts::other_hasher`].
@@ -200,14 +204,17 @@ impl FilterSet {
 
     fn push(&mut self, entry: Entry) -> FilterSlot {
         let position = self.lines.len();
+        // A further position would be that of a slot of another set.
+        if position >> POSITION_BITS != 0 || self.base == NO_BASE {
+            return FilterSlot(0);
+        }
         self.near.push_empty();
         self.lines.push(OnceLine::default());
         if let Some(block) = entry.usable() {
             self.add_line(position, block);
         }
         self.entries.push(entry);
-        let position = position as u64;
-        FilterSlot(if position >> POSITION_BITS == 0 { self.base + position } else { 0 })
+        FilterSlot(self.base + position as u64)
     }
 
     /// Adds the line of a filter, if its queries need no more. Another thread may have added it.
@@ -371,6 +378,7 @@ impl FilterSet {
     /// hasher.
     #[must_use]
     pub fn ask_prefix(&self, slot: FilterSlot, extractor: &str, prefix: Key<'_>) -> Answer {
+        self.count(slot, 1);
         let block = self.usable(slot).and_then(TableFilter::ready);
         match block.filter(|block| block.knows_prefixes_of(extractor)) {
             Some(block) => block.may_contain_prefix(extractor, prefix).into(),
@@ -386,6 +394,7 @@ impl FilterSet {
     /// a usable range filter answers [`Answer::Unfiltered`].
     #[must_use]
     pub fn ask_range(&self, slot: FilterSlot, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Answer {
+        self.count(slot, 1);
         let answer = self.usable(slot).map_or(Answer::Unfiltered, |filter| filter.ask_range(lower, upper));
         if answer == Answer::Unfiltered {
             self.unfiltered.count();

@@ -157,6 +157,51 @@ fn a_ribbon_loses_columns_before_a_filter_leaves() {
 }
 
 #[test]
+fn a_filter_longer_than_the_bound_leaves_the_others_alone() {
+    for (long, short) in [("bumped-ribbon:12", "bumped-ribbon:10"), ("blocked-bloom:12", "blocked-bloom:12")] {
+        let blocks: Vec<_> = (0..10).map(|i| block_of(short, i * 500..(i + 1) * 500, TABLE)).collect();
+        let cache = FilterCache::new(blocks.iter().map(|block| block.len() as u64 + 63).sum());
+        let mut filters: Vec<_> = blocks.into_iter().map(|block| cached(&cache, block)).collect();
+        filters.push(cached(&cache, block_of(long, 0..20_000, TABLE)));
+        for round in 0..4 {
+            let (set, slots) = set_of(&filters);
+            for i in 0..40_000 {
+                let _ = set.ask_hash(slots[i % 11], hash(i));
+            }
+            assert_eq!(cache.counts().resident, 10, "{long} {round}");
+            assert!(!cache.rebalance(), "nothing changes");
+        }
+    }
+}
+
+#[test]
+fn a_filter_that_fails_and_is_kept_out_is_not_read() {
+    let block = |i: usize| block_of("bumped-ribbon:10", i * 500..(i + 1) * 500, TABLE);
+    let cache = FilterCache::new(3 * (block(0).len() as u64 + 63));
+    let mut filters: Vec<_> = (0..6).map(|i| cached(&cache, block(i))).collect();
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = reads.clone();
+    let failing = cached_by(&cache, &block(6), move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Err(std::io::Error::other("the disk is gone").into())
+    });
+    filters.push(Arc::new(failing));
+    let mut before = 0;
+    for round in 0..6 {
+        let (set, slots) = set_of(&filters);
+        for i in 0..200_000 {
+            // The failing filter is asked seldom, so it is the first that a plan keeps out.
+            let filter = if i % 97 == 0 { 6 } else { i % 6 };
+            assert_ne!(set.ask_hash(slots[filter], hash(filter * 500 + i % 500)), Answer::No);
+        }
+        assert_eq!(cache.counts().failed_loads, reads.load(Ordering::Relaxed) as u64, "{round}");
+        before = before.max(reads.load(Ordering::Relaxed));
+        cache.rebalance();
+    }
+    assert!(before < 12, "{before}");
+}
+
+#[test]
 fn filters_that_are_asked_often_replace_those_that_are_not() {
     let block = |i: usize| block_of("blocked-bloom:12", i * 1_000..(i + 1) * 1_000, TABLE);
     let cache = FilterCache::new(10 * (block(0).len() as u64 + 63));

@@ -394,7 +394,7 @@ typedef struct filterblock_source {
     /**
      * Fills `buffer` with the `len` bytes of the filter, and returns 0. Any other result is an error of the
      * caller, and later queries try again. The library calls the function in a thread that asks the filter
-     * or calls `filterblock_cache_rebalance`, one call at a time for one filter. The function must not
+     * or calls `filterblock_cache_rebalance`, one call at a time for one filter. It must not wait for another thread that asks filters. It must not
      * unwind. It must not be NULL.
      */
     int32_t (*read)(void *context, void *buffer, size_t len);
@@ -606,6 +606,10 @@ typedef struct filterblock_set_counts_info {
      * The length of all open filters together, in bytes. Filters under another hasher count.
      */
     uint64_t len_bytes;
+    /**
+     * The number of filters of a cache that no query of the set has read.
+     */
+    uint64_t not_loaded;
 } filterblock_set_counts_info;
 
 #ifdef __cplusplus
@@ -772,9 +776,10 @@ bool filterblock_cache_needs_rebalance(const struct filterblock_cache *cache);
 
 /**
  * Decides anew which filters stay in memory, by the queries so far. Then make a new set of the same filters,
- * and free the old one: only then do the bytes of filters that leave become free. NULL is fine.
+ * and free the old one: only then do the bytes of filters that leave become free. Returns whether a filter
+ * changed; otherwise no new set is needed. NULL is fine.
  */
-void filterblock_cache_rebalance(const struct filterblock_cache *cache);
+bool filterblock_cache_rebalance(const struct filterblock_cache *cache);
 
 /**
  * Sets `counts` to the counts of the cache, or to zeros if `cache` is NULL. Takes time linear in the number of

@@ -28,7 +28,7 @@ pub struct Cached(CachedFilter);
 pub struct SourceInfo {
     /// Fills `buffer` with the `len` bytes of the filter, and returns 0. Any other result is an error of the
     /// caller, and later queries try again. The library calls the function in a thread that asks the filter
-    /// or calls `filterblock_cache_rebalance`, one call at a time for one filter. The function must not
+    /// or calls `filterblock_cache_rebalance`, one call at a time for one filter. It must not wait for another thread that asks filters. It must not
     /// unwind. It must not be NULL.
     pub read: Option<unsafe extern "C" fn(context: *mut c_void, buffer: *mut c_void, len: usize) -> i32>,
     /// Frees `context` after the last call of `read`, in any thread. It may be NULL.
@@ -175,10 +175,11 @@ pub extern "C" fn filterblock_cache_needs_rebalance(cache: Option<&Cache>) -> bo
 }
 
 /// Decides anew which filters stay in memory, by the queries so far. Then make a new set of the same filters,
-/// and free the old one: only then do the bytes of filters that leave become free. NULL is fine.
+/// and free the old one: only then do the bytes of filters that leave become free. Returns whether a filter
+/// changed; otherwise no new set is needed. NULL is fine.
 #[unsafe(no_mangle)]
-pub extern "C" fn filterblock_cache_rebalance(cache: Option<&Cache>) {
-    border::or((), || cache.into_iter().for_each(|Cache(cache)| cache.rebalance()));
+pub extern "C" fn filterblock_cache_rebalance(cache: Option<&Cache>) -> bool {
+    border::or(false, || cache.is_some_and(|Cache(cache)| cache.rebalance()))
 }
 
 /// Sets `counts` to the counts of the cache, or to zeros if `cache` is NULL. Takes time linear in the number of

@@ -71,6 +71,8 @@ pub struct SetCounts {
     pub unfiltered_answers: u64,
     /// The length of all open filters together, in bytes. Filters under another hasher count.
     pub len_bytes: u64,
+    /// The number of filters of a cache that no query of the set has read.
+    pub not_loaded: u64,
 }
 
 /// Makes an empty set, and copies the hasher.
@@ -303,6 +305,7 @@ impl SetCounts {
             damaged_pages: counts.damaged_pages,
             unfiltered_answers: counts.unfiltered_answers,
             len_bytes: set.len_bytes(),
+            not_loaded: counts.not_loaded as u64,
         }
     }
 }

@@ -4,7 +4,8 @@
 //! Most queries need only [`Flat`], which describes the first layer in 16 bytes, so they follow no
 //! pointer except the one to the payload. The loads of a query do not depend on each other: the start of
 //! a key gives the addresses of its bump bits and of its two blocks. So the processor can wait for all
-//! of them together. With up to eight columns, no branch depends on whether the equation of a key holds.
+//! of them together. One branch decides whether a key is bumped or holds in the first eight columns. Most
+//! absent keys end there.
 //!
 //! A batch queries up to 32 keys at once. The first step is plain arithmetic on arrays, which compilers
 //! turn into vector code. Some filters, and batches of fewer than eight keys, are queried key by key.

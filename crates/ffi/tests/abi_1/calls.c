@@ -74,7 +74,7 @@ FUNCTION(filterblock_cached *, cached_new, const filterblock_cache *, uint64_t, 
 FUNCTION(void, cached_free, filterblock_cached *)
 FUNCTION(filterblock_slot, set_insert_cached, filterblock_set *, const filterblock_cached *)
 FUNCTION(bool, cache_needs_rebalance, const filterblock_cache *)
-FUNCTION(void, cache_rebalance, const filterblock_cache *)
+FUNCTION(bool, cache_rebalance, const filterblock_cache *)
 FUNCTION(bool, cache_counts, const filterblock_cache *, filterblock_cache_counts_info *)
 FUNCTION(uint8_t, set_ask, const filterblock_set *, filterblock_slot, ptr, size_t)
 FUNCTION(uint8_t, set_ask_hash, const filterblock_set *, filterblock_slot, uint64_t)
@@ -152,7 +152,7 @@ OFFSET(filterblock_cache_counts_info, failed_loads, 56)
 OFFSET(filterblock_cache_counts_info, damaged, 64)
 OFFSET(filterblock_cache_counts_info, evictions, 72)
 _Static_assert(sizeof(filterblock_slot) == 16, "slot");
-_Static_assert(sizeof(filterblock_set_counts_info) == 56, "counts");
+_Static_assert(sizeof(filterblock_set_counts_info) == 64, "counts");
 OFFSET(filterblock_set_counts_info, ready, 0)
 OFFSET(filterblock_set_counts_info, degraded, 8)
 OFFSET(filterblock_set_counts_info, absent, 16)
@@ -341,7 +341,7 @@ static void ask_cache(const filterblock_hasher *hasher, ptr data, size_t len, co
     CHECK(set_ask(set, slot, "apple", 5) == FILTERBLOCK_ANSWER_MAYBE);
     CHECK(set_ask(set, slot, "plum", 4) == FILTERBLOCK_ANSWER_NO && file.calls == 1);
     CHECK(!cache_needs_rebalance(cache));
-    cache_rebalance(cache);
+    CHECK(!cache_rebalance(cache));
     CHECK(cache_counts(cache, &counts) && counts.loads == 1 && counts.bytes >= len);
     set_free(set);
     CHECK(file.data == NULL);

@@ -437,12 +437,11 @@ impl Db {
     }
 
     /// Divides [`Options::filter_memory_budget`] anew among the filters, according to the number of
-    /// queries of each filter so far. Older queries count less. Filters that are asked often may
-    /// get dropped columns back. Without a budget, the call has no effect.
+    /// queries of each filter so far. Older queries count less. Without a budget, the call has no effect.
     ///
-    /// Flushes and compactions only drop columns. Call this function from time to time if reads
-    /// move to other SSTs. The call may copy filters of about the budget's bytes in total. The old
-    /// copies stay in memory until no read or snapshot uses them.
+    /// A background thread does the same when many reads find no room for their filters. The call may read
+    /// filters that get columns back. The bytes of filters that leave stay in memory until no read or
+    /// snapshot uses them.
     pub fn rebalance_filters(&self) {
         self.shared.rebalance_filters();
     }

@@ -198,9 +198,9 @@ pub struct Options {
     ///
     /// If many reads found no room, a background thread divides the limit anew, as
     /// [`Db::rebalance_filters`](super::Db::rebalance_filters) does, by the number of reads of each SST.
-    /// Bumped ribbons lose columns first: each lost column saves about one bit per key and doubles the
-    /// false-positive rate. A filter that loses columns also loses the range filter beside it. Then filters
-    /// that are seldom asked leave memory. The SST files keep all columns.
+    /// Bumped ribbons first lose the range filters beside them, and then columns: each lost column saves
+    /// about one bit per key and doubles the false-positive rate. Then filters that are seldom asked leave
+    /// memory. The SST files keep everything.
     ///
     /// An unusable filter is found by the first read that needs it: with [`Options::strict_filters`], this
     /// read returns the error. [`filterblock::FilterCache`] has the details. `None` sets no limit, and

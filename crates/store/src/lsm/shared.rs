@@ -251,7 +251,9 @@ impl Shared {
 
     pub(super) fn rebalance_filters(&self) {
         let Some(cache) = &self.files.filter_cache else { return };
-        cache.rebalance();
+        if !cache.rebalance() {
+            return;
+        }
         // The lock keeps other threads from replacing SSTs.
         let registry = lock(&self.catalogue.registry);
         let version = Arc::new(self.reading.state.load().version.with_filters_of_cache());
@@ -259,8 +261,6 @@ impl Shared {
         drop(registry);
         self.release_map();
         self.reading.state.drop_replaced();
-        // Filters that wait to be freed still count.
-        self.files.reclaimer.reclaim();
     }
 
     /// Syncs the old log, and starts a new log and a new memtable. If the old memtable holds

@@ -87,10 +87,8 @@ pub(super) fn in_cache(
     let (file, path) = (Arc::clone(file), path.to_path_buf());
     let read = move |bytes: &mut [u8]| file.read_exact_at(bytes, offset).map_err(|error| error.in_file(&path));
     let cached = CachedFilter::new(cache, len_bytes, &expected(footer, properties, hasher), read);
-    Some(match how.reclaimer {
-        Some(reclaimer) => cached.freed_by(reclaimer),
-        None => cached,
-    })
+    // The bytes are freed at once, because they count until then.
+    Some(cached)
 }
 
 fn spec_of(text: &str) -> Option<FilterSpec> {

@@ -115,11 +115,13 @@ enum Job {
     RebalanceFilters,
 }
 
-/// The time between two looks whether filters need a rebalance. Reads do not wake the background thread.
+/// The time between two looks whether filters need a rebalance, and the least time between two rebalances.
+/// Reads do not wake the background thread.
 const REBALANCE_CHECK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run_compactions(shared: &Shared) {
-    while let Some(job) = next_job(shared) {
+    let mut rebalanced = Instant::now();
+    while let Some(job) = next_job(shared, rebalanced) {
         let compaction = match job {
             Job::Compact(compaction) => compaction,
             Job::MapLevel0 => {
@@ -130,6 +132,7 @@ pub(crate) fn run_compactions(shared: &Shared) {
             }
             Job::RebalanceFilters => {
                 shared.rebalance_filters();
+                rebalanced = Instant::now();
                 continue;
             }
         };
@@ -159,7 +162,7 @@ pub(crate) fn run_compactions(shared: &Shared) {
 /// Waits for the next due compaction, takes the right to compact and returns the compaction. The
 /// caller must create a [`Turn`], which releases the right. If no compaction is due, the work may be
 /// to map level 0. Returns `None` when the store closes or has failed.
-fn next_job(shared: &Shared) -> Option<Job> {
+fn next_job(shared: &Shared, rebalanced: Instant) -> Option<Job> {
     let mut work = lock(&shared.background.work);
     loop {
         if work.closing || work.failure.is_some() {
@@ -183,7 +186,8 @@ fn next_job(shared: &Shared) -> Option<Job> {
                 work.mapping = true;
                 return Some(Job::MapLevel0);
             }
-            if shared.files.filter_cache.as_ref().is_some_and(FilterCache::needs_rebalance) {
+            let needs_rebalance = shared.files.filter_cache.as_ref().is_some_and(FilterCache::needs_rebalance);
+            if needs_rebalance && rebalanced.elapsed() >= REBALANCE_CHECK {
                 return Some(Job::RebalanceFilters);
             }
             if let Some(delay) = shared.level_0_delay(spare_bytes) {

@@ -54,7 +54,8 @@ impl<'a> ScanQuery<'a> {
     /// Asks the range filter of an SST whose filter does not deny the prefix. If the range filter
     /// denies the range, returns `None` and counts this answer in `tally`.
     pub(crate) fn ask_range(&self, filters: &FilterSet, slot: &Slot, tally: &mut ScanTally) -> Option<Answers> {
-        let prefix = self.prefix.map(|_| if slot.has_prefixes { Answer::Maybe } else { Answer::Unfiltered });
+        let is_asked = slot.has_prefixes && filters.filter(slot.filter).is_some_and(|filter| filter.ready().is_some());
+        let prefix = self.prefix.map(|_| if is_asked { Answer::Maybe } else { Answer::Unfiltered });
         let range = self.answer_of_range(filters, slot);
         if range == Some(Answer::No) {
             tally.ranges.true_negatives += 1;
@@ -144,7 +145,7 @@ impl Asked {
         }
         match self.answers.range {
             None => {}
-            Some(Answer::Unfiltered) if self.stored.table.range_damage().is_some() => tally.ranges.degraded += 1,
+            Some(Answer::Unfiltered) if self.has_damaged_ranges() => tally.ranges.degraded += 1,
             Some(answer) => {
                 let is_there = first.is_some_and(|key| {
                     is_within(key, query.from.as_ref().map(Vec::as_slice), query.to.as_ref().map(Vec::as_slice))
@@ -153,6 +154,12 @@ impl Asked {
             }
         }
         query.shared.reading.counters.recorder().scan(self.level, &tally);
+    }
+
+    fn has_damaged_ranges(&self) -> bool {
+        let table = &self.stored.table;
+        let filter = table.filter_in_memory();
+        filter.as_ref().and_then(|filter| table.range_damage_of(filter.ready()?)).is_some()
     }
 
     fn count(&self, answer: Answer, is_there: bool, expected: u32, tally: &mut ProbeTally) {

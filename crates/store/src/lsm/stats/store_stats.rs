@@ -21,7 +21,7 @@ pub struct LevelStats {
     /// Bytes of the filter blocks.
     pub filter_bytes: u64,
     /// Bytes of the usable filters in memory. They are fewer than `filter_bytes` if filters are
-    /// unusable or have lost columns: see
+    /// unusable, are not loaded or have lost columns: see
     /// [`Options::filter_memory_budget`](crate::lsm::Options::filter_memory_budget).
     pub filter_memory_bytes: u64,
     /// Number of SSTs for whose keys gets ask the map of level 0: see
@@ -45,7 +45,8 @@ pub struct LevelStats {
     /// Number of SSTs without a usable filter of the prefixes that the store's extractor returns.
     /// It is 0 if no extractor is in use.
     pub tables_without_prefixes: u64,
-    /// Number of SSTs with a usable range filter.
+    /// Number of SSTs with a usable range filter. With a memory budget, a range filter that is not loaded
+    /// counts, too.
     pub tables_with_ranges: u64,
     /// Number of SST searches that were saved because the filter answered "maybe" for the key of a
     /// get, but denied one of its prefixes. `points.true_negatives` includes them.

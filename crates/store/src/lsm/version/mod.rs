@@ -97,7 +97,7 @@ impl Version {
     pub(crate) fn room_bytes(&self) -> u64 {
         let Some(cache) = &self.filter_cache else { return u64::MAX };
         let filters = self.all_tables().map(|(_, table)| table.table.filter_len_bytes() + ALIGNMENT_BYTES);
-        cache.counts().max_bytes.saturating_sub(filters.fold(0, u64::saturating_add))
+        cache.max_bytes().saturating_sub(filters.fold(0, u64::saturating_add))
     }
 
     /// Returns a version of the same SSTs that uses the filters as they are in the cache now.

@@ -29,6 +29,7 @@ pub(crate) struct StoredTable {
     /// The range filter's expected FPR, in the units of [`Self::expected`].
     pub(crate) expected_of_ranges: u32,
     is_reported: AtomicBool,
+    is_failure_reported: AtomicBool,
     mapped: Mutex<Mapped>,
 }
 
@@ -53,9 +54,10 @@ impl StoredTable {
         let (of_keys, of_ranges) = table.expected_rates();
         let (expected, expected_of_ranges) = (rate_units(of_keys), rate_units(of_ranges));
         let file = TableFile { path: path.clone(), storage, closed, obsolete: AtomicBool::new(false) };
-        let (is_reported, mapped) = (AtomicBool::new(false), Mutex::default());
+        let (is_reported, is_failure_reported) = (AtomicBool::new(false), AtomicBool::new(false));
+        let mapped = Mutex::default();
         let (file, table) = (Arc::new(file), Arc::new(table));
-        Self { file, meta, table, path, expected, expected_of_ranges, is_reported, mapped }
+        Self { file, meta, table, path, expected, expected_of_ranges, is_reported, is_failure_reported, mapped }
     }
 
     pub(crate) fn mapped(&self) -> Mapped {
@@ -96,13 +98,24 @@ impl StoredTable {
         match filter {
             Some(TableFilter::Absent) => Ok(()),
             None => {
-                if let Some(error) = self.table.filter_failure() {
-                    self.report_once(reports, || error);
+                if !strict && self.is_failure_reported.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let Some(error) = self.table.filter_failure() else { return Ok(()) };
+                let error = Error::Io(std::io::Error::other(error)).in_file(&self.path);
+                if strict {
+                    return Err(error);
+                }
+                if !self.is_failure_reported.swap(true, Ordering::Relaxed) {
+                    reports.add(format!("{error}; reads go on without this filter, and later reads load it again"));
                 }
                 Ok(())
             }
             Some(TableFilter::Ready(filter)) => {
                 if let Some(error) = self.table.range_damage_of(filter) {
+                    if strict {
+                        return Err(error);
+                    }
                     self.report_once(reports, || error.to_string());
                 }
                 let damaged_pages = filter.damaged_pages();
