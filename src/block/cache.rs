@@ -206,10 +206,7 @@ impl FilterCache {
         }
         lock(&self.0.filters).list.iter_mut().for_each(|member| member.is_new = false);
         let filters: Vec<_> = filters.into_iter().map(|(filter, _)| filter).collect();
-        // Bytes that only earlier sets use stay until the host drops these sets.
-        let in_memory = filters.iter().map(|filter| filter.bytes_in_memory()).fold(0, u64::saturating_add);
-        let pinned = self.0.bound.used().saturating_sub(in_memory);
-        let planned = plan(&filters, self.0.bound.max_bytes.saturating_sub(pinned));
+        let planned = plan(&filters, self.max_bytes());
         let changes = || filters.iter().zip(&planned);
         changes().for_each(|(filter, &level)| filter.wanted.store(level, Ordering::Relaxed));
         // First the changes that free memory.
@@ -433,13 +430,6 @@ impl CachedFilter {
         self.queries.store(self.queries().saturating_add(queries), Ordering::Relaxed);
     }
 
-    fn bytes_in_memory(&self) -> u64 {
-        match (&*lock(&self.state), self.shape.get()) {
-            (State::In(filter, level), Some(shape)) if filter.ready().is_some() => shape.bytes_at(*level),
-            _ => 0,
-        }
-    }
-
     fn is_ready(&self) -> bool {
         self.loaded().is_some_and(|filter| filter.ready().is_some())
     }
@@ -477,7 +467,14 @@ impl CachedFilter {
             State::Loading(_) => return None,
             State::Out { .. } if has_waited => return self.refuse(),
             State::Failed { .. } if has_waited => return None,
-            State::Out { .. } | State::Failed { .. } if wanted == 0 => return self.refuse(),
+            State::Out { .. } if wanted == 0 => return self.refuse(),
+            State::Failed { .. } if wanted == 0 => {
+                // The failure no longer says why the filter is out.
+                let earlier = mem::replace(&mut *state, State::Out { uses: self.load_on_use });
+                drop(state);
+                drop(earlier);
+                return self.refuse();
+            }
             State::Out { uses } if uses.saturating_add(1) < self.load_on_use => {
                 *uses += 1;
                 return None;
@@ -535,25 +532,27 @@ impl CachedFilter {
             }
         };
         let shape = self.shape.get_or_init(|| Shape::of(&block));
-        if level < shape.highest() {
-            return Ok((TableFilter::Ready(self.copy(block, level)?), level));
+        // Without room for the columns beside it, the filter stays whole until the next plan.
+        if level < shape.highest()
+            && let Ok(gathering) = self.cache.room(gathered(shape.bytes_at(level)))
+        {
+            return Ok((TableFilter::Ready(self.copy(block, level, gathering)?), level));
         }
         Ok((TableFilter::Ready(block), shape.highest()))
     }
 
     /// Copies the columns of a level that lies between out and whole. Drops `block` as early as possible.
+    /// `gathering` is room for the columns.
     fn copy(
         &self,
         block: impl Borrow<FilterBlock<SharedBytes>>,
         level: u32,
+        gathering: Room,
     ) -> Result<FilterBlock<SharedBytes>, NotLoaded> {
-        let bytes = self.shape.get().map_or(0, |shape| shape.bytes_at(level));
-        // The gathered bytes have spare capacity for the longest extension.
-        let gathering = self.cache.room(bytes.saturating_add(512))?;
         let columns = block.borrow().bytes_of_columns(level)?.ok_or(Error::corrupt(Field::Params))?;
         drop(block);
         // For a moment, the columns are in memory twice: as they were gathered, and aligned.
-        let room = self.cache.room(bytes)?;
+        let room = self.cache.room(AlignedBytes::allocated(columns.len() as u64))?;
         let copy = SharedBytes::in_room(AlignedBytes::copy_of(&columns)?, room);
         drop((columns, gathering));
         Ok(ParsedBlock::open(copy, Verify::AtOpen)?.bind_to(self.hasher())?)
@@ -571,7 +570,8 @@ impl CachedFilter {
         let next = match filter.ready() {
             Some(block) if wanted < level => {
                 self.cache.0.counts.evictions.fetch_add(1, Ordering::Relaxed);
-                match (wanted > 0).then(|| self.copy(block, wanted)) {
+                let copy = || self.copy(block, wanted, self.cache.room(gathered(shape.bytes_at(wanted)))?);
+                match (wanted > 0).then(copy) {
                     Some(Ok(copy)) => State::In(Arc::new(TableFilter::Ready(copy)), wanted),
                     // If there is no room for the copy, the next query reads the filter again.
                     Some(Err(_)) | None => State::Out { uses: self.load_on_use },
@@ -594,28 +594,37 @@ impl CachedFilter {
     /// Returns the next state of a filter that takes `bytes` now and gets columns back. Returns `None` if
     /// it cannot grow.
     fn grown(&self, wanted: u32, bytes: u64) -> Option<State> {
+        let (whole, shape) = (AlignedBytes::allocated(self.len_bytes), self.shape.get()?);
+        let columns = if wanted < shape.highest() { gathered(shape.bytes_at(wanted)) } else { 0 };
+        let used = self.cache.0.bound.used().saturating_add(whole).saturating_add(columns);
+        if used > self.cache.max_bytes() {
+            // If only the present copy is in the way, the next query reads the filter, after the host has
+            // dropped the sets that use the copy.
+            let fits = used.saturating_sub(bytes) <= self.cache.max_bytes();
+            return fits.then_some(State::Out { uses: self.load_on_use });
+        }
         if self.cannot_grow.load(Ordering::Relaxed) {
             return None;
         }
-        let whole = AlignedBytes::allocated(self.len_bytes);
-        let outcome = self.cache.room(whole).and_then(|room| self.read_filter(wanted, room));
-        match outcome {
+        match self.cache.room(whole).and_then(|room| self.read_filter(wanted, room)) {
             Ok((filter @ TableFilter::Ready(_), level)) => Some(State::In(Arc::new(filter), level)),
-            // If only the present copy is in the way, the next query reads the filter, after the host has
-            // dropped the sets that use the copy.
-            Err(NotLoaded::NoRoom) => {
-                let used = self.cache.0.bound.used().saturating_sub(bytes);
-                let needed = whole.saturating_add(self.shape.get().map_or(0, |shape| shape.bytes_at(wanted)));
-                let fits = used.saturating_add(needed) <= self.cache.max_bytes();
-                fits.then_some(State::Out { uses: self.load_on_use })
-            }
+            Err(NotLoaded::NoRoom) => None,
             // The file is damaged now, or cannot be read. The copy in memory is sound.
-            Ok(_) | Err(NotLoaded::Failed(_)) => {
+            Ok(_) => {
                 self.cannot_grow.store(true, Ordering::Relaxed);
+                None
+            }
+            Err(NotLoaded::Failed(_)) => {
+                self.cache.0.counts.failed_loads.fetch_add(1, Ordering::Relaxed);
                 None
             }
         }
     }
+}
+
+/// Returns the bytes that gathered columns take, with the spare capacity for the longest extension.
+fn gathered(bytes: u64) -> u64 {
+    bytes.saturating_add(512)
 }
 
 impl fmt::Debug for CachedFilter {
@@ -664,26 +673,36 @@ fn plan(filters: &[Arc<CachedFilter>], max_bytes: u64) -> Vec<u32> {
         // standard deviations of the estimate.
         let bonus = if in_memory { 3.0 * 16.0 * (queries as f64).sqrt() } else { 0.0 };
         let queries = queries.saturating_add(COUNTED_ONE_IN.into()) as f64 + bonus;
-        steps.push(Step { index, level, queries, shape });
+        steps.push(Step { index, level, queries, shape, is_whole_or_out: false });
     }
     let sum = steps.iter().map(Step::bytes).fold(0, u64::saturating_add);
     if sum <= max_bytes {
         return unchanged;
     }
-    // A filter that loses columns needs room for its whole form and its columns while it is read. The more
-    // room is reserved, the fewer filters keep some of their columns, so a few rounds are enough.
-    let mut reserved = 0;
-    loop {
-        let planned = plan_within(steps.clone(), sum, max_bytes.saturating_sub(reserved), unchanged.clone());
+    // A filter that loses columns needs room for its whole form while it is read. If the plan reserves room
+    // for a filter that it then gives up, longer filters than the others must be whole or out.
+    let (mut reserved, mut longest) = (0, u64::MAX);
+    for round in 0.. {
+        let mut steps = steps.clone();
+        steps.iter_mut().for_each(|step| step.is_whole_or_out = step.bytes() > longest);
+        let room = if reserved > 0 { gathered(reserved) } else { 0 };
+        let planned = plan_within(steps.clone(), sum, max_bytes.saturating_sub(room), unchanged.clone());
         let is_partial =
             |step: &&Step| planned.get(step.index).is_some_and(|&level| level > 0 && level < step.shape.highest());
         let needed = steps.iter().filter(is_partial).map(Step::bytes).max().unwrap_or_default();
-        if needed <= reserved {
-            return planned;
+        match needed.cmp(&reserved) {
+            std::cmp::Ordering::Equal => return planned,
+            std::cmp::Ordering::Greater => reserved = needed,
+            // Each round of this kind makes `longest` shorter, so the loop ends. A few rounds are enough.
+            std::cmp::Ordering::Less if round < MAX_ROUNDS => (reserved, longest) = (needed, needed),
+            std::cmp::Ordering::Less => (reserved, longest) = (0, 0),
         }
-        reserved = needed;
     }
+    unchanged
 }
+
+/// After this many rounds of a plan, each filter is whole or out.
+const MAX_ROUNDS: u32 = 16;
 
 /// Takes the steps that cost least until the filters fit in `limit`. Then takes filters back that were
 /// given up before a larger one, and fit.
@@ -716,6 +735,8 @@ struct Step {
     level: u32,
     queries: f64,
     shape: Shape,
+    /// The filter must not lose columns.
+    is_whole_or_out: bool,
 }
 
 /// The step to the next lower level, and what it saves and costs.
@@ -733,7 +754,8 @@ impl Step {
 
     /// Returns `None` at level 0.
     fn down(self) -> Option<Down> {
-        let (level, shape) = (self.level.checked_sub(1)?, &self.shape);
+        let (below, shape) = (self.level.checked_sub(1)?, &self.shape);
+        let level = if self.is_whole_or_out { 0 } else { below };
         let saved = self.bytes().saturating_sub(shape.bytes_at(level));
         let added = self.queries * (shape.fpr_at(level) - shape.fpr_at(self.level));
         Some(Down { cost: added / saved.max(1) as f64, saved, step: Step { level, ..self } })

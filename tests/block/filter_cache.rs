@@ -175,6 +175,27 @@ fn a_filter_longer_than_the_bound_leaves_the_others_alone() {
 }
 
 #[test]
+fn a_long_filter_that_is_seldom_asked_leaves_the_others_alone() {
+    for keys in [4_000, 8_000] {
+        let blocks: Vec<_> = (0..10).map(|i| block_of("bumped-ribbon:10", i * 1_000..(i + 1) * 1_000, TABLE)).collect();
+        let cache = FilterCache::new(blocks.iter().map(|block| block.len() as u64 + 63).sum());
+        let mut filters: Vec<_> = blocks.into_iter().map(|block| cached(&cache, block)).collect();
+        filters.push(cached(&cache, block_of("bumped-ribbon:10", 20_000..20_000 + keys, TABLE)));
+        for _ in 0..4 {
+            let (set, slots) = set_of(&filters);
+            for i in 0..400_000 {
+                let _ = set.ask_hash(slots[if i % 100 == 0 { 10 } else { i % 10 }], hash(i));
+            }
+            cache.rebalance();
+        }
+        let (set, slots) = set_of(&filters);
+        (0..10).for_each(|i| assert_finds(&set, slots[i], i * 1_000..(i + 1) * 1_000));
+        let counts = cache.counts();
+        assert!(counts.resident >= 10 && counts.bytes > counts.max_bytes / 2, "{keys}: {counts:?}");
+    }
+}
+
+#[test]
 fn a_filter_that_fails_and_is_kept_out_is_not_read() {
     let block = |i: usize| block_of("bumped-ribbon:10", i * 500..(i + 1) * 500, TABLE);
     let cache = FilterCache::new(3 * (block(0).len() as u64 + 63));

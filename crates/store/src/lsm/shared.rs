@@ -251,10 +251,10 @@ impl Shared {
 
     pub(super) fn rebalance_filters(&self) {
         let Some(cache) = &self.files.filter_cache else { return };
-        if !cache.rebalance() {
-            return;
-        }
-        // The lock keeps other threads from replacing SSTs.
+        // Filters that only an earlier version uses take room.
+        self.reading.state.drop_replaced();
+        cache.rebalance();
+        // The new version also knows the rates of filters that reads have loaded. The lock keeps other threads from replacing SSTs.
         let registry = lock(&self.catalogue.registry);
         let version = Arc::new(self.reading.state.load().version.with_filters_of_cache());
         self.change_state(|state| state.version = version);

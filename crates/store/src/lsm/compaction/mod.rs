@@ -191,6 +191,7 @@ fn next_job(shared: &Shared, rebalanced: Instant) -> Option<Job> {
                 return Some(Job::RebalanceFilters);
             }
             if let Some(delay) = shared.level_0_delay(spare_bytes) {
+                let delay = if needs_rebalance { delay.min(REBALANCE_CHECK) } else { delay };
                 work = shared.background.wait_at_most(work, delay);
                 continue;
             }

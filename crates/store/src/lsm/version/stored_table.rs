@@ -98,15 +98,14 @@ impl StoredTable {
         match filter {
             Some(TableFilter::Absent) => Ok(()),
             None => {
-                if !strict && self.is_failure_reported.load(Ordering::Relaxed) {
+                // A failed read is no damage, so it is no error of a strict store either.
+                if self.is_failure_reported.load(Ordering::Relaxed) {
                     return Ok(());
                 }
                 let Some(error) = self.table.filter_failure() else { return Ok(()) };
-                let error = Error::Io(std::io::Error::other(error)).in_file(&self.path);
-                if strict {
-                    return Err(error);
-                }
                 if !self.is_failure_reported.swap(true, Ordering::Relaxed) {
+                    let path = self.path.display();
+                    let error = if error.contains(&path.to_string()) { error } else { format!("{path}: {error}") };
                     reports.add(format!("{error}; reads go on without this filter, and later reads load it again"));
                 }
                 Ok(())
