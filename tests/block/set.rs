@@ -78,6 +78,27 @@ fn sets_answer_like_their_filters() {
     assert_eq!(set.counts().unfiltered_answers, 0);
 }
 
+/// A filter must not be asked with the number of probes of another filter of its kind.
+#[test]
+fn filters_of_one_kind_and_other_sizes_share_a_set() {
+    let sizes = ["3", "10", "24"];
+    for kind in ["bloom", "blocked-bloom", "split-block", "split-block-512"] {
+        for first in 0..3 {
+            let mut set = FilterSet::new(&HASHER);
+            for size in sizes.iter().cycle().skip(first).take(3) {
+                let filter = opened(block(&format!("{kind}:{size}"), N), Verify::AtOpen);
+                let slot = set.insert(filter.clone());
+                for hash in hashes() {
+                    let alone = filter.ready().unwrap().may_contain_hash(hash);
+                    assert_eq!(set.ask_hash(slot, hash), alone.into(), "{kind}:{size}, {first}");
+                }
+                let mut may_contain = vec![false; N];
+                assert!(set.ask_batch(slot, &hashes()[..N], &mut may_contain) && !may_contain.contains(&false));
+            }
+        }
+    }
+}
+
 #[test]
 fn sets_count_unfiltered_answers() {
     let mut set = FilterSet::new(&HASHER);
