@@ -16,8 +16,8 @@ use crate::hash::{Key, KeyHash, KeyHasher};
 /// The filters of many SSTs under one hasher. One call asks many filters for one key, one filter
 /// for many keys, or many pairs of a filter and a key.
 ///
-/// If a filter holds whole keys in one piece and was verified at open, most queries need only the
-/// payload and 16 bytes of the set for a Bloom filter, or 64 bytes for other filters. Queries of other
+/// Most queries of a filter that holds whole keys in one piece and was verified at open need only the
+/// payload and a few bytes of the set: 16 for a Bloom filter, 64 for another kind. Queries of other
 /// filters take longer, because they go through the [`TableFilter`].
 ///
 /// A host fills a set and then shares it between threads, for example in an `Arc`. For each new

@@ -1,5 +1,5 @@
 //! Tests that a cache loads filters when they are first needed, keeps them within its bound, and never
-//! denies a present key, whatever the host's function reads.
+//! denies a present key, even if the host's function reads wrong bytes.
 
 use filterblock::{
     Answer, CachedFilter, Expected, FilterCache, FilterSet, FilterSlot, HashSeed, KeyHasher, TableFilter, layout,
