@@ -168,7 +168,7 @@ impl Table {
         if !adjoins {
             return Err(Error::Corrupt { field: Field::Handle, offset: self.footer.index.offset });
         }
-        let content = self.data_block(handle, None, &mut BlockReads::default())?;
+        let content = self.data_block(index, number, None, &mut BlockReads::default())?;
         let block = Block::parse(content.content(), handle.offset)?;
         block.check_restarts()?;
         check.data_blocks += 1;

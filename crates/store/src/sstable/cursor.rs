@@ -167,7 +167,7 @@ impl TableCursor {
             let handle = index.handle(number)?;
             let content = match &mut self.ahead {
                 Some(ahead) => self.table.data_block_ahead(handle, ahead, &mut self.reads)?,
-                None => self.table.data_block(handle, self.cache.as_deref(), &mut self.reads)?,
+                None => self.table.data_block(index, number, self.cache.as_deref(), &mut self.reads)?,
             };
             self.block = Some((content, number, handle.offset));
         }

@@ -5,6 +5,9 @@
 //! entry. The value of an entry is the offset and the length of the data block, as varints. A
 //! separator is at least the last key of its block and less than the first key of the next block.
 
+use std::sync::Arc;
+
+use super::block_cache::Blocks;
 use super::data_block::{Block, BlockBuilder, BlockTooLong, shared_len};
 use super::layout::Handle;
 use crate::codec::{Cursor, order_prefix, put_varint};
@@ -55,9 +58,16 @@ pub(super) struct IndexBlock {
     common: Vec<u8>,
     /// For each separator, the [`order_prefix`] of its bytes after `common`.
     prefixes: Vec<u64>,
+    /// The mean number of prefixes per unit between the first one and the last one.
+    density: f64,
+    blocks: Arc<Blocks>,
     offset: u64,
     data_len_bytes: u64,
 }
+
+/// Half of the number of prefixes in which an interpolation search expects the result. If prefixes are
+/// uniform, the standard deviation of its error is at most half of the square root of their number.
+const WINDOW: usize = 32;
 
 impl IndexBlock {
     /// Creates the index from the content of the index block at `offset` of the file. The data
@@ -86,7 +96,13 @@ impl IndexBlock {
             previous = Some(separator);
             prefixes.push(order_prefix(separator.get(common.len()..).unwrap_or_default()));
         }
-        Ok(Self { common: common.to_vec(), prefixes, content, offset, data_len_bytes })
+        let common = common.to_vec();
+        let width = prefixes.last().zip(prefixes.first()).map_or(0, |(last, first)| last - first);
+        let density = len as f64 / width.max(1) as f64;
+        let index = Self { common, prefixes, density, content, blocks: Arc::default(), offset, data_len_bytes };
+        // A malformed place fails the read of that block only.
+        let places = (0..len).map(|position| index.entry(position).ok().map(|(_, place)| place));
+        Ok(Self { blocks: Blocks::new(places), ..index })
     }
 
     fn block(&self) -> Result<Block<'_>> {
@@ -104,7 +120,7 @@ impl IndexBlock {
             return block.partition_restarts(0..self.len(), |separator| separator < key);
         };
         let prefix = order_prefix(tail);
-        let low = self.prefixes.partition_point(|&other| other < prefix);
+        let low = self.num_below(prefix);
         if self.prefixes.get(low) != Some(&prefix) {
             return Ok(low);
         }
@@ -112,8 +128,32 @@ impl IndexBlock {
         block.partition_restarts(low..high, |separator| separator < key)
     }
 
+    /// Returns the number of prefixes below `prefix`. The search expects them at equal distances, and
+    /// searches all of them if it errs.
+    #[inline]
+    fn num_below(&self, prefix: u64) -> usize {
+        let first = self.prefixes.first().copied().unwrap_or_default();
+        // A cast of a float that is too large gives the largest number.
+        let guess = (prefix.saturating_sub(first) as f64 * self.density) as usize;
+        let start = guess.saturating_sub(WINDOW);
+        let end = guess.saturating_add(WINDOW).min(self.prefixes.len());
+        if let Some(window) = self.prefixes.get(start..end)
+            && window.first().is_some_and(|&other| other < prefix)
+            && window.last().is_some_and(|&other| other >= prefix)
+        {
+            return start + window.partition_point(|&other| other < prefix);
+        }
+        self.prefixes.partition_point(|&other| other < prefix)
+    }
+
+    #[inline]
     pub(super) fn handle(&self, position: usize) -> Result<Handle> {
-        Ok(self.entry(position)?.1)
+        self.blocks.handle(position).map_or_else(|| Ok(self.entry(position)?.1), Ok)
+    }
+
+    #[inline]
+    pub(super) fn blocks(&self) -> &Arc<Blocks> {
+        &self.blocks
     }
 
     pub(super) fn entry(&self, position: usize) -> Result<(&[u8], Handle)> {
@@ -185,6 +225,28 @@ mod tests {
     }
 
     #[test]
+    fn the_interpolation_search_agrees_with_a_binary_search() {
+        let shapes: [fn(u64) -> u64; 4] = [|i| i * 1_000_003, |i| i * i * i, |i| i / 50, |i| u64::MAX - 5_000 + i];
+        for (shape, len) in shapes.into_iter().flat_map(|shape| [0, 1, 2, 63, 64, 65, 3_000].map(|len| (shape, len))) {
+            let mut builder = IndexBuilder::new();
+            for i in 0..len {
+                let key = [shape(i).to_be_bytes(), i.to_be_bytes()].concat();
+                builder.add(&key, Handle { offset: i, len_bytes: 1 }).unwrap();
+            }
+            let index = IndexBlock::new(builder.finish().to_vec(), 0, len).unwrap();
+            for &prefix in &index.prefixes {
+                for prefix in [prefix.saturating_sub(1), prefix, prefix.saturating_add(1), 0, u64::MAX] {
+                    assert_eq!(index.num_below(prefix), index.prefixes.partition_point(|&other| other < prefix));
+                }
+            }
+            for i in 0..len {
+                let place = Handle { offset: i, len_bytes: 1 };
+                assert_eq!((index.handle(i as usize).unwrap(), index.entry(i as usize).unwrap().1), (place, place));
+            }
+        }
+    }
+
+    #[test]
     fn a_handle_beyond_the_data_is_refused() {
         let mut builder = IndexBuilder::new();
         builder.add(b"m", Handle { offset: 0, len_bytes: 10 }).unwrap();
@@ -194,6 +256,7 @@ mod tests {
         assert_eq!((index.seek(b"a").unwrap(), index.seek(b"n").unwrap(), index.seek(b"y").unwrap()), (0, 1, 2));
         assert_eq!(index.entry(0).unwrap(), (b"m".as_slice(), Handle { offset: 0, len_bytes: 10 }));
         assert!(matches!(index.entry(1), Err(Error::Corrupt { field: Field::Handle, offset: 500 })));
+        assert!(matches!(index.handle(1), Err(Error::Corrupt { field: Field::Handle, offset: 500 })));
         assert!(index.entry(2).is_err());
     }
 }

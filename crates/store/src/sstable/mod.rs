@@ -41,16 +41,16 @@ mod salvage;
 mod writer;
 
 pub use block_cache::BlockCache;
-pub(crate) use block_cache::{BlockValue, FoundValue};
+pub(crate) use block_cache::{BlockValue, CachedBlock, FoundValue};
 pub use check::TableCheck;
 pub use cursor::{TableCursor, TableIter};
 pub use filter::{FilterMemory, TableFilter};
 pub(crate) use filter::{FilterSpecs, check_ranges};
+pub(crate) use layout::is_footer;
 pub use layout::{
     BLOCK_TRAILER_LEN_BYTES, Compression, FILTER_ALIGNMENT_BYTES, FOOTER_FIELDS, FOOTER_LEN_BYTES, MAGIC,
     MAX_ITEM_LEN_BYTES, TableId, VERSION,
 };
-pub(crate) use layout::{Handle, is_footer};
 pub use properties::{PROPERTY_TAGS, Properties, TableOrigin};
 pub(crate) use reader::KnownBlock;
 pub use reader::{BlockReads, Lookup, Table, TableReadOptions};

@@ -4,10 +4,9 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::block_cache::{BlockCache, BlockContent, CachedBlock, FoundValue};
+use super::block_cache::{BlockCache, BlockContent, FoundValue, SharedBlock, shared_block};
 use super::data_block::Block;
 use super::filter::{self, FilterMemory, FilterUse, TableFilter};
 use super::index_block::IndexBlock;
@@ -65,10 +64,10 @@ pub enum Lookup {
 pub(crate) enum KnownBlock<'b> {
     /// The caller knows nothing, so the lookup searches the index.
     Unknown,
-    /// The caller knows the place that [`Table::announce`] returned for the key.
-    Place(Handle),
-    /// The caller knows the place, and the content that [`Table::known_block`] returned for it.
-    Content(Handle, &'b BlockContent),
+    /// The caller knows the position that [`Table::announce`] returned for the key.
+    Position(usize),
+    /// The caller knows the position, and the content that [`Table::known_block`] returned for it.
+    Content(usize, &'b BlockContent),
 }
 
 /// The number and the length of the data blocks that lookups or a cursor read from the file.
@@ -97,8 +96,6 @@ pub struct Table {
     /// The index, which is read at its first use. The error of a failed read is not kept, because
     /// the failure may be temporary.
     index: OnceLock<IndexBlock>,
-    /// The number that identifies the opened SST in a block cache. It is not the file number.
-    number: u64,
 }
 
 #[derive(Default)]
@@ -165,7 +162,6 @@ impl Table {
         path: &Path,
         options: TableReadOptions,
     ) -> Result<Self> {
-        static TABLES_OPENED: AtomicU64 = AtomicU64::new(0);
         let footer = read_footer(file.as_ref())?;
         if options.table_id.is_some_and(|wanted| wanted != footer.table_id) {
             let offset = footer.file_len_bytes - FOOTER_LEN_BYTES as u64;
@@ -211,7 +207,6 @@ impl Table {
             has_ranges,
             range_damage,
             index: OnceLock::new(),
-            number: TABLES_OPENED.fetch_add(1, Ordering::Relaxed),
         })
     }
 
@@ -392,56 +387,64 @@ impl Table {
         reads: &mut BlockReads,
     ) -> Result<Option<Option<V>>> {
         let found = match block {
-            KnownBlock::Content(place, content) => content.find_value(key, place.offset),
-            KnownBlock::Place(place) => self.find_in_block(place, key, cache, reads),
-            KnownBlock::Unknown => self.locate(key).and_then(|place| match place {
-                Some(place) => self.find_in_block(place, key, cache, reads),
-                None => Ok(None),
+            KnownBlock::Content(position, content) => {
+                self.index().and_then(|index| content.find_value(key, index.handle(position)?.offset))
+            }
+            KnownBlock::Position(position) => {
+                self.index().and_then(|index| self.find_in_block(index, position, key, cache, reads))
+            }
+            KnownBlock::Unknown => self.index().and_then(|index| {
+                let position = index.seek(key)?;
+                if position < index.len() { self.find_in_block(index, position, key, cache, reads) } else { Ok(None) }
             }),
         };
         found.map_err(|error| error.in_file(&self.path))
     }
 
-    /// Returns the place of the data block that may hold `key`, and announces the read of the block
+    /// Returns the position of the data block that may hold `key`, and announces the read of the block
     /// to the storage. Does not announce a block that is in `cache`, nor the block `last`, which
     /// was announced before.
     ///
     /// Reads the index if it is not in memory. Returns `None` if the index cannot be read or is
     /// malformed, or if no block can hold the key.
-    pub(crate) fn announce(&self, key: &[u8], last: Option<Handle>, cache: Option<&BlockCache>) -> Option<Handle> {
+    pub(crate) fn announce(&self, key: &[u8], last: Option<usize>, cache: Option<&BlockCache>) -> Option<usize> {
         // The search that follows reports the error of the index.
-        let block = self.locate(key).ok().flatten()?;
-        if last != Some(block) && cache.is_none_or(|cache| !cache.contains(self.number, block.offset)) {
+        let index = self.index().ok()?;
+        let position = index.seek(key).ok()?;
+        let block = index.handle(position).ok()?;
+        if last != Some(position) && cache.is_none_or(|cache| !index.blocks().is_cached(position, cache)) {
             self.file.will_read(block.offset, block.len_bytes);
         }
-        Some(block)
+        Some(position)
     }
 
+    /// Returns the content of the block at a position that [`Self::announce`] returned.
     pub(crate) fn known_block(
         &self,
-        place: Handle,
+        position: usize,
         cache: Option<&BlockCache>,
         reads: &mut BlockReads,
     ) -> Result<BlockContent> {
-        self.data_block(place, cache, reads).map_err(|error| error.in_file(&self.path))
+        let block = self.index().and_then(|index| self.data_block(index, position, cache, reads));
+        block.map_err(|error| error.in_file(&self.path))
     }
 
-    /// `None` if the index has no separator at or above the key.
-    fn locate(&self, key: &[u8]) -> Result<Option<Handle>> {
-        let index = self.index()?;
-        let position = index.seek(key)?;
-        if position < index.len() { index.handle(position).map(Some) } else { Ok(None) }
-    }
-
+    #[inline]
     fn find_in_block<V: FoundValue>(
         &self,
-        handle: Handle,
+        index: &IndexBlock,
+        position: usize,
         key: &[u8],
         cache: Option<&BlockCache>,
         reads: &mut BlockReads,
     ) -> Result<Option<Option<V>>> {
+        let handle = index.handle(position)?;
         if let Some(cache) = cache {
-            return self.cached_block(handle, cache, reads)?.find_value(key, handle.offset);
+            if let Some(found) = index.blocks().read(position, cache, |block| block.find_value(key, handle.offset)) {
+                return found;
+            }
+            let block = self.read_into_cache(index, position, cache, reads)?;
+            return BlockContent::Cached(block).find_value(key, handle.offset);
         }
         SCRATCH.with(|scratch| {
             // The scratch is taken, not borrowed, because the storage of a host may itself look up
@@ -477,22 +480,31 @@ impl Table {
 
     pub(super) fn data_block(
         &self,
-        handle: Handle,
+        index: &IndexBlock,
+        position: usize,
         cache: Option<&BlockCache>,
         reads: &mut BlockReads,
     ) -> Result<BlockContent> {
-        Ok(match cache {
-            Some(cache) => BlockContent::Cached(self.cached_block(handle, cache, reads)?),
-            None => BlockContent::Owned(self.read_block(handle, reads)?),
-        })
+        let Some(cache) = cache else {
+            return Ok(BlockContent::Owned(self.read_block(index.handle(position)?, reads)?));
+        };
+        Ok(BlockContent::Cached(match index.blocks().read(position, cache, |block| block.shared()) {
+            Some(block) => block,
+            None => self.read_into_cache(index, position, cache, reads)?,
+        }))
     }
 
-    fn cached_block(&self, handle: Handle, cache: &BlockCache, reads: &mut BlockReads) -> Result<CachedBlock> {
-        if let Some(block) = cache.get(self.number, handle.offset) {
-            return Ok(block);
-        }
-        let block = CachedBlock::new(&self.read_block(handle, reads)?, handle.offset);
-        cache.insert(self.number, handle.offset, block.clone());
+    #[cold]
+    fn read_into_cache(
+        &self,
+        index: &IndexBlock,
+        position: usize,
+        cache: &BlockCache,
+        reads: &mut BlockReads,
+    ) -> Result<SharedBlock> {
+        let handle = index.handle(position)?;
+        let block = shared_block(&self.read_block(handle, reads)?, handle.offset);
+        index.blocks().insert(position, cache, &block);
         Ok(block)
     }
 
@@ -526,7 +538,7 @@ impl Table {
                 log::debug!("{}: read-ahead failed, so the cursor reads one block: {error}", self.path.display());
             }
         }
-        let Some(sealed) = ahead.block(handle) else { return self.data_block(handle, None, reads) };
+        let Some(sealed) = ahead.block(handle) else { return Ok(BlockContent::Owned(self.read_block(handle, reads)?)) };
         reads.blocks += 1;
         reads.bytes += handle.len_bytes;
         Ok(BlockContent::Owned(unseal_owned(sealed.to_vec(), &self.footer.table_id, handle.offset)?))

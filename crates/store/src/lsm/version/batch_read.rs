@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::lsm::manifest::edit::NUM_LEVELS;
 use crate::lsm::options::FilterUse;
 use crate::lsm::stats::Tally;
-use crate::sstable::{BlockReads, Handle, KnownBlock};
+use crate::sstable::{BlockReads, KnownBlock};
 use filterblock::{Answer, FilterSlot, KeyHash, KeyHasher, Runs};
 
 /// The maximum number of keys of one `multi_get` that are processed together, one for each bit of a
@@ -185,7 +185,7 @@ pub(crate) struct Pairs<'v> {
     queries: Vec<(FilterSlot, KeyHash)>,
     answers: Vec<Answer>,
     /// One element for each pair: the data block, if its read was announced.
-    blocks: Vec<Option<Handle>>,
+    blocks: Vec<Option<usize>>,
     wanted: Vec<Wanted<'v>>,
 }
 
@@ -196,7 +196,7 @@ struct Wanted<'v> {
     place: u32,
     answer: Answer,
     /// The data block, if it was announced.
-    block: Option<Handle>,
+    block: Option<usize>,
 }
 
 impl Version {
@@ -271,7 +271,7 @@ impl<'v> Pairs<'v> {
             return;
         }
         let mut announced = 0u32;
-        let mut last: Option<(&Slot, Handle)> = None;
+        let mut last: Option<(&Slot, usize)> = None;
         for ((pair, &answer), block) in self.pairs.iter().zip(&self.answers).zip(&mut self.blocks) {
             if answer == Answer::Maybe
                 && announced >> pair.place & 1 == 0
@@ -322,15 +322,15 @@ fn search_wanted(
     tally: &mut Tally,
 ) -> Result<()> {
     // The sort brings the keys of one block together, and the blocks of an SST into file order.
-    wanted.sort_unstable_by_key(|wanted| (wanted.slot.stored.meta.number, wanted.block.map(|block| block.offset)));
+    wanted.sort_unstable_by_key(|wanted| (wanted.slot.stored.meta.number, wanted.block));
     let share =
         |a: &Wanted<'_>, b: &Wanted<'_>| a.block.is_some() && a.block == b.block && std::ptr::eq(a.slot, b.slot);
     let result = wanted.chunk_by(share).try_for_each(|group| {
         let content = match group {
-            &[Wanted { slot, block: Some(place), .. }, _, ..] => {
+            &[Wanted { slot, block: Some(position), .. }, _, ..] => {
                 let mut reads = BlockReads::default();
                 // If the read fails, the first search reads again and reports the error.
-                let content = slot.table.known_block(place, context.cache, &mut reads).ok();
+                let content = slot.table.known_block(position, context.cache, &mut reads).ok();
                 tally.add_reads(reads);
                 content
             }
@@ -338,8 +338,8 @@ fn search_wanted(
         };
         for wanted in group {
             let block = match (wanted.block, &content) {
-                (Some(place), Some(content)) => KnownBlock::Content(place, content),
-                (Some(place), None) => KnownBlock::Place(place),
+                (Some(position), Some(content)) => KnownBlock::Content(position, content),
+                (Some(position), None) => KnownBlock::Position(position),
                 (None, _) => KnownBlock::Unknown,
             };
             let Some(probe) = batch.probe(wanted.place) else { continue };

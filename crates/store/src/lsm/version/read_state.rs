@@ -13,7 +13,7 @@ use crate::lsm::memtable::Memtable;
 use crate::lsm::memtable::skiplist::{Entry, Node};
 use crate::lsm::stats::Recorder;
 use crate::lsm::wal::batch::WriteBatch;
-use crate::sstable::{BlockValue, FoundValue};
+use crate::sstable::{BlockValue, CachedBlock, FoundValue};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{ArcSwap, Mutex, lock};
 use filterblock::KeyHasher;
@@ -227,8 +227,8 @@ impl FoundValue for PinnableSlice {
     }
 
     #[inline]
-    fn of_block(value: BlockValue) -> Self {
-        Self(Pinned::Block(value))
+    fn of_block(block: CachedBlock<'_>, value: &[u8]) -> Option<Self> {
+        BlockValue::new(block, value).map(|value| Self(Pinned::Block(value)))
     }
 }
 
