@@ -147,9 +147,10 @@ impl<F: Fn(&TableShape) -> Option<FilterSpec> + Send + Sync> FilterPolicy for F 
 /// The default policy. It has one filter for level 0. For deeper levels, it has one filter for
 /// bottommost SSTs and one for all other SSTs.
 ///
-/// A read may have to ask every SST of level 0, but only one SST of each deeper level. Level 0 is
-/// small, so many bits per key cost little memory there. With 16 bits and four SSTs, level 0 causes
-/// fewer false positives than any other level. With 10 bits, it would cause the most.
+/// A read may have to ask every SST of level 0, and one SST of each deeper level. All SSTs that are not
+/// bottommost hold about a tenth of the keys, so many bits per key cost little memory there: 16 bits
+/// instead of 10 add about 0.6 bits per key of the store. At 20 million keys, that more than halves the
+/// block reads of a miss.
 ///
 /// The deepest level usually holds most keys. So a kind that takes less space, but more time to
 /// build, is worthwhile there. `bumped-ribbon:8` denies more absent keys than `blocked-bloom:10`,
@@ -182,10 +183,10 @@ impl ByLevel {
 }
 
 impl Default for ByLevel {
-    /// Returns a policy with `blocked-bloom:16` (FPR 0.08 %) in level 0. Bottommost SSTs of deeper
-    /// levels get `bumped-ribbon:8` (0.39 %), and all other SSTs get `blocked-bloom:10` (0.97 %).
+    /// Returns a policy with `bumped-ribbon:8` (FPR 0.39 %) for bottommost SSTs of level 1 or deeper, and
+    /// `blocked-bloom:16` (0.08 %) for all other SSTs.
     fn default() -> Self {
-        Self { level_0: FilterSpec::LARGE, middle: FilterSpec::default(), bottom: FilterSpec::SMALL }
+        Self::fast_and_small(FilterSpec::LARGE, FilterSpec::SMALL)
     }
 }
 

@@ -2,8 +2,10 @@
 //! denies a present key, even if the host's function reads wrong bytes.
 
 use filterblock::{
-    Answer, CachedFilter, Expected, FilterCache, FilterSet, FilterSlot, HashSeed, KeyHasher, TableFilter, layout,
+    Answer, CachedFilter, Expected, FilterBlock, FilterCache, FilterSet, FilterSlot, HashSeed, KeyHasher, SharedBytes,
+    TableFilter, Verify, layout,
 };
+use filterblock_testkit::Random;
 use filterblock_testkit::blocks::{SEED, TABLE, block_of, hash, partitioned};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -446,4 +448,91 @@ fn threads_ask_while_the_cache_is_rebalanced() {
     });
     drop((current, filters));
     assert_eq!(cache.counts().bytes, 0);
+}
+
+/// Prints the table of docs/BENCHMARKS.md: absent keys, each asked of one filter of many.
+#[test]
+#[ignore = "a measurement"]
+fn hit_rate_and_time_by_the_number_of_filters() {
+    const KEYS: usize = 1_000;
+    const QUERIES: usize = 1_000_000;
+    println!(
+        "| Filters | Kind | Skew | Bound | Answered | SST reads a miss | Time of a filter's answer |\n|---|---|---|---|---|---|---|"
+    );
+    for count in [1, 10, 100, 1_000, 10_000, 100_000] {
+        for (spec, zipf) in [("blocked-bloom:10", 0.0), ("blocked-bloom:10", 1.0), ("bumped-ribbon:8", 1.0)] {
+            let blocks: Vec<_> =
+                (0..count).map(|i| Arc::new(block_of(spec, i * KEYS..(i + 1) * KEYS, TABLE))).collect();
+            let whole: u64 = blocks.iter().map(|block| block.len() as u64 + 63).sum();
+            let mut sums = vec![0.0];
+            (1..=count).for_each(|rank| sums.push(sums.last().unwrap() + (rank as f64).powf(-zipf)));
+            let mut random = Random(7);
+            // The most popular filters are not the first ones.
+            let mut places: Vec<_> = (0..count).collect();
+            (1..count).for_each(|i| places.swap(i, random.index(i + 1)));
+            let queries: Vec<_> = (0..QUERIES)
+                .map(|i| {
+                    let share = random.share() * sums[count];
+                    (places[sums.partition_point(|&sum| sum <= share) - 1], hash(usize::MAX / 2 + i))
+                })
+                .collect();
+            let plain: Vec<_> = blocks
+                .iter()
+                .map(|block| {
+                    Arc::new(TableFilter::from(FilterBlock::open(
+                        SharedBytes::from(block.to_vec()),
+                        &expected(block),
+                        Verify::AtOpen,
+                    )))
+                })
+                .collect();
+            let mut set = FilterSet::new(&HASHER);
+            let slots: Vec<_> = plain.iter().map(|filter| set.insert(filter.clone())).collect();
+            let time = |set: &FilterSet, slots: &[FilterSlot]| {
+                let start = std::time::Instant::now();
+                let mut answers = [0u64; 3];
+                for &(place, hash) in &queries {
+                    answers[set.ask_hash(slots[place], hash) as usize] += 1;
+                }
+                (start.elapsed().as_nanos() as f64 / QUERIES as f64, answers)
+            };
+            for tenths in [10, 5, 1] {
+                let cache = FilterCache::new(whole * tenths / 10);
+                let filters: Vec<_> = blocks
+                    .iter()
+                    .map(|block| {
+                        let copy = block.clone();
+                        Arc::new(cached_by(&cache, block, move |to| {
+                            to.copy_from_slice(&copy);
+                            Ok(())
+                        }))
+                    })
+                    .collect();
+                let (mut cached, mut slots_of_cached) = set_of(&filters);
+                for _ in 0..12 {
+                    time(&cached, &slots_of_cached);
+                    if cache.needs_rebalance() && cache.rebalance() {
+                        (cached, slots_of_cached) = set_of(&filters);
+                    }
+                }
+                let mut ratios = [0.0; 3];
+                let mut answers = [0; 3];
+                for ratio in &mut ratios {
+                    let (of_plain, _) = time(&set, &slots);
+                    let (of_cached, counted) = time(&cached, &slots_of_cached);
+                    (*ratio, answers) = (of_cached / of_plain, counted);
+                }
+                ratios.sort_by(f64::total_cmp);
+                assert!(cache.counts().bytes <= cache.counts().max_bytes);
+                let share = |answer: Answer| answers[answer as usize] as f64 / QUERIES as f64;
+                println!(
+                    "| {count} | `{spec}` | {} | {tenths}/10 | {:.1} % | {:.4} | {:.2} |",
+                    if zipf > 0.0 { "Zipf 1.0" } else { "uniform" },
+                    100.0 * (1.0 - share(Answer::Unfiltered)),
+                    1.0 - share(Answer::No),
+                    ratios[1],
+                );
+            }
+        }
+    }
 }
