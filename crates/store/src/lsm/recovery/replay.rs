@@ -1,5 +1,6 @@
 //! Replays the logs when a store opens, and removes unneeded files.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -383,9 +384,10 @@ fn set_aside_unnamed(
     moved: &mut Vec<(PathBuf, PathBuf)>,
 ) -> Result<()> {
     let (storage, dir) = (shared.options.storage.as_ref(), shared.identity.dir.as_path());
+    let named: HashSet<_> = state.levels.iter().flatten().map(|table| table.number).collect();
     for name in storage.list(dir)? {
         let Some(FileName::Table(number)) = parse(&name) else { continue };
-        if state.levels.iter().flatten().any(|table| table.number == number) {
+        if named.contains(&number) {
             continue;
         }
         let path = dir.join(&name);
@@ -480,9 +482,9 @@ pub(super) fn sweep(site: &Site<'_>) {
 pub(super) fn remove_leftovers(shared: &Shared) {
     let current_log = shared.reading.state.load().memtable.log_number;
     let manifest = lock(&shared.catalogue.registry).manifest.number();
-    let version = shared.version();
+    let live: HashSet<_> = shared.version().all_tables().map(|(_, table)| table.meta.number).collect();
     remove_files(shared, |file| match file {
-        FileName::Table(number) => version.all_tables().all(|(_, table)| table.meta.number != number),
+        FileName::Table(number) => !live.contains(&number),
         FileName::Temporary => true,
         FileName::Log(number) => number != current_log,
         FileName::Manifest(number) => number != manifest,
