@@ -450,7 +450,8 @@ fn threads_ask_while_the_cache_is_rebalanced() {
     assert_eq!(cache.counts().bytes, 0);
 }
 
-/// Prints the table of docs/BENCHMARKS.md: absent keys, each asked of one filter of many.
+/// Prints the numbers of docs/BENCHMARKS.md: absent keys, each asked of one filter of many. The last column is the
+/// time divided by that of a set without a cache.
 #[test]
 #[ignore = "a measurement"]
 fn hit_rate_and_time_by_the_number_of_filters() {
