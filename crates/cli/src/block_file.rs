@@ -181,7 +181,7 @@ pub fn place(path: &Path) -> Outcome<PathBuf> {
         return Ok(copy.path().to_path_buf());
     }
     let copy = || {
-        let mut input = if is_stdin { streams::reader()? } else { streams::open(path)? };
+        let mut input = if is_stdin { output::stdin("a file")? } else { streams::open(path)? };
         let copy = Temporary::make(NamedTempFile::new)?;
         io::copy(&mut input, &mut copy.as_file())?;
         Ok(copy)

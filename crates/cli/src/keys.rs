@@ -1,7 +1,7 @@
 //! Reads keys from a file, stdin or the command line. Keys need not be UTF-8.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, BufRead, BufReader, IsTerminal, Read, Seek};
+use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::path::{Path, PathBuf};
 
@@ -184,11 +184,8 @@ impl KeyReader {
     fn open_with(path: &Path, format: KeyFormat, max: usize, hint: &'static str, is_question: bool) -> Outcome<Self> {
         let is_stdin = path.as_os_str() == "-";
         let name = if is_stdin { "standard input".into() } else { path.display().to_string() };
-        if is_stdin && io::stdin().is_terminal() {
-            message("reading standard input, one key per line; Ctrl-D ends it");
-        }
         let input = match is_stdin {
-            true => streams::reader().map_err(|error| Failure::Message(format!("{name}: {error}")))?,
+            true => output::stdin("lines").map_err(|error| Failure::Message(format!("{name}: {error}")))?,
             false => streams::open(path).map_err(|error| Failure::file(path, error))?,
         };
         // Opening a directory succeeds and only reading it fails. That would be too late for

@@ -106,6 +106,15 @@ pub fn message(text: impl std::fmt::Display) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
+/// Opens stdin. If the user types there, first says that the command waits for input.
+pub fn stdin(what: &str) -> io::Result<streams::Input> {
+    let input = streams::reader()?;
+    if io::stdin().is_terminal() {
+        message(format_args!("reading {what} from standard input; Ctrl-D ends it"));
+    }
+    Ok(input)
+}
+
 pub fn note(path: &Path, text: impl std::fmt::Display) {
     message(format_args!("{}: {text}", path.display()));
 }
@@ -256,13 +265,13 @@ pub fn table(
         let words = cells.flat_map(|cell| cell.split(' ').map(|word| word.chars().count()).collect::<Vec<_>>());
         *widest = words.max().unwrap_or(0).min(WORD_LEN_MAX);
     }
-    let mut hidden = Vec::new();
     for &number in spare {
         if len(&widths) > width {
             widths.iter_mut().skip(number).take(1).for_each(|width| *width = 0);
-            hidden.extend(table.header().and_then(|header| Some(header.cell_iter().nth(number)?.content())));
         }
     }
+    let titles = table.header().into_iter().flat_map(Row::cell_iter).zip(&widths);
+    let hidden: Vec<String> = titles.filter(|(_, width)| **width == 0).map(|(title, _)| title.content()).collect();
     if len(&widths) > width {
         widths.iter_mut().skip(1).for_each(|width| *width = (*width).min(SHORT_WORD_LEN_MAX));
     }

@@ -172,6 +172,6 @@ fn colours_mark_absent_keys_and_damage() {
 fn a_build_at_a_terminal_says_what_it_waits_for() {
     let shell = Shell::new();
     let (status, text) = run(&shell, &["build", "-o", "a.filter"], 80, b"apple\npear\n\x04", &[]);
-    assert!(status == 0 && text.contains("filterblock: reading standard input, one key per line"), "{text}");
+    assert!(status == 0 && text.contains("filterblock: reading lines from standard input; Ctrl-D ends it"), "{text}");
     assert!(text.contains("a.filter: 2 keys read"), "{text}");
 }
