@@ -140,6 +140,10 @@ pub fn open(path: &Path) -> Outcome<IndexReader<File>> {
 pub fn try_open(path: &Path) -> Outcome<Result<IndexReader<File>>> {
     let place = block_file::place(path)?;
     let ends = Ends::of(&place).map_err(|error| Failure::file(path, error))?;
+    if ends.len_bytes() > 0 && ends.is_text() {
+        let why = "a text file, not an index; to index lists of keys, use \"filterblock index build --key-file\"";
+        return refuse(path, why);
+    }
     if let Some(format) = ends.format().filter(|format| format.kind != Kind::Index) {
         return refuse(path, format!("this is {}, not an index; {}", format.name, format.advice));
     }

@@ -83,7 +83,7 @@ fn answers_and_status_are_those_of_a_query() {
     );
     assert_eq!(shell.run(&["index", "query", "index", "--hex", "37"]).exits(0), "maybe\t37\ta\n");
     shell.run(&["index", "query", "index", "--type", "int32", "7"]).fails_with(&["--type", "bytes"]);
-    shell.run(&["index", "query", "a", "7"]).fails_with(&["damaged index", "not those of an index"]);
+    shell.run(&["index", "query", "a", "7"]).fails_with(&["a: a text file, not an index", "--key-file"]);
     shell.run(&["index", "query", "missing", "7"]).fails_with(&["missing"]);
     shell.run(&["index", "query", ".", "7"]).fails_with(&["not a regular file"]);
 }
