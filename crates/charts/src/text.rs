@@ -26,6 +26,36 @@ pub fn thousands(value: impl TryInto<u64>) -> String {
     text
 }
 
+/// Parses a whole number as people write it: `1000000`, `1_000_000`, `1,000,000`, `1e6` or `2.5e6`. Returns
+/// `None` for any other text, and for a number that does not fit into 64 bits.
+pub fn parse_whole(text: &str) -> Option<u64> {
+    let text: String = text.chars().filter(|letter| !"_,' ".contains(*letter)).collect();
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((&text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let zeros = exponent.parse::<usize>().ok().filter(|&exponent| exponent < 100)?.checked_sub(fraction.len())?;
+    let is_number = !whole.is_empty() && whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
+    format!("{whole}{fraction}{}", "0".repeat(zeros)).parse().ok().filter(|_| is_number)
+}
+
+/// The units of bytes, with their sizes.
+pub const BYTE_UNITS: [(&str, u64); 8] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+];
+
+/// Parses a whole number of bytes, as [`parse_whole`] does, with an optional unit such as `MiB` or `MB`.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let unit = BYTE_UNITS.into_iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, bytes)));
+    let (number, bytes) = unit.unwrap_or((text, 1));
+    parse_whole(number)?.checked_mul(bytes)
+}
+
 /// Rounds to the nearest integer. A negative number or NaN gives 0, and a number that is too large
 /// gives [`u64::MAX`].
 pub fn whole(value: f64) -> u64 {
@@ -169,6 +199,39 @@ mod tests {
         assert_eq!((count(1, "table"), count(0, "key")), ("1 table".into(), "0 keys".into()));
         assert_eq!([1.234, 99.46, 123.4].map(short), ["1.2", "99.5", "123"]);
         assert_eq!([0.0051, 0.4427].map(short_percent), ["0.51 %", "44 %"]);
+    }
+
+    #[test]
+    fn whole_numbers_are_parsed_as_people_write_them() {
+        for (text, value) in
+            [("0", 0), ("007", 7), ("1_000_000", 1_000_000), ("1,000,000", 1_000_000), ("1e6", 1_000_000)]
+                .into_iter()
+                .chain([("2.5e6", 2_500_000), ("1'000 000", 1_000_000), ("18446744073709551615", u64::MAX), ("1E0", 1)])
+        {
+            assert_eq!(parse_whole(text), Some(value), "{text}");
+        }
+        for text in [
+            "",
+            "-1",
+            "+1",
+            "1.5",
+            "1.25e1",
+            "e6",
+            "1e",
+            "1e-1",
+            "1e20",
+            "1e99999999999",
+            "18446744073709551616",
+            "0x1",
+            ".",
+        ] {
+            assert_eq!(parse_whole(text), None, "{text}");
+        }
+        let bytes =
+            [("256MB", Some(256_000_000)), ("1_024 KiB", Some(1 << 20)), ("64MiB", Some(64 << 20)), ("12", Some(12))];
+        for (text, value) in bytes.into_iter().chain([("MB", None), ("1mb", None), ("99999999999TiB", None)]) {
+            assert_eq!(parse_bytes(text), value, "{text}");
+        }
     }
 
     #[test]

@@ -62,6 +62,9 @@ fn unknown(path: &Path, ends: &Ends) -> Outcome<String> {
         _ if ends.is_text() => {
             refuse(path, "a text file, not a filter; to build a filter of its lines, use \"filterblock build\"")
         }
+        _ if ends.begins(b"PAR1") => Ok(format!(
+            "{name}: a Parquet file without its end, so it is truncated; restore it, or let its writer write it again"
+        )),
         len => Ok(format!(
             "{name}: neither a filter block nor a known file of another engine ({}); it may be damaged or truncated, or \
              a bare filter, which only inspect, query, verify and export read (with --format)",
@@ -178,7 +181,7 @@ pub fn place(path: &Path) -> Outcome<PathBuf> {
         return Ok(copy.path().to_path_buf());
     }
     let copy = || {
-        let mut input = if is_stdin { streams::reader()? } else { streams::open(path)? };
+        let mut input = if is_stdin { output::stdin("a file")? } else { streams::open(path)? };
         let copy = Temporary::make(NamedTempFile::new)?;
         io::copy(&mut input, &mut copy.as_file())?;
         Ok(copy)

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use charts::text::{BYTE_UNITS, parse_bytes};
 use filterblock::policy::{AboveBottom, ByLevel, FilterPolicy, MemoryBudget, Monkey};
 use filterblock::{Error, FilterKind, FilterSpec, Result};
 
@@ -14,7 +15,7 @@ const BUDGET: &str = "budget:";
 const BY_LEVEL_EXPECTED: &str =
     "expected by-level or by-level:FAST/SMALL with two valid filters; try by-level:blocked-bloom:10/bumped-ribbon:8";
 const MONKEY_EXPECTED: &str = "expected monkey:BITS or monkey:KIND:BITS, with 1 to 100 bits per key and a KIND of filter that takes this number of bits, except grafite; try monkey:10 or monkey:bloom:10";
-const BUDGET_EXPECTED: &str = "expected budget:BYTES or budget:KIND:BYTES, with a whole number of bytes below 2^64 (KiB, MiB, GiB, TiB or no unit) and a KIND of filter that takes bits per key, except grafite; try budget:64MiB or budget:bloom:64MiB";
+const BUDGET_EXPECTED: &str = "expected budget:BYTES or budget:KIND:BYTES, with a whole number of bytes below 2^64 (with a unit such as MiB or MB, or without) and a KIND of filter that takes bits per key, except grafite; try budget:64MiB or budget:bloom:64MiB";
 
 /// The filters that SST files get.
 #[derive(Clone, Copy, PartialEq)]
@@ -91,7 +92,7 @@ fn parse(text: &str) -> Option<FilterChoice> {
         return Some(FilterChoice::Monkey(kinds, bits, Monkey::new(kinds.0, bits).ok()?.with_bottom(kinds.1).ok()?));
     }
     let (kinds, number) = split_kinds(text.strip_prefix(BUDGET)?)?;
-    let bytes = bytes(number)?;
+    let bytes = parse_bytes(number)?;
     let policy = MemoryBudget::new(kinds.0, bytes).ok()?.with_bottom(kinds.1).ok()?;
     Some(FilterChoice::Budget(kinds, bytes, policy))
 }
@@ -119,27 +120,16 @@ impl fmt::Display for Kinds {
     }
 }
 
-const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-
 /// Parses the value of an option that takes a number of bytes.
 pub fn memory(text: &str) -> Result<u64, &'static str> {
-    bytes(text).ok_or("expected a whole number of bytes below 2^64, with KiB, MiB, GiB, TiB or no unit; try 64MiB")
-}
-
-/// Parses a whole number of bytes with an optional unit such as `MiB`. Returns `None` for any other
-/// text, and for a number that does not fit in 64 bits.
-pub fn bytes(text: &str) -> Option<u64> {
-    for (unit, shift) in UNITS {
-        if let Some(number) = text.strip_suffix(unit) {
-            return number.parse::<u64>().ok()?.checked_mul(1 << shift);
-        }
-    }
-    text.parse().ok()
+    parse_bytes(text)
+        .ok_or("expected a whole number of bytes below 2^64, with a unit such as MiB or MB, or without; try 64MiB")
 }
 
 fn with_unit(bytes: u64) -> String {
-    let fits = UNITS.into_iter().find(|(_, shift)| bytes > 0 && bytes.is_multiple_of(1 << shift));
-    fits.map_or_else(|| bytes.to_string(), |(unit, shift)| format!("{}{unit}", bytes >> shift))
+    let is_exact = |(unit, size): &(&str, u64)| bytes > 0 && bytes.is_multiple_of(*size) && unit.ends_with("iB");
+    let fits = BYTE_UNITS.into_iter().find(is_exact);
+    fits.map_or_else(|| bytes.to_string(), |(unit, size)| format!("{}{unit}", bytes / size))
 }
 
 const NONE: &str = "none";

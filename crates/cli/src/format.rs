@@ -206,7 +206,7 @@ impl Ends {
         units.len() > 1 && (is_text(u32::from_le_bytes) || is_text(u32::from_be_bytes))
     }
 
-    fn begins(&self, magic: &[u8]) -> bool {
+    pub fn begins(&self, magic: &[u8]) -> bool {
         self.front.starts_with(magic)
     }
 

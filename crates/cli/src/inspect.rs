@@ -183,7 +183,7 @@ fn describe(path: &Path, block: &ParsedBlock<AlignedBytes>, fields: &[FieldRepor
         let (offset, len) = (field.offset.to_string(), field.len_bytes.to_string());
         [offset, len, field.name.clone(), field.bytes.clone(), field.meaning.clone()]
     };
-    let table = output::table(["offset", "bytes", "field", "value", "meaning"], fields.iter().map(row), ..2);
+    let table = output::table(["offset", "bytes", "field", "value", "meaning"], fields.iter().map(row), ..2, &[]);
     let probes = match info.probes {
         0 => String::new(),
         probes => format!(", {} tested per query", count(probes.into(), "bit")),

@@ -185,7 +185,7 @@ impl KeyReader {
         let is_stdin = path.as_os_str() == "-";
         let name = if is_stdin { "standard input".into() } else { path.display().to_string() };
         let input = match is_stdin {
-            true => streams::reader().map_err(|error| Failure::Message(format!("{name}: {error}")))?,
+            true => output::stdin("lines").map_err(|error| Failure::Message(format!("{name}: {error}")))?,
             false => streams::open(path).map_err(|error| Failure::file(path, error))?,
         };
         // Opening a directory succeeds and only reading it fails. That would be too late for
@@ -398,6 +398,14 @@ impl Refused {
 }
 
 impl Questions {
+    /// Returns the only key on the command line. Returns `None` if there are several, or a file of keys.
+    pub fn only(&self) -> Option<&OsStr> {
+        match self.arguments.as_slice() {
+            [only] if only != "-" => Some(only),
+            _ => None,
+        }
+    }
+
     /// Returns the file of keys, or `None` if the keys are arguments.
     pub fn file(&self) -> Option<&Path> {
         match self.arguments.as_slice() {
@@ -406,11 +414,12 @@ impl Questions {
         }
     }
 
-    /// Gives each key to `ask`, as bytes and as text, until `ask` returns `true`. Messages about a file
-    /// name --delimiter and --keep-empty if `has_options` is set.
+    /// Gives each key to `ask`, as bytes and as text, until `ask` returns `true`. A line of a file has at most
+    /// `max_len_bytes` bytes. Messages about a file name --delimiter and --keep-empty if `has_options` is set.
     pub fn ask_each(
         &self,
         format: KeyFormat,
+        max_len_bytes: usize,
         has_options: bool,
         mut ask: impl FnMut(&[u8], &[u8]) -> Result<bool, Refused>,
     ) -> Outcome<()> {
@@ -424,7 +433,7 @@ impl Questions {
             }
             return Ok(());
         };
-        let mut reader = KeyReader::open_questions(path, format, MAX_FILTER_KEY_LEN_BYTES)?;
+        let mut reader = KeyReader::open_questions(path, format, max_len_bytes)?;
         reader.has_options = has_options;
         while let Some(next) = reader.next_key()? {
             let asked = ask(next.key, next.written);

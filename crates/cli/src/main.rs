@@ -38,9 +38,11 @@ use charts::text;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use anstream::ColorChoice;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use failure::Failure;
+use refused_value::choice;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,15 +78,41 @@ status is 2 and no version is lost. NAME.displaced-* beside NAME may be its newe
 killed, or that met several other writers, leaves it. docs/PARQUET.md has the details.
   On Linux, signals that the parent process ignores (nohup) stay ignored.
 
+Output:
+  On a terminal, tables and sentences fit its width, and damage is red. A pipe or a file gets whole lines.
+
 Environment:
-  NO_COLOR=1  print without colours";
+  NO_COLOR=1  print without colours, as --color never does";
+
+/// The width of the help in a pipe, and on a wide terminal.
+const HELP_WIDTH_MAX: usize = 110;
 
 /// Build, query and check filters for SST files, and measure how many disk reads they save.
 #[derive(Parser)]
-#[command(name = "filterblock", version, after_long_help = EXAMPLES, max_term_width = 110)]
+#[command(name = "filterblock", version, after_long_help = EXAMPLES, max_term_width = HELP_WIDTH_MAX)]
 struct Arguments {
+    /// When to print colours: `auto` (on a terminal, unless `NO_COLOR` is set), `always` or `never`
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    #[arg(value_parser = choice(COLOURS), hide_default_value = true, display_order = 1000)]
+    color: ColorChoice,
     #[command(subcommand)]
     command: Command,
+}
+
+const COLOURS: [(&str, &str, ColorChoice); 3] = [
+    ("auto", "Colours on a terminal, unless NO_COLOR is set", ColorChoice::Auto),
+    ("always", "Colours in pipes and files, too", ColorChoice::AlwaysAnsi),
+    ("never", "No colours", ColorChoice::Never),
+];
+
+/// Returns the value of `--color` on a command line that may be invalid or ask for help.
+fn colour_choice() -> ColorChoice {
+    let arguments: Vec<_> = std::env::args_os().take_while(|argument| argument != "--").collect();
+    let given = arguments.iter().enumerate().rev().find_map(|(at, argument)| match argument.to_str()? {
+        "--color" => arguments.get(at + 1)?.to_str(),
+        text => text.strip_prefix("--color="),
+    });
+    COLOURS.into_iter().find(|(name, ..)| Some(*name) == given).map_or(ColorChoice::Auto, |(.., choice)| choice)
 }
 
 #[derive(Subcommand)]
@@ -92,31 +120,67 @@ enum Command {
     Build(build::Arguments),
     Query(query::Arguments),
     Inspect(inspect::Arguments),
-    #[command(subcommand)]
-    Index(index::Command),
     Verify(verify::Arguments),
-    Convert(build::ConvertArguments),
-    Export(export::Arguments),
     Plan(plan::Arguments),
     Merge(merge::Arguments),
-    Diff(diff::Arguments),
+    Convert(build::ConvertArguments),
     #[command(subcommand)]
-    Bench(bench::Command),
+    Parquet(parquet::Command),
+    #[command(subcommand)]
+    Index(index::Command),
     #[command(subcommand)]
     Db(db::Command),
     #[command(subcommand)]
-    Parquet(parquet::Command),
+    Bench(bench::Command),
     Demo(demo::Arguments),
     Completions(man::CompletionsArguments),
     Man(man::Arguments),
+    Export(export::Arguments),
+    Diff(diff::Arguments),
+}
+
+/// The groups in which the help lists the subcommands.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Filters", &["build", "query", "inspect", "verify", "plan", "merge"]),
+    ("Files of others", &["convert", "parquet", "index"]),
+    ("Store", &["db", "bench", "demo"]),
+    ("Shell", &["completions", "man"]),
+    ("More", &["export", "diff"]),
+];
+
+/// Returns the command, whose help lists the subcommands in groups.
+fn command() -> clap::Command {
+    let command = Arguments::command();
+    debug_assert!(
+        command.get_subcommands().map(clap::Command::get_name).eq(GROUPS.iter().flat_map(|(_, names)| *names).copied())
+    );
+    let list = GROUPS.map(|(heading, names)| {
+        let commands = names.iter().filter_map(|name| command.find_subcommand(name));
+        let line = |found: &clap::Command| {
+            let about = found.get_about().map(ToString::to_string).unwrap_or_default();
+            format!("  {:<12} {about}\n", found.get_name())
+        };
+        format!("\x1b[1m\x1b[4m{heading}:\x1b[0m\n{}", commands.map(line).collect::<String>())
+    });
+    let width = output::stdout_width().unwrap_or(HELP_WIDTH_MAX).min(HELP_WIDTH_MAX);
+    let list = output::fit(&list.join("\n"), Some(width));
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}\n\x1b[1m\x1b[4mOptions:\x1b[0m\n{{options}}{{after-help}}"
+    );
+    command.help_template(template)
 }
 
 fn main() -> ExitCode {
     interrupt::outlive_file_size_limit();
-    let arguments = match Arguments::try_parse() {
+    let parsed = command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
-        Err(refused) => return explain(&refused),
+        Err(refused) => {
+            colour_choice().write_global();
+            return explain(&refused);
+        }
     };
+    arguments.color.write_global();
     if let Err(error) = machine::choose_instruction_set() {
         output::message(format_args!("FILTERBLOCK_ISA: {error}"));
         return ExitCode::from(2);
@@ -157,8 +221,7 @@ fn main() -> ExitCode {
 
 fn print_help(help: &clap::Error) -> Result<(), Failure> {
     let text = help.render();
-    let choice = anstream::AutoStream::choice(&std::io::stdout());
-    output::print(&if choice == anstream::ColorChoice::Never { text.to_string() } else { text.ansi().to_string() })
+    output::print(&if output::has_colours() { text.ansi().to_string() } else { text.to_string() })
 }
 
 /// Prints the help, the version or the error that clap returned, and returns the exit status.
@@ -167,7 +230,8 @@ fn explain(refused: &clap::Error) -> ExitCode {
         output::message(line);
     } else if refused.use_stderr() {
         // The subcommand is missing. If stderr fails, the exit status still reports the error.
-        let _ = write!(anstream::stderr(), "{}", refused.render().ansi());
+        let help = refused.render().ansi().to_string();
+        let _ = write!(anstream::stderr(), "{}", output::fit(&help, output::stderr_width()));
     } else if let Err(failure) = print_help(refused) {
         output::message(&failure);
         return ExitCode::from(2);

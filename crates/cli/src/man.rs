@@ -37,7 +37,7 @@ pub fn complete(arguments: &CompletionsArguments, mut command: clap::Command) ->
     let mut script = Vec::new();
     let name = command.get_name().to_owned();
     clap_complete::generate(arguments.shell, &mut command, name, &mut script);
-    output::print(&String::from_utf8_lossy(&script))?;
+    output::print_as_is(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Success)
 }
 
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments, command: clap::Command) -> Outcome {
     command.build();
     match &arguments.out {
         Some(dir) => write_all(&command, dir, arguments.force)?,
-        None => output::print(&String::from_utf8_lossy(&page(&command, &[])?.roff))?,
+        None => output::print_as_is(&String::from_utf8_lossy(&page(&command, &[])?.roff))?,
     }
     Ok(Exit::Success)
 }

@@ -1,12 +1,16 @@
-//! Prints messages on stderr, and data on stdout.
+//! Prints messages on stderr, and data on stdout. On a terminal, texts and tables fit its width, and
+//! damage is red. Pipes and files get the same bytes whatever the terminal is.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::RangeBounds;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use comfy_table::{CellAlignment, Row, Table, presets};
+use anstream::{AutoStream, ColorChoice};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, Width, presets};
 use serde::Serialize;
+use terminal_size::terminal_size_of;
 
 use crate::failure::{Exit, Failure, Outcome, fail};
 use crate::streams;
@@ -21,9 +25,94 @@ static READER_GONE: AtomicBool = AtomicBool::new(false);
 /// True once endless input was no longer read because the reader of stdout has closed its end.
 static INPUT_CUT: AtomicBool = AtomicBool::new(false);
 
+/// The longest word that a narrow table keeps in one line, and the longest if the table is still too wide. The
+/// first column has names and keeps longer words.
+const WORD_LEN_MAX: usize = 40;
+const SHORT_WORD_LEN_MAX: usize = 16;
+
+const BOLD: &str = "\x1b[1m";
+const RED: &str = "\x1b[1;31m";
+const RESET: &str = "\x1b[0m";
+
+/// Returns the width of the terminal that shows stdout, in columns. Returns `None` for a pipe or a file,
+/// in which no line is too long.
+pub fn stdout_width() -> Option<usize> {
+    terminal_size_of(io::stdout()).map(|(width, _)| width.0.into())
+}
+
+/// Returns the width of the terminal that shows stderr, in columns. Returns `None` for a pipe or a file.
+pub fn stderr_width() -> Option<usize> {
+    terminal_size_of(io::stderr()).map(|(width, _)| width.0.into())
+}
+
+/// Returns whether stdout shows colours. The answer does not change once `--color` is known.
+pub fn has_colours() -> bool {
+    static CHOICE: OnceLock<ColorChoice> = OnceLock::new();
+    *CHOICE.get_or_init(|| AutoStream::choice(&io::stdout())) != ColorChoice::Never
+}
+
+/// Returns the answer "absent" as stdout shows it.
+pub fn absent() -> &'static str {
+    if has_colours() { "\x1b[32mabsent\x1b[0m" } else { "absent" }
+}
+
+/// Returns the text, in bold if stdout shows colours.
+pub fn bold(text: &str) -> String {
+    if has_colours() { format!("{BOLD}{text}{RESET}") } else { text.to_owned() }
+}
+
+/// Makes the words red that report damage.
+fn with_red_damage(text: &str) -> String {
+    let red = |text: String, word: &str| text.replace(word, &format!("{RED}{word}{RESET}"));
+    ["damaged:", "damaged;", "LOST"].into_iter().fold(text.to_owned(), red)
+}
+
+/// Returns the number of columns of a text, which may have colours.
+fn columns(text: &str) -> usize {
+    anstream::adapter::strip_str(text).map(|part| part.chars().count()).sum()
+}
+
+/// Breaks lines between words if they are longer than `width`. The rest of a line begins below its text: if
+/// the line has a label and a value, below the value. The rows of tables stay as they are.
+pub fn fit(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_owned() };
+    let mut fitted = String::with_capacity(text.len() + text.len() / 8);
+    for line in text.split_inclusive('\n') {
+        if line.starts_with('|') || columns(line.trim_end()) <= width {
+            fitted += line;
+            continue;
+        }
+        let start = line.len() - line.trim_start().len();
+        let value =
+            line.trim_start().find("  ").map(|gap| line.len() - line.split_at(start + gap).1.trim_start().len());
+        let indent = value.filter(|&value| value <= width / 2).unwrap_or(start + 2);
+        let mut used = 0;
+        for word in line.split_inclusive(' ') {
+            if used > indent && used + columns(word.trim_end()) > width {
+                fitted.truncate(fitted.trim_end_matches(' ').len());
+                fitted += &format!("\n{:indent$}", "");
+                used = indent;
+            }
+            fitted += word;
+            used += columns(word);
+        }
+    }
+    fitted
+}
+
 pub fn message(text: impl std::fmt::Display) {
+    let text = with_red_damage(&fit(&format!("filterblock: {text}"), stderr_width()));
     // A failed write to stderr must not end the command or change its exit status.
-    let _ = writeln!(anstream::stderr(), "filterblock: {text}");
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
+/// Opens stdin. If the user types there, first says that the command waits for input.
+pub fn stdin(what: &str) -> io::Result<streams::Input> {
+    let input = streams::reader()?;
+    if io::stdin().is_terminal() {
+        message(format_args!("reading {what} from standard input; Ctrl-D ends it"));
+    }
+    Ok(input)
 }
 
 pub fn note(path: &Path, text: impl std::fmt::Display) {
@@ -88,7 +177,14 @@ pub fn complete(exit: Exit, is_certain: bool) -> Outcome {
     if INPUT_CUT.load(Ordering::Relaxed) && !is_certain { Err(Failure::ReaderGone) } else { Ok(exit) }
 }
 
+/// Prints a text for people.
 pub fn print(text: &str) -> Outcome<()> {
+    let text = fit(text, stdout_width());
+    print_as_is(&if has_colours() { with_red_damage(&text) } else { text })
+}
+
+/// Prints a text that is not wrapped, such as JSON.
+pub fn print_as_is(text: &str) -> Outcome<()> {
     let mut out = stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::stdout)
 }
@@ -132,8 +228,8 @@ pub fn report(is_json: bool, report: &impl Serialize, text: impl FnOnce() -> Str
     if is_json { print_json(report) } else { print(&text()) }
 }
 
-/// Makes a table. The columns in `numbers`, counted from 0, are aligned to the right.
-pub fn table(
+/// Makes a table for a page or a pipe. The columns in `numbers`, counted from 0, are aligned to the right.
+pub fn wide_table(
     header: impl Into<Row>,
     rows: impl IntoIterator<Item: Into<Row>>,
     numbers: impl RangeBounds<usize>,
@@ -148,8 +244,53 @@ pub fn table(
     table
 }
 
+/// Makes a table for stdout, as [`wide_table`] does. A terminal that is too narrow does not show the columns
+/// in `spare`, the first of them first, and then gets wrapped cells.
+pub fn table(
+    header: impl Into<Row>,
+    rows: impl IntoIterator<Item: Into<Row>>,
+    numbers: impl RangeBounds<usize>,
+    spare: &[usize],
+) -> String {
+    let mut table = wide_table(header, rows, numbers);
+    let Some(width) = stdout_width() else { return table.to_string() };
+    // Each column has a bar and two spaces beside its content.
+    let len = |widths: &[usize]| widths.iter().filter(|&&width| width > 0).map(|width| width + 3).sum::<usize>() + 1;
+    let mut widths: Vec<usize> = table.column_max_content_widths().into_iter().map(usize::from).collect();
+    if len(&widths) <= width {
+        return table.to_string();
+    }
+    for (number, widest) in widths.iter_mut().enumerate() {
+        let cells = table.column_cells_with_header_iter(number).flatten().map(Cell::content);
+        let words = cells.flat_map(|cell| cell.split(' ').map(|word| word.chars().count()).collect::<Vec<_>>());
+        *widest = words.max().unwrap_or(0).min(WORD_LEN_MAX);
+    }
+    for &number in spare {
+        if len(&widths) > width {
+            widths.iter_mut().skip(number).take(1).for_each(|width| *width = 0);
+        }
+    }
+    let titles = table.header().into_iter().flat_map(Row::cell_iter).zip(&widths);
+    let hidden: Vec<String> = titles.filter(|(_, width)| **width == 0).map(|(title, _)| title.content()).collect();
+    if len(&widths) > width {
+        widths.iter_mut().skip(1).for_each(|width| *width = (*width).min(SHORT_WORD_LEN_MAX));
+    }
+    for (column, width) in table.column_iter_mut().zip(&widths) {
+        let least = Width::Fixed(u16::try_from(width + 2).unwrap_or(u16::MAX));
+        column.set_constraint(match width {
+            0 => ColumnConstraint::Hidden,
+            _ => ColumnConstraint::LowerBoundary(least),
+        });
+    }
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    match hidden.is_empty() {
+        true => table.to_string(),
+        false => format!("{table}\nA wider terminal also shows: {}.", hidden.join(", ")),
+    }
+}
+
 pub fn print_json(report: &impl Serialize) -> Outcome<()> {
-    print(&json(report)?)
+    print_as_is(&json(report)?)
 }
 
 /// Returns a report as indented JSON with a final newline.

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::block_file::{self, FilterFile};
 use crate::foreign::{Asked, FileArguments, Question, ValueType, value_type};
 use crate::index;
-use crate::keys::{KeyFormat, KeyRange, Questions, Refused, answer_line};
+use crate::keys::{KeyFormat, KeyRange, MAX_FILTER_KEY_LEN_BYTES, Questions, Refused, answer_line};
 use crate::prelude::*;
 use crate::secret::SecretArguments;
 use filterblock::{Added, AlignedBytes, FilterBlock, KeyHash};
@@ -55,7 +55,9 @@ Files of other engines (docs/FOREIGN.md, docs/PARQUET.md):
 every key, and a LevelDB table to every key up to the end of its last data block. With --prefixes, a RocksDB table \
 answers like an iterator that stays within the prefix of each key.
   Parquet values are written in the type of their column (numbers in decimal, UUIDs in hexadecimal, bytes unchanged) or \
-in the type of --type. Decimals are scaled: `2` is 2.00. A value that the column cannot hold is an error.
+in the type of --type. Decimals are scaled: `2` is 2.00. Dates and times are written as 2024-02-29, \
+12:30:00.5 or 2024-02-29T12:30:00Z, with the zone if the column is in UTC (Z or +02:00), and without if not. A value that the \
+column cannot hold is an error.
   With --hex they are the plain encoding, without the length of a byte array.
   Without --row-group, the answer is `maybe` if any row group answers `maybe`.
   A table with filters of filterblock may need --secret-file; a LevelDB table also --seed and --hash.
@@ -157,7 +159,7 @@ fn ask_all(arguments: &Arguments, target: Target<'_>) -> Outcome {
     // line is no range, so messages must not suggest --keep-empty.
     let is_plain = !arguments.ranges;
     let format = KeyFormat { hex: arguments.format.hex && is_plain, ..arguments.format };
-    arguments.questions.ask_each(format, is_plain, |key, written| query.ask(key, written))?;
+    arguments.questions.ask_each(format, MAX_FILTER_KEY_LEN_BYTES, is_plain, |key, written| query.ask(key, written))?;
     query.finish()
 }
 
@@ -263,9 +265,10 @@ impl<W: Write> Query<'_, W> {
                         .and_then(|()| self.out.write_all(b"\n"))
                 }
                 false => {
-                    let answer: &[u8] = if maybe { b"maybe\t" } else { b"absent\t" };
+                    let answer = if maybe { "maybe" } else { output::absent() };
                     self.out
-                        .write_all(answer)
+                        .write_all(answer.as_bytes())
+                        .and_then(|()| self.out.write_all(b"\t"))
                         .and_then(|()| self.out.write_all(written))
                         .and_then(|()| self.out.write_all(&end_of_line))
                 }

@@ -12,7 +12,8 @@ use crate::prelude::*;
 use filterblock::Error;
 use filterblock_store::lsm::PrefixChoice;
 
-/// Returns a parser of whole numbers in `range`. Errors suggest `example`, a number of the range.
+/// Returns a parser of whole numbers in `range`, such as `1000000`, `1_000_000` or `1e6`. Errors suggest
+/// `example`, a number of the range.
 pub fn whole<T>(
     range: RangeInclusive<T>,
     example: T,
@@ -20,8 +21,9 @@ pub fn whole<T>(
 where
     T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
 {
-    move |text| {
-        let number = text.parse().ok().filter(|number| range.contains(number));
+    move |written| {
+        let number = text::parse_whole(written).and_then(|number| number.to_string().parse().ok());
+        let number = number.filter(|number| range.contains(number));
         number
             .ok_or_else(|| format!("expected a whole number from {} to {}; try {example}", range.start(), range.end()))
     }
@@ -43,8 +45,7 @@ pub fn choice<T: Clone + Send + Sync + 'static>(
 /// `none` and `keep`, so this function replaces the list.
 pub fn prefix_choice(text: &str) -> Result<PrefixChoice, Error> {
     const EXTRACTORS: [&str; 4] = ["fixed:", "capped:", "delimiter:", "row-column:"];
-    const EXPECTED: &str =
-        "expected fixed:LENGTH, capped:LENGTH, delimiter:BYTE, row-column:BYTE, none or keep; try fixed:8";
+    const EXPECTED: &str = "expected fixed:LENGTH, capped:LENGTH, delimiter:BYTE, row-column:BYTE, none or keep; try fixed:8; to scan the keys that begin with a text, use --starts-with";
     text.parse().map_err(|error| match error {
         Error::Invalid { what, given, .. } if !EXTRACTORS.iter().any(|name| text.starts_with(name)) => {
             Error::Invalid { what, given, reason: EXPECTED.into() }
@@ -105,6 +106,9 @@ fn unknown(refused: &clap::Error, given: ContextKind, similar: ContextKind, what
         _ => see_help(refused),
     };
     Some(match what {
+        "option" if given.parse::<f64>().is_ok() => {
+            format!("unexpected argument {given:?}; options take numbers from 0 on; {next}")
+        }
         "option" if !given.starts_with('-') => format!("unexpected argument {given:?}; {next}"),
         _ => format!("unknown {what} {given}; {next}"),
     })

@@ -134,7 +134,7 @@ impl fmt::Display for WhatIf {
             ]
         };
         let header = ["filter", "bytes", "bits per key", "expected FPR", "of current size"];
-        let table = output::table(header, self.filters.iter().map(row), 1..);
+        let table = output::table(header, self.filters.iter().map(row), 1.., &[]);
         let (keys, rate) = (count(self.keys, "key"), percent(self.false_positive_rate));
         let estimates = match self.filters.iter().any(|choice| choice.is_present) {
             true => "all sizes except the current one are estimates",

@@ -2,12 +2,14 @@
 //! Also takes values that are in plain encoding already.
 
 mod number;
+mod temporal;
 
 use std::str::FromStr;
 
 use crate::schema::{Leaf, PhysicalType};
 
 pub use number::{Decimal, Integer};
+pub use temporal::Temporal;
 
 const UUID_LEN_BYTES: usize = 16;
 
@@ -129,6 +131,8 @@ pub enum Encoding {
     Integer(Integer),
     /// The given bytes are the text of a decimal number, which a DECIMAL column stores.
     Decimal(Decimal),
+    /// The given bytes are the text of a date, a time or a timestamp, which a column of integers stores.
+    Temporal(Temporal),
 }
 
 /// The type of a column, as far as it decides how text becomes a stored value.
@@ -195,7 +199,8 @@ impl ColumnType<'_> {
         let found = match (self.physical, self.logical) {
             (P::Int32 | P::Int64, logical) => Integer::of(self.physical, logical, self.integer_bits)
                 .map(Encoding::Integer)
-                .or_else(|| Decimal::of(self.physical, self.len_bytes, logical).map(Encoding::Decimal)),
+                .or_else(|| Decimal::of(self.physical, self.len_bytes, logical).map(Encoding::Decimal))
+                .or_else(|| Temporal::of(self.physical, logical).map(Encoding::Temporal)),
             (P::FixedLenByteArray, "uuid") => Some(self.typed(ValueType::Uuid)),
             (P::FixedLenByteArray, logical) if logical.starts_with("decimal") => {
                 Decimal::of(self.physical, self.len_bytes, logical).map(Encoding::Decimal)
@@ -277,6 +282,7 @@ impl Encoding {
             Self::Typed(kind) | Self::Sized(kind, _) => kind,
             Self::Integer(of) => return Ok(may_contain(&of.encode(text(written))?)),
             Self::Decimal(of) => return Ok(may_contain(&of.encode(text(written))?)),
+            Self::Temporal(of) => return Ok(may_contain(&of.encode(text(written))?)),
         };
         Ok(match kind {
             ValueType::Utf8 if std::str::from_utf8(written).is_err() => return Err(wrong(kind)),

@@ -37,7 +37,8 @@ the largest loaded key.
 The defaults take about a minute. One store exists at a time. With the defaults it needs 130 MB of disk, and twice that during compaction. \
 Stores lie in a temporary directory, which is removed at the end and after Ctrl-C.
 
-The table:
+First, a sentence for each store compares the time and the block reads of a get of an absent key, with and without \
+filters. The table:
   filter      filter of all SST files, or policy
   layout      layout of the SST files, see --layout
   keys        keys that are looked up: absent, present or mixed

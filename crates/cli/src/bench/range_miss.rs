@@ -33,17 +33,17 @@ overlapping runs. It scans ranges that hold no key, with filters and then withou
 Then it loads a store of rows with ten columns each (keys row/column/value) whose filters hold the prefixes of --prefix, and \
 measures gets and scans in rows that are absent.
 
-The table:
+First, a sentence for each query compares the time and the block reads with and without filters. The table:
   filter       filters of the SST files
   query        where the ranges lie, or what is done in an absent row
   length       integers in each range
-  filters      asked: reads ask the filters; ignored: they do not
+  filters      on: reads ask the filters; off: reads ignore them
   mean         ns of CPU time per query in a plain loop; on systems other than Unix, wall time
   p50, p99     percentiles of single queries in a second pass: ns of wall time
   reads        data blocks read per query
   probes       filter queries per query: for keys, ranges or prefixes, depending on the row
-  fpr %        measured false-positive rate (FPR) of these filter queries
-  expected %   FPR that the parameters predict, for ranges of the length for which the filter was made; without L, it does not \
+  FPR %        measured false-positive rate (FPR) of these filter queries
+  exp. FPR %   FPR that the parameters predict, for ranges of the length for which the filter was made; without L, it does not \
 apply to ranges beside a key
   bits per key bits of all filters, divided by the number of keys
 

@@ -3,7 +3,7 @@
 use charts::bars::Group;
 use serde::{Deserialize, Serialize};
 
-use super::report::{StoreReport, bars, markdown, misses, time};
+use super::report::{StoreReport, bars, markdown, misses, saving, time};
 use crate::machine::{Machine, Versions};
 use crate::prelude::*;
 
@@ -67,11 +67,14 @@ pub struct RangeRow {
 
 impl RangeReport {
     pub fn to_text(&self) -> String {
-        let header = "filter|query|length|filters|mean|p50|p99|reads|probes|fpr %|expected %|bits per key".split('|');
-        let mut text = format!("{}\n\n", output::table(header, self.rows.iter().map(RangeRow::cells), 4..));
+        let header = "filter|query|length|filters|mean|p50|p99|reads|probes|FPR %|exp. FPR %|bits per key".split('|');
+        let mut text: String = self.conclusions().map(|sentence| sentence + "\n").collect();
+        text += &format!(
+            "\n{}\n\n",
+            output::table(header, self.rows.iter().map(RangeRow::cells), 4.., &[10, 5, 8, 11, 6, 9])
+        );
         self.stores.iter().for_each(|store| text += &format!("{}\n", store.describe()));
-        text += &format!("\n{}\n{}{}\n\n", self.machine.describe(), self.versions.warning(), self.settings());
-        self.conclusions().for_each(|sentence| text += &format!("{sentence}\n"));
+        text += &format!("\n{}\n{}{}\n", self.machine.describe(), self.versions.warning(), self.settings());
         text
     }
 
@@ -123,17 +126,12 @@ impl RangeReport {
     /// absent row to a get, both with filters.
     fn conclusions(&self) -> impl Iterator<Item = String> {
         let savings = self.pairs().map(|(with, without)| {
-            format!(
-                "{}, {}{}: {} ns with filters, which is {} times the {} ns without; {} blocks per query instead of {}.",
-                with.filter,
-                with.query,
-                with.range_len.map_or_else(String::new, |len| format!(", length {}", thousands(len))),
-                significant(with.mean_ns),
-                significant(with.mean_ns / without.mean_ns),
-                significant(without.mean_ns),
-                significant(with.block_reads_per_query),
-                significant(without.block_reads_per_query),
-            )
+            let query = match with.range_len {
+                Some(len) => format!("a scan of {} ({})", count(len, "integer"), with.query),
+                None => format!("a {}", with.query),
+            };
+            let costs = |row: &RangeRow| (row.mean_ns, row.block_reads_per_query);
+            saving(&with.filter, &query, costs(with), "", costs(without))
         });
         let mut of_rows = self.rows.iter().filter(|row| row.filters_consulted && row.range_len.is_none());
         let compared = of_rows.next().zip(of_rows.next()).map(|(get, scan)| {
@@ -144,7 +142,7 @@ impl RangeReport {
                 get.query
             )
         });
-        savings.collect::<Vec<_>>().into_iter().chain(compared)
+        savings.chain(compared)
     }
 
     /// Draws the means as an SVG document: a group of bars for each kind of query and length of the
@@ -193,7 +191,7 @@ impl RangeRow {
             self.filter.clone(),
             self.query.clone(),
             self.range_len.map_or_else(|| "-".into(), thousands),
-            if self.filters_consulted { "asked" } else { "ignored" }.into(),
+            if self.filters_consulted { "on" } else { "off" }.into(),
             time(self.mean_ns),
             time(self.p50_ns as f64),
             time(self.p99_ns as f64),

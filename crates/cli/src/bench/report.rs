@@ -172,7 +172,9 @@ impl Report {
 
     pub fn to_text(&self) -> String {
         let settings = &self.settings;
-        let mut text = format!("{}\n\n", self.table());
+        let sentences = self.savings().chain(self.comparisons()).chain(self.caches());
+        let mut text: String = sentences.map(|sentence| sentence + "\n").collect();
+        text += &format!("\n{}\n\n", self.table());
         for store in &self.stores {
             text += &store.describe();
             if self.lost_in(store) > 0 {
@@ -182,7 +184,7 @@ impl Report {
         }
         text += &format!(
             "\n{}\n{}{}. Times are in ns. Mean and batch are {} time, the median of {}. Percentiles are \
-             wall time, and include about {:.0} ns to read the clock.\n{}\n\n",
+             wall time, and include about {:.0} ns to read the clock.\n{}\n",
             self.machine.describe(),
             self.versions.warning(),
             settings.describe(),
@@ -191,9 +193,6 @@ impl Report {
             settings.clock_cost_ns,
             self.false_negatives_line(),
         );
-        for sentence in self.savings().into_iter().chain(self.comparisons()).chain(self.caches()) {
-            text += &format!("{sentence}\n");
-        }
         text
     }
 
@@ -238,9 +237,9 @@ impl Report {
         )
     }
 
-    fn table(&self) -> impl std::fmt::Display {
+    fn table(&self) -> String {
         let header = "filter|layout|keys|filters|mean|batch|p50|p99|p99.9|reads|FPR %|exp. FPR %".split('|');
-        output::table(header, self.rows.iter().map(Row::cells), 4..)
+        output::table(header, self.rows.iter().map(Row::cells), 4.., &[6, 8, 11, 5, 10, 7])
     }
 
     /// Compares filters of equal size in the same layout by the blocks that a get of an absent key
@@ -284,29 +283,35 @@ impl Report {
 
     /// States the cost of a get of an absent key with and without filters, for each filter and
     /// layout.
-    fn savings(&self) -> Vec<String> {
+    fn savings(&self) -> impl Iterator<Item = String> {
         let absent = |consulted| {
             self.rows.iter().filter(move |row| row.workload == "absent" && row.filters_consulted == consulted)
         };
-        let pairs = absent(true).filter_map(|with| {
+        let pairs = absent(true).filter_map(move |with| {
             let without = absent(false).find(|row| row.filter == with.filter && row.layout == with.layout)?;
             Some((with, without))
         });
-        let sentence = |(with, without): (&Row, &Row)| {
-            format!(
-                "With {3}, a get of an absent key costs {0} ns and {1} block reads ({2} expected); \
-                 without filters, {4} ns and {5} block reads ({6}).",
-                significant(with.mean_ns),
-                significant(with.block_reads_per_get),
-                significant(with.expected_false_positives_per_get.unwrap_or(0.0)),
-                with.filter,
-                significant(without.mean_ns),
-                significant(without.block_reads_per_get),
-                with.layout,
+        pairs.map(|(with, without)| {
+            let expected = significant(with.expected_false_positives_per_get.unwrap_or(0.0));
+            saving(
+                &with.filter,
+                &format!("a get of an absent key ({})", with.layout),
+                (with.mean_ns, with.block_reads_per_get),
+                &format!(" ({expected} expected)"),
+                (without.mean_ns, without.block_reads_per_get),
             )
-        };
-        pairs.map(sentence).collect()
+        })
     }
+}
+
+/// Returns the sentence about a query that finds nothing. A pair is the mean time in ns and the mean number of
+/// block reads, with the filters and without.
+pub fn saving(filter: &str, query: &str, with: (f64, f64), note: &str, without: (f64, f64)) -> String {
+    let [ns, reads, without_ns, without_reads] = [with.0, with.1, without.0, without.1].map(significant);
+    format!(
+        "With {filter}, {query} costs {ns} ns and {reads} block reads{note}; without filters, {without_ns} ns and \
+         {without_reads} block reads."
+    )
 }
 
 impl Settings {
@@ -386,7 +391,7 @@ pub fn markdown(
     rows: impl Iterator<Item = Vec<String>>,
     numbers: usize,
 ) -> String {
-    let table = output::table(header, rows, numbers..);
+    let table = output::wide_table(header, rows, numbers..);
     // In Markdown, a colon in the line below the header aligns a column to the right. The style
     // writes no colons.
     let mut lines: Vec<String> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();

@@ -195,7 +195,7 @@ fn table(stats: &Stats) -> impl std::fmt::Display {
     };
     let levels = stats.levels.iter().filter(|level| level.tables > 0).map(|level| row(level.level.to_string(), level));
     let rows = levels.chain([row("all".into(), &stats.total)]);
-    output::table(["level", "SST files", "entries", "bytes", "filter bytes", "bits per key"], rows, ..)
+    output::table(["level", "SST files", "entries", "bytes", "filter bytes", "bits per key"], rows, .., &[])
 }
 
 pub fn verify(arguments: &VerifyArguments) -> Outcome {

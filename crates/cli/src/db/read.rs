@@ -4,12 +4,11 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
 use super::{Notation, StoreArguments, close, print_reports};
-use crate::keys::{KeyFormat, KeyReader, check_order};
+use crate::keys::{KeyFormat, Questions, check_order};
 use crate::prelude::*;
 use crate::refused_value::whole;
 use filterblock_store::lsm::{Db, FilterUse, MAX_KEY_LEN_BYTES, Options};
@@ -20,12 +19,14 @@ const BATCH_LEN: usize = 32;
 const GET_EXAMPLES: &str = "\
 Examples:
   filterblock db get store/ apple
+  filterblock db get store/ apple pear plum
   filterblock db get store/ --hex 6170706c65
   filterblock db get store/ --keys names.txt
   filterblock db get store/ --keys names.txt --count
   filterblock db get store/ --keys names.txt --count --ignore-filters
 
-With --keys, each line of the output is a present key, a tab and its value.
+Of one KEY, the command prints the value alone. Otherwise, each line of the output is a present key, a tab and its value.
+`-` as the only KEY is standard input.
 With --json, there is a line for each key, such as {\"key\":\"apple\",\"value\":\"red\"}. The value of an absent key is null. \
 A key or value that is not UTF-8 is in \"key_hex\" or \"value_hex\"; with --hex, all are.
 
@@ -55,7 +56,7 @@ A scan also skips SST files whose range filter denies the range of the scan; \"f
 
 Exit status: 0 done; 2 an error, such as --from above --to.";
 
-/// Print the value of a key and a newline; exits with 1 if a key is absent
+/// Print the values of keys; exits with 1 if a key is absent
 #[derive(clap::Args)]
 #[command(after_long_help = GET_EXAMPLES)]
 pub struct GetArguments {
@@ -63,18 +64,14 @@ pub struct GetArguments {
     store: StoreArguments,
     #[command(flatten)]
     notation: Notation,
-    /// The key
-    #[arg(required_unless_present = "keys")]
-    key: Option<OsString>,
-    /// Look up every line of a file; `-` is standard input
-    #[arg(long, value_name = "KEYFILE", conflicts_with = "key")]
-    keys: Option<PathBuf>,
+    #[command(flatten)]
+    questions: Questions,
     /// Take the lines of any KEYFILE, even of a Parquet file, an SST file, a compressed file or
     /// text in UTF-16
     #[arg(long, requires = "keys")]
     any_bytes: bool,
     /// Print counts of keys, filter answers and data blocks instead of values
-    #[arg(long, requires = "keys", conflicts_with = "key")]
+    #[arg(long)]
     count: bool,
     /// Print one JSON object per key, or the counts as JSON
     #[arg(long)]
@@ -112,10 +109,9 @@ pub struct ScanArguments {
 pub fn get(arguments: &GetArguments) -> Outcome {
     let filter_use = if arguments.ignore_filters { FilterUse::Ignore } else { FilterUse::Consult };
     let options = Options { create_if_missing: false, filter_use, ..Options::default() };
-    match (&arguments.key, &arguments.keys) {
-        (Some(key), _) => get_one(arguments, key, options),
-        (None, Some(keys)) => get_all(arguments, keys, options),
-        (None, None) => fail("missing key; give KEY or --keys"),
+    match arguments.questions.only() {
+        Some(key) if !arguments.count => get_one(arguments, key, options),
+        _ => get_all(arguments, options),
     }
 }
 
@@ -135,25 +131,21 @@ fn get_one(arguments: &GetArguments, key: &OsStr, options: Options) -> Outcome {
     Ok(if value.is_some() { Exit::Success } else { Exit::Negative })
 }
 
-/// Looks up the keys of a file in batches. Prints the pairs of present keys, or the counts.
-fn get_all(arguments: &GetArguments, keys: &Path, options: Options) -> Outcome {
+/// Looks up the keys in batches. Prints the pairs of present keys, or the counts.
+fn get_all(arguments: &GetArguments, options: Options) -> Outcome {
     let format = KeyFormat { hex: arguments.notation.hex, any_bytes: arguments.any_bytes, ..KeyFormat::default() };
-    let mut reader = KeyReader::open_questions(keys, format, MAX_KEY_LEN_BYTES)?.without_options();
     let db = arguments.store.open_with(options)?;
     let (mut out, mut batch) = (output::stdout(), Vec::new());
     let (mut keys, mut found) = (0, 0);
-    loop {
-        let next = reader.next_key()?;
-        let is_end = next.is_none();
-        batch.extend(next.map(|next| next.key.to_vec()));
-        if is_end || batch.len() == BATCH_LEN {
-            keys += batch.len() as u64;
+    arguments.questions.ask_each(format, MAX_KEY_LEN_BYTES, false, |key, _| {
+        keys += 1;
+        batch.push(key.to_vec());
+        if batch.len() == BATCH_LEN {
             found += answer(arguments, &db, &mut batch, &mut out)?;
         }
-        if is_end {
-            break;
-        }
-    }
+        Ok(false)
+    })?;
+    found += answer(arguments, &db, &mut batch, &mut out)?;
     out.flush().map_err(Failure::stdout)?;
     let (total, absent) = (db.stats().total, keys - found);
     print_reports(&db);

@@ -101,7 +101,11 @@ fn run_in(dir: &Path, arguments: &Arguments) -> Outcome<Vec<(Step, Ran)>> {
     let mut all = Vec::new();
     for (number, make) in (1..).zip(STEPS) {
         let step = make(dir)?;
-        output::print(&format!("# {number}. {}\n{}\n", step.explanation, bold(&format!("$ {}", step.command))))?;
+        output::print(&format!(
+            "# {number}. {}\n{}\n",
+            step.explanation,
+            output::bold(&format!("$ {}", step.command))
+        ))?;
         let ran = step.run(dir)?;
         output::print(&format!("{}\n", ran.text))?;
         step.check(&ran).map_err(|why| {
@@ -116,12 +120,4 @@ fn run_in(dir: &Path, arguments: &Arguments) -> Outcome<Vec<(Step, Ran)>> {
         all.push((step, ran));
     }
     Ok(all)
-}
-
-/// Returns the text, in bold if stdout shows colours.
-fn bold(text: &str) -> String {
-    match anstream::AutoStream::choice(&io::stdout()) {
-        anstream::ColorChoice::Never => text.to_owned(),
-        _ => format!("\x1b[1m{text}\x1b[0m"),
-    }
 }

@@ -322,7 +322,7 @@ impl FileArguments {
         let Some(first) = with_filter().next() else {
             let next = match self.row_group {
                 Some(_) => "choose another --row-group, or give a file with filters",
-                None => "give a file with filters",
+                None => "to add filters, use \"filterblock parquet add\"",
             };
             return fail(format!(
                 "{path}: no selected column chunk has a filter, so every value may be present; {next}"

@@ -197,7 +197,7 @@ fn table<'a>(filters: impl Iterator<Item = &'a FilterReport>) -> impl std::fmt::
     };
     let header =
         ["offset", "bytes", "kind", "probes", "seed", "fill ratio", "estimated keys", "expected FPR", "covers"];
-    output::table(header, filters.map(row), ..2)
+    output::table(header, filters.map(row), ..2, &[4, 5, 3])
 }
 
 fn described(holds: &Holds) -> String {

@@ -21,10 +21,14 @@ use filterblock_parquet::index::{Built, IndexReader, KeyType, Settings, logical_
 const EXAMPLES: &str = "\
 Examples:
   filterblock index build -o ids.index --column user.id data/*.parquet
-  filterblock index build -o ids.index --column user.id --fpr 0.0001 data/*.parquet
+  filterblock index build -o ids.index --column user.id --fpr 0.0001 lake/ 'old/*/*.parquet'
   filterblock index build -o ids.index --column user.id --from-filters data/*.parquet
   filterblock index build -o ssts.index store/*.sst
   filterblock index build -o lists.index --key-file monday.txt --key-file tuesday.txt
+
+Files:
+  A folder stands for the files *.parquet, *.parq and *.pq in it at any depth with --column, and for the files *.sst and \
+*.ldb without. Names that begin with a dot or an underscore are skipped.
 
 Size:
   At an FPR of 1 %, the index needs about 1.3 bytes per distinct key of each file; at 0.01 %, 3.3 bytes. If each of 1,000 files has an FPR of \
@@ -129,9 +133,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
         output::check_stdout()?;
     }
     let file = NewFile::create(&arguments.output, arguments.force)?;
-    file.refuse_inputs(arguments.files.places().iter().map(PathBuf::as_path))?;
+    let files = arguments.files.expanded(arguments.column.is_some())?;
+    file.refuse_inputs(files.places().iter().map(PathBuf::as_path))?;
     let mut collected: Option<(Builder, Settings)> = None;
-    arguments.files.for_each(arguments.column.as_deref(), |input| {
+    files.for_each(arguments.column.as_deref(), |input| {
         if collected.is_none() {
             let key_type = input.key_type();
             let logical_type = input.logical_type().to_owned();
@@ -229,15 +234,16 @@ fn report(index: &Path, files: usize, built: &Built, json: bool) -> Outcome {
 pub fn add_files(arguments: &AddArguments) -> Outcome {
     let path = &arguments.index;
     let update = Update::begin(path, arguments.json)?;
-    let places = arguments.files.places();
-    let checked = update.target.refuse_inputs(places.iter().map(PathBuf::as_path));
-    checked.map_err(|_| Failure::about(path, "the index itself is also an input; give other files"))?;
-    refuse_other_files(path, &update.old, &arguments.files)?;
-    let mut builder = update.builder()?;
     let settings = update.old.settings();
     let column = (!settings.column.is_empty()).then_some(settings.column.as_str());
-    arguments.files.for_each(column, |input| add(&mut builder, settings, input, path))?;
-    let replaced: HashSet<&Path> = arguments.files.paths().collect();
+    let files = arguments.files.expanded(column.is_some())?;
+    let places = files.places();
+    let checked = update.target.refuse_inputs(places.iter().map(PathBuf::as_path));
+    checked.map_err(|_| Failure::about(path, "the index itself is also an input; give other files"))?;
+    refuse_other_files(path, &update.old, &files)?;
+    let mut builder = update.builder()?;
+    files.for_each(column, |input| add(&mut builder, settings, input, path))?;
+    let replaced: HashSet<&Path> = files.paths().collect();
     update.finish(builder, |path| replaced.contains(path))
 }
 

@@ -10,6 +10,7 @@ use crate::foreign::file::{table_message, unknown_form};
 use crate::foreign::{FileArguments, Foreign, key_form};
 use crate::format::{self, Ends};
 use crate::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
+use crate::parquet::files;
 use crate::prelude::*;
 use filterblock_foreign::{FileKind, KeyForm};
 use filterblock_parquet::index::{
@@ -21,9 +22,10 @@ use filterblock_store::sstable::{MAGIC, Table, TableReadOptions};
 use filterblock_store::storage::Disk;
 
 /// The files of an index, for `build` and `add`.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct FileList {
-    /// Parquet files, SST files of filterblock, or tables of LevelDB and RocksDB
+    /// Parquet files, SST files of filterblock, or tables of LevelDB and RocksDB; folders of them, or quoted
+    /// patterns such as 'lake/*.parquet'
     #[arg(value_name = "FILE", required_unless_present = "key_files")]
     files: Vec<PathBuf>,
     /// A file with one key per line; can be repeated
@@ -71,7 +73,23 @@ enum Content<'a> {
     Parquet { values: ParquetValues<File>, column: ParquetColumn, name: &'a str, from_filters: bool },
 }
 
+/// The file name extensions of SST files in a folder.
+const SST_EXTENSIONS: &[&str] = &["sst", "ldb"];
+
 impl FileList {
+    /// Replaces folders and patterns by their files. A folder stands for its Parquet files if the index has a
+    /// column, and for its SST files otherwise.
+    pub fn expanded(&self, has_column: bool) -> Outcome<Self> {
+        let extensions = if has_column { files::EXTENSIONS } else { SST_EXTENSIONS };
+        let given: Vec<PathBuf> = self.files.iter().map(|path| self.place(path)).collect();
+        let found = files::find(&given, extensions)?.files.into_iter().map(|input| input.path);
+        let below_base = |path: PathBuf| match self.base.as_ref().and_then(|base| path.strip_prefix(base).ok()) {
+            Some(path) => path.to_path_buf(),
+            None => path,
+        };
+        Ok(Self { files: found.map(below_base).collect(), ..self.clone() })
+    }
+
     /// Returns the paths of all files as given.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().chain(&self.key_files).map(PathBuf::as_path)

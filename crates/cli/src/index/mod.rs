@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use crate::block_file;
+use crate::format::{Ends, Kind};
 use crate::prelude::*;
 use filterblock_parquet::index::{Difference, IndexReader};
 use filterblock_parquet::{Error, Result};
@@ -63,6 +64,7 @@ fn failure(path: &Path, error: Error) -> Failure {
     match error {
         Error::Io(error) => Failure::file(path, error),
         Error::Invalid { what: "path", reason, .. } => Failure::Message(reason),
+        Error::Invalid { what: "column", reason, .. } => Failure::about(path, reason),
         // The library's message cannot name an option of the command.
         Error::Invalid { what: "filters", reason, .. } => {
             Failure::about(path, format!("{reason}, without --from-filters"))
@@ -136,7 +138,16 @@ pub fn open(path: &Path) -> Outcome<IndexReader<File>> {
 /// Opens an index file. The inner error comes from reading the index. The outer error means that
 /// the path names no readable regular file.
 pub fn try_open(path: &Path) -> Outcome<Result<IndexReader<File>>> {
-    let file = File::open(block_file::place(path)?).map_err(|error| Failure::file(path, error))?;
+    let place = block_file::place(path)?;
+    let ends = Ends::of(&place).map_err(|error| Failure::file(path, error))?;
+    if ends.len_bytes() > 0 && ends.is_text() {
+        let why = "a text file, not an index; to index lists of keys, use \"filterblock index build --key-file\"";
+        return refuse(path, why);
+    }
+    if let Some(format) = ends.format().filter(|format| format.kind != Kind::Index) {
+        return refuse(path, format!("this is {}, not an index; {}", format.name, format.advice));
+    }
+    let file = File::open(place).map_err(|error| Failure::file(path, error))?;
     Ok(IndexReader::open(file))
 }
 

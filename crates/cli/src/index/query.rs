@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{CheckArguments, open, report_differences};
 use crate::block_file::refuse_both;
 use crate::foreign::{ColumnType, Encoding, ValueType, value_type};
-use crate::keys::{KeyFormat, Questions, Refused, answer_line};
+use crate::keys::{KeyFormat, MAX_FILTER_KEY_LEN_BYTES, Questions, Refused, answer_line};
 use crate::prelude::*;
 use filterblock_parquet::PhysicalType;
 use filterblock_parquet::index::{IndexReader, KeyType, Settings, hash};
@@ -43,8 +43,9 @@ without candidates gives `absent`, a tab and the key. `absent` is certain, `mayb
 Keys:
   The values of a Parquet column are written in the type of the column (numbers in decimal, UUIDs in hexadecimal, bytes \
 unchanged) or in the type of --type. With --hex they are the plain encoding, without the length of a byte array.
-  Decimals are scaled: `2` is 2.00. Dates, times, timestamps and FLOAT16 have no plain text: give the stored number with \
---type, or bytes with --hex. A key that cannot be a value of the column is an error.
+  Decimals are scaled: `2` is 2.00. Dates and times are written as 2024-02-29, 12:30:00.5 or 2024-02-29T12:30:00Z, with the \
+zone if the column is in UTC (Z or +02:00), and without if not. FLOAT16 has no plain text: give bytes with --hex. A key that \
+cannot be a value of the column is an error.
 
 Changed files and damage:
   The files are checked before each batch of answers, as --check says. A batch has at most 16,384 keys of a file, or 256 keys \
@@ -100,7 +101,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
         candidates: 0,
     };
     query.check_files();
-    arguments.questions.ask_each(arguments.format, true, |key, written| query.ask(key, written))?;
+    arguments
+        .questions
+        .ask_each(arguments.format, MAX_FILTER_KEY_LEN_BYTES, true, |key, written| query.ask(key, written))?;
     query.finish()
 }
 
@@ -229,7 +232,7 @@ impl<W: Write> Query<'_, W> {
         }
         let end = [self.arguments.format.delimiter.byte()];
         if files.is_empty() {
-            self.out.write_all(&[b"absent\t", written, &end].concat())?;
+            self.out.write_all(&[output::absent().as_bytes(), b"\t", written, &end].concat())?;
         }
         for path in paths {
             self.out.write_all(&[b"maybe\t", written, b"\t", path.as_os_str().as_encoded_bytes(), &end].concat())?;

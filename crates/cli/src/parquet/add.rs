@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 
-use super::DEFAULT_FPR;
 use super::files::{self, Input, Inputs};
 use super::one_file::{Source, Work};
 use super::report::{FileReport, Report};
+use super::{DEFAULT_FPR, check};
 use crate::new_file::NewFile;
 use crate::prelude::*;
 use crate::refused_value::{BITS_EXPECTED, RATE_EXPECTED, number};
@@ -20,7 +20,8 @@ const EXAMPLES: &str = "\
 Examples:
   filterblock parquet add events.parquet --column user.id -o with-filters.parquet
   filterblock parquet add events.parquet --column id --dry-run
-  filterblock parquet add lake/ --column id session --fpr 0.001 -o lake-with-filters/
+  filterblock parquet add lake/ --advised -o lake-with-filters/
+  filterblock parquet add lake/ --column id,session --fpr 0.001 -o lake-with-filters/
   filterblock parquet add 'lake/*/*.parquet' --column id --in-place
   filterblock parquet add old.parquet --fix-lengths -o fixed.parquet
 
@@ -34,7 +35,8 @@ from the file again. If a filter denies a hash, there is no new file.
   If a command is interrupted or the disk is full, the old file is whole and there is no new file.
 
 Columns:
-  NAME is the path of a leaf column: the names joined by dots, such as user.id or tags.list.element.
+  The name of a leaf column is its path: the names joined by dots, such as user.id or tags.list.element. Commas \
+separate several names. If a name has a comma, give it alone.
   Boolean columns get no filters. With filters on the types FLOAT16, INTERVAL and DECIMAL with a precision over 38, \
 DuckDB loses rows, so the command refuses them. Their names for --force-type are float16, interval and decimal256.
   Nulls are in no filter. A row group without rows gets no filter.
@@ -91,11 +93,14 @@ Exit status: 0 done; 2 an error. With several files, the command continues after
 #[command(group(clap::ArgGroup::new("target").required(true).args(["output", "in_place", "dry_run"])))]
 pub struct Arguments {
     /// Parquet files, folders of them, or quoted patterns such as 'lake/*.parquet'
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The columns that get filters; give the files before this option
-    #[arg(long = "column", value_name = "NAME", num_args = 1.., required_unless_present = "fix_lengths")]
+    /// The columns that get filters, such as id,session; may be repeated
+    #[arg(long = "column", value_name = "NAMES", required_unless_present_any = ["fix_lengths", "advised"])]
     columns: Vec<String>,
+    /// Add filters to the columns that `filterblock parquet check` advises for each file
+    #[arg(long, conflicts_with = "columns")]
+    advised: bool,
     /// The false-positive rate of the filters, above 0 and below 1 [default: 0.01]
     #[arg(long, value_name = "P", value_parser = number(RATE_EXPECTED), conflicts_with = "bits_per_key")]
     fpr: Option<f64>,
@@ -108,7 +113,7 @@ pub struct Arguments {
     exact_size: bool,
     /// Add filters also to columns of this type, although an engine then loses rows: float16,
     /// decimal256, interval, or the name of a column; the file gets a mark that check shows
-    #[arg(long = "force-type", value_name = "NAME", num_args = 1..)]
+    #[arg(long = "force-type", value_name = "NAMES", value_delimiter = ',')]
     force_types: Vec<String>,
     /// Replace existing filters of the columns; the old ones stay in the file as dead bytes
     /// [default: keep them]
@@ -116,7 +121,7 @@ pub struct Arguments {
     replace: bool,
     /// Only add the missing lengths of existing filters in all columns; readers then read fewer
     /// bytes
-    #[arg(long, conflicts_with_all = ["columns", "fpr", "bits_per_key", "exact_size", "force_types", "replace"])]
+    #[arg(long, conflicts_with_all = ["columns", "advised", "fpr", "bits_per_key", "exact_size", "force_types", "replace"])]
     fix_lengths: bool,
     /// The output file, written atomically; with several files, a folder or a pattern, the output
     /// folder
@@ -137,10 +142,9 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Outcome {
-    files::require(&arguments.files, &arguments.columns)?;
     let work = arguments.work()?;
     output::check_stdout()?;
-    let inputs = files::find(&arguments.files)?;
+    let inputs = files::find(&arguments.files, files::EXTENSIONS)?;
     let targets = arguments.targets(&inputs)?;
     let mut report = Report { dry_run: arguments.dry_run, ..Report::default() };
     let bar = progress::bytes("adding filters", arguments.json);
@@ -183,7 +187,8 @@ impl Arguments {
         };
         let sizing = Sizing::new(budget, self.exact_size)?;
         let is_known = |name: &&String| {
-            self.columns.contains(name) || Loss::ALL.iter().any(|loss| name.eq_ignore_ascii_case(loss.name))
+            self.columns.iter().any(|columns| columns == *name || columns.split(',').any(|column| column == *name))
+                || Loss::ALL.iter().any(|loss| name.eq_ignore_ascii_case(loss.name))
         };
         if let Some(name) = self.force_types.iter().find(|name| !is_known(name)) {
             let names = Loss::ALL.map(|loss| loss.name).join(", ");
@@ -216,6 +221,14 @@ impl Arguments {
         tips: &mut BTreeSet<String>,
     ) -> Outcome<FileReport> {
         let source = Source::open(&input.path)?;
+        let advised =
+            if self.advised { check::advised(&input.path, self.fpr.unwrap_or(DEFAULT_FPR))? } else { Vec::new() };
+        let work = &match *work {
+            Work::Add { sizing, replace, force_types, .. } if self.advised => {
+                Work::Add { columns: &advised, sizing, replace, force_types }
+            }
+            ref work => work.clone(),
+        };
         let request = source.request(work)?;
         let requested_fpr = match work {
             Work::Add { .. } if self.bits_per_key.is_none() => Some(self.fpr.unwrap_or(DEFAULT_FPR)),

@@ -9,13 +9,14 @@ use super::one_file::{Source, find};
 use super::{engines, files};
 use crate::prelude::*;
 use crate::refused_value::{RATE_EXPECTED, number};
+use charts::text::quoted_path;
 use filterblock_parquet::check::{self, Request};
 use filterblock_parquet::filters::{Budget, Sizing};
 
 const EXAMPLES: &str = "\
 Examples:
   filterblock parquet check events.parquet
-  filterblock parquet check lake/ --column id session --values
+  filterblock parquet check lake/ --column id,session --values
   filterblock parquet check 'lake/*/*.parquet' --column id --quiet || echo 'filters to repair'
   filterblock parquet check events.parquet --json | jq '.files[].columns[] | select(.undersized > 0)'
 
@@ -29,6 +30,10 @@ With --values:
   The command reads every value, counts the distinct ones, and looks each up in the filter of its row group. If a \
 filter denies one of its own values, readers lose rows.
 
+Several files:
+  The command prints one line for all files whose columns are alike, such as `998 files: id none`. --each prints the \
+report of each file.
+
 Findings:
   These are findings: a missing filter of a --column, an undersized or damaged filter, a missing length in the footer, \
 a denied value, and an unsafe filter: an engine loses rows with a filter of this type, whatever its size. Oversized and scattered filters are only remarks.
@@ -39,16 +44,19 @@ Exit status:
   2  an error, such as an unreadable file or value, or an unknown column
   With several files, the command continues after an error in one of them.";
 
+/// The default of --max-fpr.
+const MAX_FPR: f64 = 0.06;
+
 /// Check the filters of Parquet files: presence, size, false-positive rate and damage
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
     /// Parquet files, folders of them, or quoted patterns such as 'lake/*.parquet'
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The columns that must have filters; give the files before this option [default: all columns,
+    /// The columns that must have filters, such as id,session; may be repeated [default: all columns,
     /// and none must have filters]
-    #[arg(long = "column", value_name = "NAME", num_args = 1..)]
+    #[arg(long = "column", value_name = "NAMES")]
     columns: Vec<String>,
     /// Look up every value in its filter, and count the distinct values
     #[arg(long)]
@@ -57,8 +65,11 @@ pub struct Arguments {
     #[arg(long, value_name = "P", value_parser = number(RATE_EXPECTED), default_value = "0.01")]
     fpr: f64,
     /// A filter with a higher expected false-positive rate is undersized
-    #[arg(long, value_name = "P", value_parser = number(RATE_EXPECTED), default_value = "0.06")]
+    #[arg(long, value_name = "P", value_parser = number(RATE_EXPECTED), default_value_t = MAX_FPR)]
     max_fpr: f64,
+    /// Print the report of each file, also if there are several
+    #[arg(long, conflicts_with = "quiet")]
+    each: bool,
     /// Print the report as JSON, with every column chunk
     #[arg(long, conflicts_with = "quiet")]
     json: bool,
@@ -68,26 +79,25 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Outcome {
-    files::require(&arguments.files, &arguments.columns)?;
     let sizing = Sizing::new(Budget::Fpr(arguments.fpr), false)?;
     if !(arguments.max_fpr >= arguments.fpr && arguments.max_fpr < 1.0) {
         return fail(format!(
             "--max-fpr {}: expected a rate of at least --fpr {} and below 1; try {}",
             arguments.max_fpr,
             arguments.fpr,
-            arguments.fpr.max(0.06)
+            arguments.fpr.max(MAX_FPR)
         ));
     }
     if !arguments.quiet {
         output::check_stdout()?;
     }
-    let inputs = files::find(&arguments.files)?;
+    let inputs = files::find(&arguments.files, files::EXTENSIONS)?;
     let bar = progress::bytes("checking filters", arguments.json || arguments.quiet);
     let mut report = Report::default();
     for input in &inputs.files {
         match arguments.one(&input.path, sizing, &bar) {
             Ok(found) => {
-                bar.suspend(|| arguments.tell(&found))?;
+                bar.suspend(|| arguments.tell(&found, inputs.files.len() == 1))?;
                 report.failed += u64::from(!found.unread.is_empty());
                 report.findings += found.num_findings();
                 report.files.push(found);
@@ -131,19 +141,20 @@ impl Arguments {
         Ok(FileReport::new(path, footer, &request.leaves, &checked, given))
     }
 
-    /// Prints messages about values that cannot be read. Also prints the report of the file, unless
-    /// --json or --quiet is given.
-    fn tell(&self, found: &FileReport) -> Outcome<()> {
+    /// Prints messages about values that cannot be read. Also prints the report of the only file, and with
+    /// --each of any file.
+    fn tell(&self, found: &FileReport, is_only: bool) -> Outcome<()> {
         found.unread.iter().for_each(message);
-        if self.json || self.quiet {
-            return Ok(());
-        }
-        output::print(&found.text())
+        let is_shown = !self.json && !self.quiet && (self.each || is_only);
+        if is_shown { output::print(&found.text()) } else { Ok(()) }
     }
 
     fn finish(&self, report: &Report, num_files: usize) -> Outcome {
         if self.json {
             output::print_json(report)?;
+        } else if !self.quiet && !self.each && num_files > 1 {
+            let files = self.files.iter().map(|path| quoted_path(&printable(&path.display().to_string())));
+            output::print(&report.summary(&files.collect::<Vec<_>>().join(" ")))?;
         } else if !self.quiet && !report.files.is_empty() {
             output::print(&format!("The column \"used by\" is from tests with these engines: {}.\n", engines::TRIED))?;
             if report.files.iter().any(FileReport::has_filters) {
@@ -159,4 +170,11 @@ impl Arguments {
             }
         }
     }
+}
+
+/// Returns the columns of a file for which the report advises filters of this false-positive rate.
+pub fn advised(path: &Path, fpr: f64) -> Outcome<Vec<String>> {
+    let (sizing, bar) = (Sizing::new(Budget::Fpr(fpr), false)?, ProgressBar::hidden());
+    let arguments = Arguments { fpr, max_fpr: fpr.max(MAX_FPR), ..Arguments::default() };
+    Ok(arguments.one(path, sizing, &bar)?.advised().into_iter().map(str::to_owned).collect())
 }

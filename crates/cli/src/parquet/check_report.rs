@@ -131,10 +131,34 @@ impl FileReport {
         self.columns.iter().any(|column| column.filters > 0)
     }
 
+    /// Returns the columns without filters for which filters may help, except for those with findings.
+    pub fn advised(&self) -> Vec<&str> {
+        let is_helpful = |column: &&ColumnReport| {
+            let is_unused = column.engines.as_ref().is_some_and(Vec::is_empty);
+            column.filters == 0
+                && column.helps_little.is_none()
+                && !is_unused
+                && !column.is_ambiguous
+                && column.has_values
+                && column.findings.is_empty()
+        };
+        self.columns.iter().filter(is_helpful).map(|column| column.column.as_str()).collect()
+    }
+
+    /// Returns the columns by their [`ColumnReport::state`], as one text.
+    fn state(&self) -> String {
+        let mut states: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for column in &self.columns {
+            states.entry(column.state(self.row_groups)).or_default().push(printable(&column.column));
+        }
+        let states = states.iter().map(|(state, columns)| format!("{} {state}", columns.join(", ")));
+        states.collect::<Vec<_>>().join("; ")
+    }
+
     /// Returns the table, the findings, the remarks and a hint about columns without filters.
     pub fn text(&self) -> String {
         let header = ["column", "filters", "distinct values (sum)", "bytes", "highest FPR", "used by"];
-        let table = output::table(header, self.columns.iter().map(|column| column.row(self.row_groups)), 2..5);
+        let table = output::table(header, self.columns.iter().map(|column| column.row(self.row_groups)), 2..5, &[]);
         let groups = count(self.row_groups as u64, "row group");
         let mut text = format!("{}: {groups}\n{table}\n", printable(&self.file));
         for column in &self.columns {
@@ -142,16 +166,7 @@ impl FileReport {
                 text += &format!("  {}: {remark}\n", printable(&column.column));
             }
         }
-        let helpful = |column: &&ColumnReport| {
-            let is_unused = column.engines.as_ref().is_some_and(Vec::is_empty);
-            column.filters == 0
-                && column.helps_little.is_none()
-                && !is_unused
-                && !column.is_ambiguous
-                && column.has_values
-        };
-        let optional = self.columns.iter().filter(helpful).filter(|column| column.findings.is_empty());
-        let names: Vec<_> = optional.map(|column| column.column.as_str()).collect();
+        let names = self.advised();
         if !names.is_empty() {
             text += &format!(
                 "  Filters may help for columns that queries compare with = or IN: filterblock parquet add {} {} {}-o \
@@ -165,8 +180,45 @@ impl FileReport {
     }
 }
 
+impl Report {
+    /// Returns a line for each group of files whose columns are alike, the largest group first. `files` is how
+    /// the user named the files.
+    pub fn summary(&self, files: &str) -> String {
+        let mut groups: BTreeMap<String, Vec<&FileReport>> = BTreeMap::new();
+        self.files.iter().for_each(|file| groups.entry(file.state()).or_default().push(file));
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by_key(|(_, files)| std::cmp::Reverse(files.len()));
+        let line = |(state, files): &(String, Vec<&FileReport>)| {
+            let first = files.first().map_or("", |file| &file.file);
+            let first = if groups.len() > 1 { format!(" (such as {})", printable(first)) } else { String::new() };
+            format!("{}: {state}{first}\n", count(files.len() as u64, "file"))
+        };
+        let mut text: String = groups.iter().map(line).collect();
+        if self.findings > 0 {
+            text += &format!("{}; --each names the files, and says what to do\n", count(self.findings, "finding"));
+        }
+        if self.files.iter().any(|file| !file.advised().is_empty()) {
+            text += &format!(
+                "Filters may help for columns without them: filterblock parquet add {files} --advised -o OUT\n"
+            );
+        }
+        text
+    }
+}
+
 impl ColumnReport {
-    fn row(&self, row_groups: usize) -> [String; 6] {
+    /// Returns the verdicts about the filters: `none` for example, or `undersized, damaged`.
+    fn state(&self, row_groups: usize) -> String {
+        let denied = self.false_negatives.unwrap_or(0);
+        let lacks_some = self.filters > 0 && self.filters < row_groups as u64;
+        let parts = self.verdicts().map(|(_, name)| name).chain((self.filters == 0).then_some("none"));
+        let parts = parts.chain(lacks_some.then_some("missing in row groups"));
+        let parts = parts.chain((self.missing_lengths > 0).then_some("without length"));
+        parts.chain((denied > 0).then_some("denying values")).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns how many filters are right, oversized and so on, without zeros.
+    fn verdicts(&self) -> impl Iterator<Item = (u64, &'static str)> {
         let verdicts = [
             (self.right, "right"),
             (self.oversized, "oversized"),
@@ -174,7 +226,11 @@ impl ColumnReport {
             (self.damaged, "damaged"),
             (self.r#unsafe, "unsafe"),
         ];
-        let verdicts = verdicts.iter().filter(|(num, _)| *num > 0).map(|(num, name)| format!("{num} {name}"));
+        verdicts.into_iter().filter(|(num, _)| *num > 0)
+    }
+
+    fn row(&self, row_groups: usize) -> [String; 6] {
+        let verdicts = self.verdicts().map(|(num, name)| format!("{num} {name}"));
         let filters = match (self.filters, &self.helps_little) {
             (0, Some(why)) => format!("none; reason against a filter: {why}"),
             (0, None) => "none".into(),
@@ -385,14 +441,14 @@ impl Column<'_> {
     }
 }
 
-/// Returns the options `--column` for these columns. A name that begins with `-` needs the form with
-/// `=`.
+/// Returns the options `--column` for these columns. A name that begins with `-` needs the form with `=`, and
+/// a name with a comma an option of its own.
 fn of_columns(names: &[&str]) -> String {
-    let is_dashed = |name: &&&str| name.starts_with('-');
-    let plain: Vec<_> = names.iter().filter(|name| !is_dashed(name)).map(|name| quoted(&printable(name))).collect();
-    let all = (!plain.is_empty()).then(|| format!("--column {}", plain.join(" ")));
-    let dashed = names.iter().filter(is_dashed).map(|name| format!("--column={}", quoted(&printable(name))));
-    all.into_iter().chain(dashed).collect::<Vec<_>>().join(" ")
+    let (alone, plain): (Vec<&str>, Vec<&str>) =
+        names.iter().partition(|name| name.starts_with('-') || name.contains(','));
+    let plain = (!plain.is_empty()).then(|| format!("--column {}", quoted(&printable(&plain.join(",")))));
+    let alone = alone.into_iter().map(|name| format!("--column={}", quoted(&printable(name))));
+    plain.into_iter().chain(alone).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns whether a filter is missing. An empty row group needs none.

@@ -9,7 +9,7 @@ use std::{fs, io};
 use crate::prelude::*;
 
 /// The file name extensions of Parquet files in a folder.
-const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
+pub const EXTENSIONS: &[&str] = &["parquet", "parq", "pq"];
 /// The names of files that repeat the footers, or the schema, of the Parquet files in their folder.
 /// New filters make the copies of the footers wrong.
 const COMPANIONS: [&str; 2] = ["_metadata", "_common_metadata"];
@@ -29,28 +29,21 @@ pub struct Inputs {
     pub is_one_file: bool,
 }
 
-/// Returns an error if no file is given. The option --column takes all names after it, so it may
-/// have taken the files.
-pub fn require(files: &[PathBuf], columns: &[String]) -> Outcome<()> {
-    match (files, columns) {
-        ([], []) => fail("no file is given; give files, folders or patterns"),
-        ([], _) => fail("no file is given; give the files before --column"),
-        _ => Ok(()),
-    }
-}
-
 /// Finds the files, in the order of the arguments. A folder stands for the Parquet files in it at
 /// any depth. In folders, skips names that begin with a dot or an underscore, and links to folders.
 /// Returns an error for a folder or a pattern that cannot be read or gives no files.
-pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
+pub fn find(arguments: &[PathBuf], extensions: &[&str]) -> Outcome<Inputs> {
     let mut files = Vec::new();
     for argument in arguments {
         if argument.is_dir() {
             let before = files.len();
-            walk(argument, Path::new(""), &mut files)?;
+            walk(argument, Path::new(""), extensions, &mut files)?;
             if files.len() == before {
-                let why = "the folder has no files *.parquet, *.parq or *.pq; names that begin with a dot or an underscore do not count";
-                return Err(no_files(argument, why));
+                let names = extensions.iter().map(|end| format!("*.{end}")).collect::<Vec<_>>().join(", ");
+                let why = format!(
+                    "the folder has no file with one of the names {names}; names that begin with a dot or an underscore do not count"
+                );
+                return Err(no_files(argument, &why));
             }
         } else if argument.exists() || !is_pattern(argument) {
             files.push(Input { path: argument.clone(), below: name_of(argument)? });
@@ -103,7 +96,7 @@ fn matching(pattern: &Path) -> Outcome<Vec<Input>> {
     if files.is_empty() { Err(no_files(pattern, "no file matches the pattern")) } else { Ok(files) }
 }
 
-fn walk(folder: &Path, below: &Path, files: &mut Vec<Input>) -> Outcome<()> {
+fn walk(folder: &Path, below: &Path, extensions: &[&str], files: &mut Vec<Input>) -> Outcome<()> {
     let failed = |error| Failure::file(folder, error);
     let mut entries = fs::read_dir(folder).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     entries.sort_by_key(fs::DirEntry::file_name);
@@ -114,17 +107,17 @@ fn walk(folder: &Path, below: &Path, files: &mut Vec<Input>) -> Outcome<()> {
         }
         // Links to folders are not followed, because they may form a cycle.
         if entry.file_type().map_err(failed)?.is_dir() {
-            walk(&path, &below.join(&name), files)?;
-        } else if has_extension(&path) && path.is_file() {
+            walk(&path, &below.join(&name), extensions, files)?;
+        } else if has_extension(&path, extensions) && path.is_file() {
             files.push(Input { below: below.join(&name), path });
         }
     }
     Ok(())
 }
 
-fn has_extension(path: &Path) -> bool {
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
-    extension.is_some_and(|found| EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(found)))
+    extension.is_some_and(|found| extensions.iter().any(|known| known.eq_ignore_ascii_case(found)))
 }
 
 /// Returns the output path of each input. `output` is a file, or a folder for all outputs. Returns

@@ -4,7 +4,7 @@ mod add;
 mod check;
 mod check_report;
 mod engines;
-mod files;
+pub mod files;
 mod one_file;
 mod report;
 
@@ -16,7 +16,7 @@ const DEFAULT_FPR: f64 = 0.01;
 const EXAMPLES: &str = "\
 Examples:
   filterblock parquet add events.parquet --column user.id -o with-filters.parquet
-  filterblock parquet add lake/ --column id session --in-place
+  filterblock parquet add lake/ --column id,session --in-place
   filterblock parquet check lake/ --column id
 
 See docs/PARQUET.md for the engines that use such filters.";

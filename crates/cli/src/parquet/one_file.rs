@@ -20,6 +20,7 @@ use filterblock_parquet::filters::Sizing;
 use filterblock_parquet::values::{FileStart, ParquetValues};
 use filterblock_parquet::{Error, Footer, PhysicalType};
 
+#[derive(Clone)]
 pub enum Work<'a> {
     /// Add filters of these columns.
     Add { columns: &'a [String], sizing: Sizing, replace: bool, force_types: &'a [String] },
@@ -219,7 +220,8 @@ const SIMILARITY_MIN: f64 = 0.7;
 /// The maximum number of column names in a message.
 const NAMED_MAX: usize = 5;
 
-/// Returns the numbers of the leaf columns with these names, each once, in the order of the names.
+/// Returns the numbers of the leaf columns with these names, each once, in the order of the names. A text with
+/// commas stands for several names, unless a column has this name.
 /// Returns an error for an unknown or ambiguous name, and for a type that gets no filters.
 pub fn find(footer: &Footer, names: &[String]) -> Outcome<Vec<usize>> {
     let mut by_path: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -227,8 +229,13 @@ pub fn find(footer: &Footer, names: &[String]) -> Outcome<Vec<usize>> {
         by_path.entry(&leaf.path).or_default().push(number);
     }
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+    let is_whole = |name: &str| !name.contains(',') || by_path.contains_key(name);
+    let names = names.iter().flat_map(|name| match is_whole(name) {
+        true => vec![name.as_str()],
+        false => name.trim_end_matches(',').split(',').map(str::trim).collect(),
+    });
     for name in names {
-        let same = by_path.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let same = by_path.get(name).map(Vec::as_slice).unwrap_or_default();
         let first = same.first().and_then(|&number| Some((number, footer.leaves().get(number)?)));
         let (number, leaf) = first.ok_or_else(|| unknown(footer, name))?;
         let name = shown(name);

@@ -23,7 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   filterblock plan --keys 1000000 --fpr 0.01
   filterblock plan --keys 1000000 --bits-per-key 10
-  filterblock plan --keys 250000000 --memory 256MiB --json
+  filterblock plan --keys 250e6 --memory 256MB --json
   filterblock plan --keys 1000000 --fpr 0.01 --svg plots/
   filterblock plan --keys 1000000 --fpr 0.01 --html plan.html
 
@@ -52,7 +52,7 @@ Exit status: 0 done; 2 an error. After an error some of the files of --svg and -
 #[command(after_long_help = EXAMPLES)]
 #[command(group(clap::ArgGroup::new("budget").required(true).args(["fpr", "bits_per_key", "memory"])))]
 pub struct Arguments {
-    /// The number of distinct keys
+    /// The number of distinct keys, such as 1000000, 1_000_000 or 1e6
     #[arg(long, value_name = "N", value_parser = whole(1..=MAX_KEYS, 1_000_000))]
     keys: u64,
     /// The wanted false-positive rate (FPR), above 0 and below 1
@@ -61,7 +61,7 @@ pub struct Arguments {
     /// Bits per key, from 1 to 100
     #[arg(long, value_name = "BITS", value_parser = number(BITS_EXPECTED))]
     bits_per_key: Option<f64>,
-    /// Bytes for the whole block, such as 1048576, 64MiB or 2GiB
+    /// Bytes for the whole block, such as 1048576, 64MiB or 256MB
     #[arg(long, value_name = "BYTES", value_parser = filter_choice::memory)]
     memory: Option<u64>,
     /// Print as JSON
@@ -290,7 +290,7 @@ impl Plan {
             cells
         };
         let rows = self.filters.iter().filter(|row| row.plan.in_memory_only == in_memory_only).map(row);
-        writeln!(f, "{}", output::table(header, rows, 1..))
+        writeln!(f, "{}", output::table(header, rows, 1.., &[5, 4]))
     }
 }
 

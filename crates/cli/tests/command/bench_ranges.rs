@@ -41,6 +41,10 @@ fn the_record_is_printed_drawn_and_inserted() {
         ["--json", "ranges.json", "--svg", "ranges.svg", "--html", "ranges.html", "--range-filter", "grafite:9"];
     let printed = shell.run(&small(&files)).exits(0);
     assert!(printed.contains("grafite:9") && printed.contains("beside a key") && printed.contains("row-column:/"));
+    assert!(
+        printed.starts_with("With blocked-bloom:10 + grafite:9, a scan of 16 integers (uniform) costs "),
+        "{printed}"
+    );
     assert_eq!(shell.run(&["bench", "report", "ranges.json"]).exits(0), printed);
     shell.run(&["bench", "report", "ranges.json", "--svg", "again.svg"]).exits(0);
     assert_eq!(fs::read(shell.path("again.svg")).unwrap(), fs::read(shell.path("ranges.svg")).unwrap());

@@ -63,7 +63,8 @@ fn options_of_a_file_of_keys_are_checked() {
     let shell = store();
     shell.run(&["db", "get", "store"]).fails_with(&["KEY"]);
     shell.run(&["db", "get", "store", "0002", "--keys", "even"]).fails_with(&["--keys"]);
-    shell.run(&["db", "get", "store", "0002", "--count"]).fails_with(&["--count"]);
+    assert_eq!(shell.run(&["db", "get", "store", "0002", "0001"]).exits(1), "0002\tvalue 2\n");
+    assert!(shell.run(&["db", "get", "store", "0002", "--count"]).exits(0).contains("found                   1\n"));
     shell.run(&["db", "get", "store", "--keys", "nothing"]).fails_with(&["nothing"]);
     shell.run(&["db", "get", "nowhere", "--keys", "even"]).fails_with(&["no store"]);
 }

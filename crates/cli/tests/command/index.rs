@@ -83,7 +83,7 @@ fn answers_and_status_are_those_of_a_query() {
     );
     assert_eq!(shell.run(&["index", "query", "index", "--hex", "37"]).exits(0), "maybe\t37\ta\n");
     shell.run(&["index", "query", "index", "--type", "int32", "7"]).fails_with(&["--type", "bytes"]);
-    shell.run(&["index", "query", "a", "7"]).fails_with(&["a", "not those of an index"]);
+    shell.run(&["index", "query", "a", "7"]).fails_with(&["a: a text file, not an index", "--key-file"]);
     shell.run(&["index", "query", "missing", "7"]).fails_with(&["missing"]);
     shell.run(&["index", "query", ".", "7"]).fails_with(&["not a regular file"]);
 }
@@ -479,4 +479,30 @@ fn another_file_of_the_same_name_replaces_no_record() {
     add(&["--base", ".."]).exits(0);
     assert_eq!(candidates(&shell, "500"), ["a"]);
     assert!(candidates(&shell, "7050").is_empty());
+}
+
+#[test]
+fn folders_and_patterns_stand_for_their_files() {
+    let shell = Shell::new();
+    std::fs::create_dir_all(shell.path("lake/old")).unwrap();
+    for name in ["lake/a.parquet", "lake/old/b.parquet", "c.parquet"] {
+        shell.write(name, crate::parquet_add::parquet_file(false));
+    }
+    shell.write("lake/notes.txt", "no Parquet file");
+    let paths = |index: &str| {
+        let report = shell.run(&["index", "verify", index, "--json", "--base", "."]).json(0);
+        let files = report["files"].as_array().unwrap();
+        files.iter().map(|file| file["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    shell.run(&["index", "build", "-o", "one", "--column", "id", "lake", "*.parquet"]).exits(0);
+    assert_eq!(paths("one"), ["lake/a.parquet", "lake/old/b.parquet", "c.parquet"]);
+    shell.run(&["index", "build", "--column", "id", "-o", "two", "c.parquet"]).exits(0);
+    shell.run(&["index", "add", "two", "lake/**/b.parquet"]).exits(0);
+    assert_eq!(paths("two"), ["c.parquet", "lake/old/b.parquet"]);
+    // With --base, the index stores the paths below it.
+    shell.run(&["index", "build", "-o", "base", "--column", "id", "--base", "lake", "old", "a.parquet"]).exits(0);
+    let report = shell.run(&["index", "verify", "base", "--base", "lake", "--json"]).json(0);
+    assert_eq!(report["files"][0]["path"], "old/b.parquet");
+    shell.run(&["index", "build", "-o", "none", "lake/old"]).fails_with(&["*.sst, *.ldb"]);
+    shell.run(&["index", "query", "c.parquet", "1"]).fails_with(&["this is a Parquet file, not an index"]);
 }

@@ -17,6 +17,7 @@ mod hadoop_checksums;
 mod html;
 mod index;
 mod interrupted;
+mod json;
 mod key_lists;
 mod own_files;
 mod parquet_add;
@@ -35,6 +36,7 @@ mod shell;
 mod shell_help;
 mod store;
 mod streams;
+mod terminal;
 #[cfg(unix)]
 mod tutorial;
 mod what_if;

@@ -98,7 +98,7 @@ fn assert_has_ids(shell: &Shell, name: &str) {
 #[test]
 fn a_new_file_begins_with_the_old_one_and_has_the_filters() {
     let shell = shell();
-    let run = shell.run(&["parquet", "add", "a.parquet", "--column", "id", "user.name", "-o", "b.parquet"]);
+    let run = shell.run(&["parquet", "add", "a.parquet", "--column", "id,user.name", "-o", "b.parquet"]);
     assert!(run.stderr.is_empty(), "{}", run.stderr);
     let text = run.exits(0);
     assert!(text.starts_with("a.parquet -> b.parquet: 6 filters added; "), "{text}");
@@ -278,11 +278,34 @@ fn an_error_for_an_unknown_column_names_similar_ones() {
 #[test]
 fn columns_that_gain_little_get_a_tip() {
     let shell = shell();
-    let run = shell.run(&["parquet", "add", "a.parquet", "--column", "kind", "step", "id", "-o", "b.parquet"]);
+    let run = shell.run(&["parquet", "add", "a.parquet", "--column", "kind,step", "--column", "id", "-o", "b.parquet"]);
     assert!(run.stderr.contains("column kind: few distinct values (at most 5 in a row group)"), "{}", run.stderr);
     assert!(run.stderr.contains("column step: sorted"), "{}", run.stderr);
     assert!(!run.stderr.contains("column id"), "{}", run.stderr);
     run.exits(0);
+}
+
+#[test]
+fn the_advised_columns_of_each_file_get_filters() {
+    let shell = shell();
+    shell.run(&["parquet", "add", "a.parquet", "--column", "id", "-o", "lake/id.parquet"]).exits(0);
+    shell.write("lake/none.parquet", parquet_file(false));
+    let text = shell.run(&["parquet", "check", "lake"]).exits(0);
+    assert!(text.contains("1 file: user.name, step, flag, kind none; id right (such as lake/id.parquet)"), "{text}");
+    assert!(text.contains("filterblock parquet add lake --advised -o OUT"), "{text}");
+    let text = shell.run(&["parquet", "add", "--advised", "lake", "-o", "out"]).exits(0);
+    assert_eq!(text.lines().filter(|line| line.starts_with("  id: 3 filters")).count(), 1, "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("  user.name: 3 filters")).count(), 2, "{text}");
+    assert!(!text.contains("  step: ") && !text.contains("  flag: "), "{text}");
+    let text = shell.run(&["parquet", "check", "out/*.parquet", "--column", "id,user.name", "--values"]).exits(0);
+    assert_eq!(text, "2 files: id, user.name right\n");
+    let each = shell.run(&["parquet", "check", "--each", "--column", "id", "out"]).exits(0);
+    assert!(
+        each.contains("out/id.parquet: 3 row groups\n") && each.contains("out/none.parquet: 3 row groups\n"),
+        "{each}"
+    );
+    let text = shell.run(&["parquet", "check", "--column", "id", "lake"]).exits(1);
+    assert!(text.contains("1 file: id none") && text.contains("1 finding; --each names the files"), "{text}");
 }
 
 #[test]
@@ -306,7 +329,7 @@ fn companions_existing_outputs_and_missing_options_are_refused() {
     fails(&["_metadata", "--column", "id", "-o", "b"], &["_metadata", "give the files with the data"]);
     fails(&["a.parquet", "--column", "id", "-o", "_metadata"], &["--force"]);
     fails(&["a.parquet", "--column", "id", "-o", "a.parquet", "--force"], &["also an input", "--in-place"]);
-    fails(&["--column", "id", "a.parquet", "--in-place"], &["give the files before --column"]);
+    fails(&["--column", "id", "--in-place"], &["missing <FILE>"]);
     fails(&["a.parquet", "--column", "id"], &["one of --output <OUT>, --in-place, --dry-run"]);
     fails(&["a.parquet", "--in-place"], &["--column"]);
     fails(&["a.parquet", "--column", "id", "--fpr", "1", "-o", "b"], &["false-positive rate 1", "try 0.01"]);

@@ -70,10 +70,10 @@ fn a_missing_filter_is_a_finding_only_for_a_named_column() {
     assert!(text.contains("none; reason against a filter: a Boolean has two values"), "{text}");
     assert!(text.contains("none; reason against a filter: sorted"), "{text}");
     // Without --values, the number of distinct values of `kind` is unknown.
-    assert!(text.contains("--column id user.name kind -o OUT"), "{text}");
+    assert!(text.contains("--column id,user.name,kind -o OUT"), "{text}");
     let text = check(&shell, &["plain.parquet", "--values"]).exits(0);
     assert!(text.contains("none; reason against a filter: at most 5 distinct values in a row group"), "{text}");
-    assert!(text.contains("--column id user.name -o OUT"), "{text}");
+    assert!(text.contains("--column id,user.name -o OUT"), "{text}");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn the_hint_has_the_rate_of_the_check() {
     let shell = shell();
     let hint = |option: &[&str]| check(&shell, &[&["plain.parquet", "--values"], option].concat()).exits(0);
     let text = hint(&["--fpr", "0.001"]);
-    assert!(text.contains("parquet add plain.parquet --column id user.name --fpr 0.001 -o OUT"), "{text}");
+    assert!(text.contains("parquet add plain.parquet --column id,user.name --fpr 0.001 -o OUT"), "{text}");
     // Without the option, `parquet add` and `parquet check` have the same default.
     assert!(!hint(&[]).contains("--fpr"));
 }

@@ -142,25 +142,32 @@ fn floats_out_of_range_are_refused() {
 }
 
 #[test]
-fn other_logical_types_are_refused_with_a_hint() {
-    for (column, name) in [
-        ("int64 v (TIMESTAMP(MILLIS,true))", "timestamp(ms,utc)"),
-        ("int64 v (TIMESTAMP(NANOS,false))", "timestamp(ns,local)"),
-        ("int64 v (TIME(MICROS,false))", "time(us,local)"),
-        ("int64 v (TIMESTAMP_MICROS)", "timestamp(us,utc)"),
+fn dates_and_times_are_written_as_text() {
+    for (column, text, zone, unit) in [
+        ("int64 v (TIMESTAMP(MILLIS,true))", "1970-01-01T00:00:00.007Z", "in UTC", "milliseconds"),
+        ("int64 v (TIMESTAMP(NANOS,false))", "1970-01-01 00:00:00.000000007", "in local time", "nanoseconds"),
+        ("int64 v (TIME(MICROS,false))", "00:00:00.000007", "in local time", "microseconds"),
+        ("int64 v (TIMESTAMP_MICROS)", "1970-01-01T01:00:00.000007+01:00", "in UTC", "microseconds"),
     ] {
         let shell = shell::<Int64Type>(column, &[7]);
-        for value in ["7", "1970-01-01T00:00:00.007Z", "x"] {
-            assert_refused(&shell, value, &[name, "--type int64", "--hex"]);
+        assert_exits(&shell, text, 0);
+        assert_exits(&shell, &text.replace("07", "08"), 1);
+        for value in ["7", "x", "1970-01-01"] {
+            assert_refused(&shell, value, &[zone, unit, "; try ", "--type int64"]);
         }
         assert_eq!(ask(&shell, &["--type", "int64"], "7").map(|run| run.status), [0; 3]);
         assert_eq!(ask(&shell, &["--hex"], "0700000000000000").map(|run| run.status), [0; 3]);
     }
-    for (column, name) in [("int32 v (DATE)", "date"), ("int32 v (TIME_MILLIS)", "time(ms,utc)")] {
+    for (column, text) in [("int32 v (DATE)", "1970-01-08"), ("int32 v (TIME_MILLIS)", "00:00:00.007Z")] {
         let shell = shell::<Int32Type>(column, &[7]);
-        assert_refused(&shell, "7", &[name, "--type int32"]);
+        assert_exits(&shell, text, 0);
+        assert_refused(&shell, "7", &["; try ", "--type int32"]);
         assert_eq!(ask(&shell, &["--type", "int32"], "7").map(|run| run.status), [0; 3]);
     }
+}
+
+#[test]
+fn other_logical_types_are_refused_with_a_hint() {
     for (column, value, name) in [
         ("fixed_len_byte_array(2) v (FLOAT16)", &b"\0\x3c"[..], "float16"),
         ("fixed_len_byte_array(12) v (INTERVAL)", &[7; 12], "interval"),

@@ -189,7 +189,7 @@ fn impossible_plans_are_refused() {
             &["--keys", "10", "--memory", "0"],
             &["--memory: 0 bytes are too few for 10 keys (at least 1 bit per key, checksums and trailer); try 1044\n"],
         ),
-        (&["--keys", "10", "--memory", "1.5MB"], &["--memory", "KiB, MiB, GiB, TiB"]),
+        (&["--keys", "10", "--memory", "1.5MB"], &["--memory", "a unit such as MiB or MB"]),
         (&["--keys", "10", "--memory", "99999999999TiB"], &["--memory"]),
         (&["--keys", "72057594037927937", "--fpr", "0.01"], &["from 1 to 72057594037927936"]),
         (&["--keys", "99999999999999999999", "--fpr", "0.01"], &["--keys"]),
@@ -298,4 +298,14 @@ fn an_unknown_instruction_set_is_refused() {
     assert!(refused.status.code() == Some(2) && refused.stdout.is_empty());
     let message = String::from_utf8(refused.stderr).unwrap();
     assert!(message.starts_with("filterblock: FILTERBLOCK_ISA: invalid instruction set \"avx3\": "), "{message}");
+}
+
+#[test]
+fn numbers_are_taken_as_people_write_them() {
+    let shell = Shell::new();
+    let plan = |keys: &str, memory: &str| shell.run(&["plan", "--keys", keys, "--memory", memory]).exits(0);
+    let expected = plan("1000000", "256000000");
+    for (keys, memory) in [("1e6", "256MB"), ("1_000_000", "256_000_000"), ("1,000,000", "256e6")] {
+        assert_eq!(plan(keys, memory), expected, "{keys} {memory}");
+    }
 }

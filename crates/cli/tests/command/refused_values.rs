@@ -21,8 +21,8 @@ fn one_line(run: &Run) -> String {
 #[test]
 fn a_wrong_option_value_is_refused_with_one_that_works() {
     const NUMBER: &str = "expected a whole number from 0 to 18446744073709551615; try";
-    const PREFIX: &str =
-        "expected fixed:LENGTH, capped:LENGTH, delimiter:BYTE, row-column:BYTE, none or keep; try fixed:8";
+    const PREFIX: &str = "expected fixed:LENGTH, capped:LENGTH, delimiter:BYTE, row-column:BYTE, none or keep; try fixed:8; \
+         to scan the keys that begin with a text, use --starts-with";
     const BENCH: [&str; 2] = ["bench", "point-miss"];
     let shell = Shell::new();
     let build = ["build", "-o", "f"];
@@ -50,12 +50,7 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
             "expected leveldb-bloom, rocksdb-filter or parquet-sbbf; try leveldb-bloom",
         ),
         (&["export", "-o", "o", "f"], "--number", "1.5", &format!("{NUMBER} 0")),
-        (
-            &["plan", "--fpr", "0.1"],
-            "--keys",
-            "1e6",
-            "expected a whole number from 1 to 72057594037927936; try 1000000",
-        ),
+        (&["plan", "--fpr", "0.1"], "--keys", "1e", "expected a whole number from 1 to 72057594037927936; try 1000000"),
         (
             &["plan", "--keys", "9"],
             "--fpr",
@@ -67,14 +62,14 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
             &["plan", "--keys", "9"],
             "--memory",
             "1.5MB",
-            "expected a whole number of bytes below 2^64, with KiB, MiB, GiB, TiB or no unit; try 64MiB",
+            "expected a whole number of bytes below 2^64, with a unit such as MiB or MB, or without; try 64MiB",
         ),
         (&BENCH, "--count", "5", "expected a whole number from 16 to 100000000; try 1000000"),
         (
             &BENCH,
             "--filter-memory",
-            "64MB",
-            "expected a whole number of bytes below 2^64, with KiB, MiB, GiB, TiB or no unit; try 64MiB",
+            "64Mb",
+            "expected a whole number of bytes below 2^64, with a unit such as MiB or MB, or without; try 64MiB",
         ),
         (&BENCH, "--value-size", "9999999", "expected a whole number from 0 to 1048576; try 100"),
         (&BENCH, "--lookups", "0", "expected a whole number from 1 to 100000000; try 1000000"),
@@ -108,9 +103,9 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
         (
             &["db", "put", "s", "k", "v"],
             "--filter",
-            "budget:64MB",
-            "expected budget:BYTES or budget:KIND:BYTES, with a whole number of bytes below 2^64 (KiB, MiB, GiB, TiB or \
-             no unit) and a KIND of filter that takes bits per key, except grafite; try budget:64MiB or \
+            "budget:64Mb",
+            "expected budget:BYTES or budget:KIND:BYTES, with a whole number of bytes below 2^64 (with a unit such as \
+             MiB or MB, or without) and a KIND of filter that takes bits per key, except grafite; try budget:64MiB or \
              budget:bloom:64MiB",
         ),
     ] {
@@ -184,7 +179,7 @@ fn a_wrong_command_line_is_explained_in_one_line() {
     let shell = Shell::new();
     for (arguments, line) in [
         (&["build"][..], "missing --output <OUT>; run \"filterblock build --help\""),
-        (&["db", "get", "store"], "missing <KEY>; run \"filterblock db get --help\""),
+        (&["db", "get", "store"], "missing <KEY>...; run \"filterblock db get --help\""),
         (
             &["plan", "--keys", "9"],
             "missing one of --fpr <RATE>, --bits-per-key <BITS>, --memory <BYTES>; run \"filterblock plan --help\"",

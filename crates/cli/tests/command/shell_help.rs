@@ -18,15 +18,16 @@ const SHELLS: [(&str, &[&str]); 5] = [
 fn subcommands(above: &[&str]) -> Vec<String> {
     let help = command().args(above).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    let Some((_, list)) = help.split_once("\nCommands:\n") else { return Vec::new() };
-    let lines = list.lines().take_while(|line| !line.is_empty());
-    // A name is indented by two spaces, and the next lines of a long explanation by more.
-    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let (_, list) = help.split_once("\nUsage:").unwrap();
+    let (list, _) = list.split_once("\nOptions:\n").unwrap();
+    // A name is indented by two spaces, and the next lines of a long explanation by more. Arguments begin with `<`.
+    let names =
+        list.lines().filter(|line| line.strip_prefix("  ").is_some_and(|line| line.starts_with(char::is_alphabetic)));
     names.map(|line| line.split_whitespace().next().unwrap().to_owned()).filter(|name| name != "help").collect()
 }
 
 /// Returns the words of each subcommand: `db get` for example.
-fn all_subcommands() -> Vec<Vec<String>> {
+pub fn all_subcommands() -> Vec<Vec<String>> {
     let mut all = Vec::new();
     for name in subcommands(&[]) {
         all.push(vec![name.clone()]);

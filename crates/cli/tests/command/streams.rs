@@ -68,7 +68,7 @@ const CASES: [Case; 38] = [
     (&["db", "repair", "bad.store", "--dry-run"], 1, true),
 ];
 
-fn shell() -> Shell {
+pub fn shell() -> Shell {
     let shell = Shell::new();
     let absent: String = (0..30_000).map(|i| format!("some-longer-absent-key-{i}\n")).collect();
     shell.write("keys", "apple\npear\nplum\n");
