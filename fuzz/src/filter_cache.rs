@@ -93,6 +93,10 @@ struct Table {
     answers: Vec<bool>,
     load_on_use: u32,
     reads: AtomicU32,
+    /// The number of reads when a query found the filter damaged, or 0.
+    damaged_after: AtomicU32,
+    /// A rebalance found the filter damaged, after a query had read it whole.
+    damaged_later: AtomicBool,
     /// A read did not return the right bytes, or a panic ended the queries of several filters.
     had_fault: AtomicBool,
 }
@@ -111,8 +115,22 @@ impl Table {
         let hashes: Vec<_> = own.chain(ABSENT_HASHES[hasher].iter().copied()).collect();
         let answers: Vec<_> = hashes.iter().map(|&hash| plain.may_contain_hash(hash)).collect();
         assert!(answers.iter().take(keys.len()).all(|&answer| answer), "the plain block denies a key");
-        let (reads, had_fault) = (AtomicU32::new(0), AtomicBool::new(false));
-        Self { spec, form, hasher, id, keys, hashes, bytes, plain, answers, load_on_use, reads, had_fault }
+        Self {
+            spec,
+            form,
+            hasher,
+            id,
+            keys,
+            hashes,
+            bytes,
+            plain,
+            answers,
+            load_on_use,
+            reads: AtomicU32::new(0),
+            damaged_after: AtomicU32::new(0),
+            damaged_later: AtomicBool::new(false),
+            had_fault: AtomicBool::new(false),
+        }
     }
 
     fn own_hashes(&self) -> &[KeyHash] {
@@ -172,11 +190,14 @@ struct Reads {
     damaged: u64,
     failed: u64,
     panicked: u64,
+    /// The number of these reads that panicked in a rebalance, which passes the panic on.
+    panicked_in_rebalance: u64,
+    is_rebalance: bool,
 }
 
 impl Disk {
     fn read(&self, table: &Table, to: &mut [u8]) -> io::Result<()> {
-        table.reads.fetch_add(1, Ordering::Relaxed);
+        let number = table.reads.fetch_add(1, Ordering::Relaxed) + 1;
         let mut reads = self.0.lock().unwrap();
         to.copy_from_slice(&table.bytes);
         let (kind, place) = reads.faults.pop().unwrap_or((u8::MAX, 0));
@@ -196,6 +217,7 @@ impl Disk {
             }
             6 => {
                 reads.panicked += 1;
+                reads.panicked_in_rebalance += u64::from(reads.is_rebalance);
                 table.had_fault.store(true, Ordering::Relaxed);
                 drop(reads);
                 // Calls no panic hook, because the hook of libFuzzer aborts.
@@ -216,6 +238,10 @@ impl Disk {
             reads.usable += 1;
         } else {
             reads.damaged += 1;
+            match reads.is_rebalance {
+                true => table.damaged_later.store(true, Ordering::Relaxed),
+                false => table.damaged_after.store(number, Ordering::Relaxed),
+            }
         }
         Ok(())
     }
@@ -231,8 +257,6 @@ struct Filter {
     /// The number of queries that found the filter out of memory. After the first load, some other
     /// queries count, too.
     asked: u32,
-    /// The number of reads when the filter was first found damaged.
-    damaged_after: Option<u32>,
 }
 
 /// A set under one of the hashers, and the filter of each slot.
@@ -269,14 +293,12 @@ struct Host {
     disk: Arc<Disk>,
     filters: Vec<Filter>,
     sets: Vec<Published>,
-    /// The number of reads that panicked in a rebalance.
-    panicked_in_rebalance: u64,
 }
 
 impl Host {
     fn new(max_bytes: u64) -> Self {
         let (cache, disk) = (FilterCache::new(max_bytes), Arc::default());
-        Self { cache, disk, filters: Vec::new(), sets: Vec::new(), panicked_in_rebalance: 0 }
+        Self { cache, disk, filters: Vec::new(), sets: Vec::new() }
     }
 
     fn add(&mut self, table: Table) {
@@ -288,7 +310,7 @@ impl Host {
         let filter = CachedFilter::new(&self.cache, table.bytes.len() as u64, &table.expected(), read);
         let filter = Arc::new(if table.load_on_use == 0 { filter } else { filter.load_on_use(table.load_on_use) });
         let (cached, host) = (Arc::downgrade(&filter), Some(filter));
-        self.filters.push(Filter { table, host, cached, is_member: false, asked: 0, damaged_after: None });
+        self.filters.push(Filter { table, host, cached, is_member: false, asked: 0 });
     }
 
     /// Publishes a set of the filters that the host has, as far as `mask` names them.
@@ -422,9 +444,16 @@ impl Host {
     }
 
     fn rebalance(&mut self) {
-        if unless_read_panics(|| self.cache.rebalance()).is_none() {
-            self.panicked_in_rebalance += 1;
-        }
+        let is_copy = |filter: &&Filter| {
+            let loaded = filter.cached.upgrade().and_then(|cached| cached.loaded());
+            filter.table.damaged_later.load(Ordering::Relaxed) && loaded.is_some_and(|loaded| loaded.ready().is_some())
+        };
+        let (copies, before): (Vec<_>, _) = (self.filters.iter().filter(is_copy).collect(), self.cache.counts());
+        self.disk.0.lock().unwrap().is_rebalance = true;
+        let _ = unless_read_panics(|| self.cache.rebalance());
+        self.disk.0.lock().unwrap().is_rebalance = false;
+        let has_evicted = self.cache.counts().evictions > before.evictions;
+        assert!(has_evicted || copies.iter().all(is_copy), "the last copy of a damaged filter is given up");
     }
 
     /// Drops a set or the host's reference to a filter.
@@ -454,7 +483,7 @@ impl Host {
     }
 
     /// Compares the cache with the model.
-    fn check(&mut self) {
+    fn check(&self) {
         let counts = self.cache.counts();
         assert!(counts.bytes <= counts.max_bytes, "the bound is exceeded: {counts:?}");
         let held = self.in_memory();
@@ -469,20 +498,21 @@ impl Host {
             let reads = self.disk.0.lock().unwrap();
             assert_eq!(counts.loads, reads.usable + reads.damaged, "{counts:?}");
             assert_eq!(counts.damaged, reads.damaged, "each damaged filter is counted: {counts:?}");
-            let failed = reads.failed + reads.panicked - self.panicked_in_rebalance;
+            let failed = reads.failed + reads.panicked - reads.panicked_in_rebalance;
             assert_eq!(counts.failed_loads, failed, "each failed read is counted: {counts:?}");
         }
         let has_room = counts.max_bytes == u64::MAX;
         assert!(!has_room || counts.refused == 0 && counts.evictions == 0, "{counts:?}");
-        for filter in &mut self.filters {
+        for filter in &self.filters {
             let Some(cached) = filter.cached.upgrade() else { continue };
             let (loaded, table) = (cached.loaded(), &filter.table);
             let reads = table.reads.load(Ordering::Relaxed);
-            if loaded.as_ref().is_some_and(|loaded| loaded.ready().is_none()) {
-                filter.damaged_after = filter.damaged_after.or(Some(reads));
-            }
-            if let Some(before) = filter.damaged_after {
-                assert!(reads == before && loaded.is_some(), "a damaged filter is read again");
+            match table.damaged_after.load(Ordering::Relaxed) {
+                0 => {}
+                before => {
+                    assert_eq!(reads, before, "a damaged filter is read again");
+                    assert!(loaded.as_ref().is_some_and(|filter| filter.reason().is_some()), "damage is forgotten");
+                }
             }
             if has_room && !table.had_fault.load(Ordering::Relaxed) {
                 let is_due = filter.asked >= table.load_on_use.max(1);
