@@ -4,6 +4,7 @@
 
 mod bytes;
 mod c_abi;
+mod filter_cache;
 mod foreign_filter;
 mod foreign_table;
 mod hosts;
@@ -23,6 +24,7 @@ mod table;
 mod table_parts;
 
 pub use c_abi::{c_abi, c_abi_opened};
+pub use filter_cache::filter_cache;
 pub use foreign_filter::foreign_filter;
 pub use foreign_table::foreign_table;
 pub use index_file::index_file;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use filterblock_fuzz::{
-    c_abi, foreign_filter, foreign_table, index_file, kernels, log_and_manifest, open_block, parquet_add,
+    c_abi, filter_cache, foreign_filter, foreign_table, index_file, kernels, log_and_manifest, open_block, parquet_add,
     parquet_footer, patch_block, ranges, roundtrip, run_map, store_ops, table,
 };
 use filterblock_testkit::Random;
@@ -108,6 +108,11 @@ fn ranges_that_hold_a_key_are_never_denied() {
 #[test]
 fn a_map_of_runs_denies_no_key() {
     replay("run_map", run_map, 20_000);
+}
+
+#[test]
+fn a_cache_denies_no_key_and_keeps_its_bound() {
+    replay("filter_cache", filter_cache, 2_000);
 }
 
 #[test]

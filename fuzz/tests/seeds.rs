@@ -150,6 +150,38 @@ fn seeds_of_run_map() {
 
 #[test]
 #[ignore = "writes seed files to fuzz/corpus"]
+fn seeds_of_filter_cache() {
+    // Each filter has a specification, a form (2: partitions, 3: with ranges), a size and a first key.
+    let kinds: &[u8] = &[0, 0, 250, 0, 1, 0, 160, 90, 5, 0, 120, 180, 3, 2, 180, 9, 6, 3, 140, 0];
+    let ribbons: &[u8] = &[1, 0, 250, 0, 1, 0, 160, 90, 4, 0, 200, 180, 1, 3, 180, 9, 1, 0, 160, 60];
+    let late: &[u8] = &[2, 28, 90, 0, 7, 24, 160, 4, 1, 20, 160, 7, 192, 0, 90, 2, 0, 0, 0, 0];
+    let (rebalance, publish): (&[u8], &[u8]) = (&[7], &[9, 0, 0]);
+    let (drop_set, drop_filter, add): (&[u8], &[u8], &[u8]) = (&[10, 0], &[10, 3], &[11, 1, 0, 250, 33]);
+    // The set: 0, or 2 for the last of three.
+    let ones = |set: u8| (0..5).flat_map(|i| [2, set, i, i * 3, i, 1, 2, set, i, i * 3 + 1, i, 1]).collect::<Vec<u8>>();
+    let batches = |set: u8, times: u8| (0..5).flat_map(|i| [4, set, i, times]).collect::<Vec<u8>>();
+    let pairs = |set: u8| [6, set, 0, 7, 250];
+    write("filter_cache", "room-for-all", &[&[255, 4], kinds, &ones(0), &batches(0, 1), &pairs(0), publish, &ones(1)]);
+    write("filter_cache", "no-room", &[&[0, 4], kinds, &ones(0), &batches(0, 0), rebalance, publish, &pairs(1)]);
+    write("filter_cache", "late-loads", &[&[255, 4], late, &ones(0), &[9, 0, 7], &ones(1), &batches(0, 1), &ones(0)]);
+    let rounds = [&batches(0, 3)[..], rebalance, publish, &batches(1, 3), rebalance, publish].concat();
+    let shrunk = [&rounds[..], &batches(2, 3), rebalance, drop_set, publish, &batches(2, 3)].concat();
+    write("filter_cache", "lost-columns", &[&[55, 4], ribbons, &shrunk]);
+    write("filter_cache", "bound-of-kinds", &[&[60, 4], kinds, &shrunk]);
+    let given_up = [drop_filter, &[10, 5], drop_set, publish, rebalance, drop_set, publish, rebalance].concat();
+    write("filter_cache", "columns-again", &[&[70, 4], ribbons, &rounds, &given_up, &batches(1, 1), rebalance, add]);
+    for kind in 0..7 {
+        let (now, later) = ([0, kind, 40 * kind, 1], [0, kind, 9, 3]);
+        let ones = ones(0);
+        let steps = [&now[..], &ones, &later, &ones[..6], &pairs(0), publish, &batches(1, 1), rebalance].concat();
+        write("filter_cache", &format!("fault-{kind}"), &[&[255, 4], kinds, &steps]);
+        let again = [&rounds[..], &later, &given_up, &now, rebalance, &batches(0, 1)].concat();
+        write("filter_cache", &format!("fault-{kind}-of-columns"), &[&[70, 4], ribbons, &again]);
+    }
+}
+
+#[test]
+#[ignore = "writes seed files to fuzz/corpus"]
 fn seeds_of_table() {
     for name in GOLDEN_TABLES {
         write("table", &format!("any-{name}"), &[&golden_table(name)]);

@@ -268,7 +268,7 @@ pub struct CachedFilter {
     /// The sizes, after the first load.
     shape: OnceLock<Shape>,
     is_member: AtomicBool,
-    /// A read that should have given columns back has failed.
+    /// A read that should have given columns back has found damage.
     cannot_grow: AtomicBool,
     state: Mutex<State>,
     /// Wakes the threads that wait for the end of a load.
@@ -594,6 +594,10 @@ impl CachedFilter {
     /// Returns the next state of a filter that takes `bytes` now and gets columns back. Returns `None` if
     /// it cannot grow.
     fn grown(&self, wanted: u32, bytes: u64) -> Option<State> {
+        // The next query would find only the damaged file.
+        if self.cannot_grow.load(Ordering::Relaxed) {
+            return None;
+        }
         let (whole, shape) = (AlignedBytes::allocated(self.len_bytes), self.shape.get()?);
         let columns = if wanted < shape.highest() { gathered(shape.bytes_at(wanted)) } else { 0 };
         let used = self.cache.0.bound.used().saturating_add(whole).saturating_add(columns);
@@ -602,9 +606,6 @@ impl CachedFilter {
             // dropped the sets that use the copy.
             let fits = used.saturating_sub(bytes) <= self.cache.max_bytes();
             return fits.then_some(State::Out { uses: self.load_on_use });
-        }
-        if self.cannot_grow.load(Ordering::Relaxed) {
-            return None;
         }
         match self.cache.room(whole).and_then(|room| self.read_filter(wanted, room)) {
             Ok((filter @ TableFilter::Ready(_), level)) => Some(State::In(Arc::new(filter), level)),

@@ -370,6 +370,47 @@ fn wrong_bytes_never_deny_a_key_and_are_read_once() {
 }
 
 #[test]
+fn a_filter_in_memory_stays_if_its_file_is_damaged_later() {
+    let block = |i: usize| block_of("bumped-ribbon:10", i * 500..(i + 1) * 500, TABLE);
+    let mut damaged_copies = 0;
+    for tenths in 52..80 {
+        let cache = FilterCache::new((block(0).len() as u64 + 63) * tenths / 10);
+        let (bytes, is_damaged) = (block(0), Arc::new(AtomicUsize::new(0)));
+        let (copy, damage) = (bytes.clone(), is_damaged.clone());
+        let first = Arc::new(cached_by(&cache, &bytes, move |to| {
+            to.copy_from_slice(&copy);
+            to[3] ^= damage.load(Ordering::Relaxed) as u8;
+            Ok(())
+        }));
+        let mut filters: Vec<_> =
+            [first.clone()].into_iter().chain((1..10).map(|i| cached(&cache, block(i)))).collect();
+        let (mut set, mut slots) = set_of(&filters);
+        for _ in 0..3 {
+            for i in 0..40_000 {
+                let _ = set.ask_hash(slots[i % 10], hash(1_000_000 + i));
+            }
+            cache.rebalance();
+            (set, slots) = set_of(&filters);
+        }
+        slots.iter().enumerate().for_each(|(i, &slot)| assert_finds(&set, slot, i * 500..(i + 1) * 500));
+        if first.loaded().is_none() {
+            continue;
+        }
+        // There is room for all columns of the other filters. But the set keeps the copies with fewer columns.
+        is_damaged.store(1, Ordering::Relaxed);
+        filters.truncate(5);
+        (set, slots) = set_of(&filters);
+        for _ in 0..4 {
+            cache.rebalance();
+            assert!(columns(&first) > 0, "{tenths}");
+        }
+        damaged_copies += cache.counts().damaged;
+        slots.iter().enumerate().for_each(|(i, &slot)| assert_finds(&set, slot, i * 500..(i + 1) * 500));
+    }
+    assert!(damaged_copies > 0, "no rebalance reads a damaged file");
+}
+
+#[test]
 fn impossible_lengths_and_other_hashers_are_refused() {
     let bytes = block_of("blocked-bloom:12", 0..1_000, TABLE);
     for max_bytes in [0, 1 << 20, u64::MAX] {
