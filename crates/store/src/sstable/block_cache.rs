@@ -601,9 +601,14 @@ mod tests {
         Blocks::new((0..len).map(|_| None))
     }
 
-    /// Inserts a block of 1,000 bytes, all of them `byte`.
-    fn insert(blocks: &Arc<Blocks>, position: usize, cache: &BlockCache, byte: u8) {
-        blocks.insert(position, cache, &shared_block(&[byte; 1000], 0));
+    fn byte_of(number: usize) -> u8 {
+        (number % 256) as u8
+    }
+
+    /// Inserts a block of 1,000 bytes, all of them the same.
+    fn insert(blocks: &Arc<Blocks>, position: usize, cache: &BlockCache, number: usize) {
+        let content = [byte_of(number); 1000];
+        blocks.insert(position, cache, &shared_block(&content, 0));
     }
 
     fn first_byte(blocks: &Blocks, position: usize, cache: &BlockCache) -> Option<u8> {
@@ -618,9 +623,9 @@ mod tests {
             for position in 0..50 {
                 if first_byte(&often, position, &cache).is_none() {
                     assert!(round < 2, "a block that is read often was evicted");
-                    insert(&often, position, &cache, position as u8);
+                    insert(&often, position, &cache, position);
                 }
-                assert_eq!(first_byte(&often, position, &cache), Some(position as u8));
+                assert_eq!(first_byte(&often, position, &cache), Some(byte_of(position)));
             }
             insert(&once, round, &cache, 7);
             assert_eq!(first_byte(&once, round, &cache), Some(7));
@@ -686,8 +691,8 @@ mod tests {
                     for i in 0..20_000 {
                         let position = (mixed(i << 8 | thread) % 1000) as usize;
                         match first_byte(blocks, position, cache) {
-                            Some(byte) => assert_eq!(byte, position as u8),
-                            None => insert(blocks, position, cache, position as u8),
+                            Some(byte) => assert_eq!(byte, byte_of(position)),
+                            None => insert(blocks, position, cache, position),
                         }
                     }
                 });

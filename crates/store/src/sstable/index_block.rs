@@ -133,7 +133,7 @@ impl IndexBlock {
     #[inline]
     fn num_below(&self, prefix: u64) -> usize {
         let first = self.prefixes.first().copied().unwrap_or_default();
-        // A cast of a float that is too large gives the largest number.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and a cast clamps")]
         let guess = (prefix.saturating_sub(first) as f64 * self.density) as usize;
         let start = guess.saturating_sub(WINDOW);
         let end = guess.saturating_add(WINDOW).min(self.prefixes.len());
