@@ -602,7 +602,7 @@ mod tests {
     }
 
     fn byte_of(number: usize) -> u8 {
-        (number % 256) as u8
+        number.to_le_bytes()[0]
     }
 
     /// Inserts a block of 1,000 bytes, all of them the same.
@@ -792,7 +792,8 @@ mod tests {
                 true => (1, i),
                 false => (0, cumulative.partition_point(|&weight| weight <= share(mixed(2 * i + 1)) * total) as u64),
             };
-            let (blocks, position) = (&blocks[place.0 as usize], place.1 as usize);
+            let [list, position] = [place.0, place.1].map(|number| usize::try_from(number).unwrap());
+            let blocks = &blocks[list];
             if blocks.read(position, &cache, |_| ()).is_some() {
                 hits += 1;
             } else if admission.as_mut().is_none_or(|admission| admission.admits(place)) {

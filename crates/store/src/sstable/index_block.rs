@@ -230,7 +230,7 @@ mod tests {
         for (shape, len) in shapes.into_iter().flat_map(|shape| [0, 1, 2, 63, 64, 65, 3_000].map(|len| (shape, len))) {
             let mut builder = IndexBuilder::new();
             for i in 0..len {
-                let key = [shape(i).to_be_bytes(), i.to_be_bytes()].concat();
+                let key = [shape(i), i].map(|number| number.swap_bytes().to_le_bytes()).concat();
                 builder.add(&key, Handle { offset: i, len_bytes: 1 }).unwrap();
             }
             let index = IndexBlock::new(builder.finish().to_vec(), 0, len).unwrap();
@@ -239,9 +239,9 @@ mod tests {
                     assert_eq!(index.num_below(prefix), index.prefixes.partition_point(|&other| other < prefix));
                 }
             }
-            for i in 0..len {
+            for (i, position) in (0..len).zip(0..) {
                 let place = Handle { offset: i, len_bytes: 1 };
-                assert_eq!((index.handle(i as usize).unwrap(), index.entry(i as usize).unwrap().1), (place, place));
+                assert_eq!((index.handle(position).unwrap(), index.entry(position).unwrap().1), (place, place));
             }
         }
     }
