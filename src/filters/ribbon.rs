@@ -261,7 +261,9 @@ mod tests {
     fn invalid_shapes_are_rejected() {
         let (header, payload) = encode("ribbon:7.5", &hashes_of_set(1_000, 0));
         let (len, open) = (payload.len() as u64, |header: &Header<'_>, n, len| Ribbon::parse(header, n, len));
-        assert!(open(&header, 1_000, len).is_ok());
+        let whole = open(&header, 1_000, len).unwrap();
+        // If all blocks lack the last column, the number of columns is wrong.
+        assert!(open(&header, 1_000, whole.blocks * u64::from(whole.columns - 1) * 16).is_err());
         for (n, len) in
             [(0, len), (u64::MAX, len), (1_000, 0), (1_000, len - 1), (1_000, len - 16 * 9), (1_000, len * 2)]
         {
