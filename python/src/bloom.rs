@@ -101,6 +101,10 @@ impl Bloom {
     ) -> PyResult<()> {
         keys::refuse_more(more)?;
         keys::add(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher, |hashes| {
+            if let Some(mut bits) = self.bits.try_write()? {
+                bits.insert_hashes(hashes);
+                return Ok(());
+            }
             let bits = self.bits.read()?;
             for &hash in hashes {
                 bits.insert_hash(hash);

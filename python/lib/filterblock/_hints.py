@@ -17,7 +17,7 @@ _COMBINE_FILES = {
 }
 _ORDER = "to ask whether all bits of a are set in b: (a & b) == a"
 _IN_MEMORY = "a Bloom is in memory; for a filter in a file: FileFilter(capacity, error_rate, filename)"
-_HINTS: dict[type, dict[str, str]] = {
+CLASSES: dict[type, dict[str, str]] = {
     Bloom: {
         **_COMBINE,
         "issubset": _ORDER,
@@ -73,6 +73,6 @@ class _Hint:
         raise AttributeError(f"{owner.__name__} has no {self.name}: {self.hint}")
 
 
-for _class, _names in _HINTS.items():
+for _class, _names in CLASSES.items():
     for _name, _hint in _names.items():
         setattr(_class, _name, _Hint(_name, _hint))
