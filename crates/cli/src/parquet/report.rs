@@ -13,7 +13,7 @@ use filterblock_parquet::advice::{Ranges, are_few, are_ranges_apart};
 use filterblock_parquet::append::Added;
 use filterblock_parquet::error::shortened;
 use filterblock_parquet::filters::MAX_LEN_BYTES;
-use filterblock_parquet::{Footer, Leaf};
+use filterblock_parquet::{Footer, Leaf, PhysicalType};
 
 #[derive(Default, Serialize)]
 pub struct Report {
