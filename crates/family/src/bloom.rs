@@ -248,7 +248,9 @@ mod tests {
         let (mut many, one) =
             (Bloom::with_fpr(1_000, 0.01, HashSeed(3)).unwrap(), Bloom::with_fpr(1_000, 0.01, HashSeed(3)).unwrap());
         many.insert_hashes(&hashes);
-        hashes.iter().for_each(|&hash| drop(one.insert_hash(hash)));
+        for &hash in &hashes {
+            one.insert_hash(hash);
+        }
         assert!(many.words().eq(one.words()) && many.count_ones() > 0);
     }
 
