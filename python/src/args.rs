@@ -113,7 +113,26 @@ impl<'py> FromPyObject<'_, 'py> for Word {
 
 /// A path: a `str`, `bytes` or `os.PathLike`.
 #[derive(Debug)]
-pub struct Name(pub PathBuf);
+pub struct Name {
+    pub path: PathBuf,
+    /// The object that the caller gave.
+    given: Py<PyAny>,
+}
+
+impl Name {
+    /// Returns the result of a call. If an `OSError` names this path, its `filename` becomes the
+    /// object that the caller gave, as in the exceptions of `open`.
+    pub fn told<T>(&self, py: Python<'_>, result: PyResult<T>) -> PyResult<T> {
+        result.inspect_err(|error| {
+            let error = error.value(py);
+            let named = error.getattr("filename").and_then(|name| name.extract::<PathBuf>());
+            if error.is_instance_of::<PyOSError>() && named.is_ok_and(|name| name == self.path) {
+                // Without memory, the exception keeps the path as text.
+                let _ = error.setattr("filename", &self.given);
+            }
+        })
+    }
+}
 
 impl<'py> FromPyObject<'_, 'py> for Name {
     type Error = PyErr;
@@ -124,7 +143,44 @@ impl<'py> FromPyObject<'_, 'py> for Name {
         if path.len()? > 1 << 16 {
             return Err(PyOSError::new_err("the path has more than 65536 characters; pass a shorter path"));
         }
-        path.extract().map(Self)
+        Ok(Self { path: path.extract()?, given: found.to_owned().unbind() })
+    }
+}
+
+/// A path, or a list or another iterable of paths.
+#[derive(Debug)]
+pub struct Names(pub Vec<Name>);
+
+impl<'py> FromPyObject<'_, 'py> for Names {
+    type Error = PyErr;
+
+    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let is_path = |object: &Bound<'_, PyAny>| {
+            let is_text = object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>();
+            Ok::<_, PyErr>(is_text || object.get_type().hasattr("__fspath__")?)
+        };
+        if is_path(&found)? {
+            return Ok(Self(vec![found.extract()?]));
+        }
+        let expected = "a path, or a list of paths";
+        let names = all_of(&found, expected, |item| is_path(item)?.then(|| item.extract::<Name>()).transpose())?;
+        Ok(Self(names))
+    }
+}
+
+/// An error rate (false-positive rate) of a filter.
+#[derive(Debug, Clone, Copy)]
+pub struct ErrorRate(pub f64);
+
+impl<'py> FromPyObject<'_, 'py> for ErrorRate {
+    type Error = PyErr;
+
+    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let rate = found.extract::<f64>()?;
+        if rate > 0.0 && rate < 1.0 {
+            return Ok(Self(rate));
+        }
+        Err(PyValueError::new_err(format!("an error rate is above 0 and below 1, not {rate}; pass for example 0.01")))
     }
 }
 

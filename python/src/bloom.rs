@@ -2,26 +2,29 @@
 //! keys.
 
 use filterblock::{AlignedBytes, HashSeed, KeyHash, KeyHasher};
-use filterblock_family::{self as variants, Membership};
+use filterblock_family::{self as variants, Comparison, Membership};
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyTuple};
 
-use crate::args::{Bytes, Other};
+use crate::args::{Bytes, ErrorRate, Other};
 use crate::errors::{of_block, of_variant};
 use crate::filter::{self, Filter};
 use crate::fork_lock::ForkLock;
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
-use crate::memory::new_bytes;
+use crate::memory::{self, new_bytes};
 
 /// A Bloom filter in memory, to which keys can be added at any time. Several threads may add keys
 /// at once.
 ///
 /// The expected error rate is at most `error_rate` for up to `capacity` distinct keys. The filter
-/// takes more keys, but then the error rate rises. `clear` removes all keys. A single key cannot be
+/// takes more keys, but then the error rate rises. Two filters are equal if their bits, their number
+/// of hashes and their seed are equal. `clear` removes all keys. A single key cannot be
 /// removed. `len` of the filter is an estimate. In a forked child, the methods raise LockedError if
 /// another thread used the filter at the fork.
-#[pyclass(frozen, module = "filterblock")]
+#[pyclass(frozen, weakref, module = "filterblock")]
 #[derive(Debug)]
 pub struct Bloom {
     /// The bits. `clear` and `intersection` lock them for writing, because they clear bits. All
@@ -62,8 +65,19 @@ type Parts<'py> = (Bound<'py, PyBytes>, u64, u64, f64);
 #[pymethods]
 impl Bloom {
     #[new]
-    #[pyo3(signature = (capacity, error_rate=0.01, *, seed=0))]
-    fn new(capacity: u64, error_rate: f64, seed: u64) -> PyResult<Self> {
+    #[pyo3(
+        signature = (capacity, error_rate=ErrorRate(0.01), hash_func=None, *, seed=0),
+        text_signature = "(capacity, error_rate=0.01, *, seed=0)"
+    )]
+    fn new(capacity: u64, error_rate: ErrorRate, hash_func: Option<&Bound<'_, PyAny>>, seed: u64) -> PyResult<Self> {
+        // Users of rbloom pass a function here, and users of pybloomfiltermmap3 a path.
+        if hash_func.is_some() {
+            return Err(PyTypeError::new_err(
+                "a Bloom takes no hash function, because it hashes the bytes of a key the same way in every process, and \
+                 no file; omit this argument; for a filter in a file: FileFilter(capacity, error_rate, filename)",
+            ));
+        }
+        let error_rate = error_rate.0;
         let bits = variants::Bloom::with_fpr(capacity, error_rate, HashSeed(seed)).map_err(of_variant)?;
         Ok(Self::of(bits, capacity, error_rate))
     }
@@ -77,9 +91,20 @@ impl Bloom {
     /// Add many keys. `keys` is a NumPy or Arrow array, or any iterable of keys. With `width`, it
     /// is bytes with keys that have `width` bytes each. If a key raises an exception, no key is
     /// added.
-    #[pyo3(signature = (keys, *, width=None))]
-    fn update<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>, width: Option<usize>) -> PyResult<()> {
+    #[pyo3(signature = (keys, *more, width=None), text_signature = "($self, keys, *, width=None)")]
+    fn update<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        more: &Bound<'py, PyTuple>,
+        width: Option<usize>,
+    ) -> PyResult<()> {
+        keys::refuse_more(more)?;
         keys::add(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher, |hashes| {
+            if let Some(mut bits) = self.bits.try_write()? {
+                bits.insert_hashes(hashes);
+                return Ok(());
+            }
             let bits = self.bits.read()?;
             for &hash in hashes {
                 bits.insert_hash(hash);
@@ -134,20 +159,6 @@ impl Bloom {
         Ok(self.like(empty))
     }
 
-    /// Add the keys of `other`, and return this filter. Raises ValueError if size, number of hashes
-    /// or seed differ.
-    fn union<'py>(slf: PyRef<'py, Self>, other: Other<'py, Self>) -> PyResult<PyRef<'py, Self>> {
-        slf.unite(slf.py(), other.0.get())?;
-        Ok(slf)
-    }
-
-    /// Keep only the bits that are set in both filters, and return this filter. It still has each
-    /// key that was added to both. Raises ValueError as `union` does.
-    fn intersection<'py>(slf: PyRef<'py, Self>, other: Other<'py, Self>) -> PyResult<PyRef<'py, Self>> {
-        slf.intersect(slf.py(), other.0.get())?;
-        Ok(slf)
-    }
-
     fn __ior__(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
         self.unite(py, other)
     }
@@ -169,11 +180,7 @@ impl Bloom {
     /// Estimate how many keys two filters share. Returns a dict. Raises ValueError if size, number
     /// of hashes or seed differ.
     fn compare<'py>(&self, py: Python<'py>, other: Other<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
-        let other = other.0.get();
-        // Only one lock is held at a time. Otherwise two threads that each hold a read lock could
-        // deadlock while writers wait.
-        let left = self.read(py, variants::Bloom::try_clone)?;
-        filter::comparison(py, &other.read(py, |right| left.compare(right))?)
+        filter::comparison(py, &self.compared(py, other.0.get())?)
     }
 
     /// An estimate of the number of distinct keys, from the bits that are set. It is not exact.
@@ -251,17 +258,48 @@ impl Bloom {
         Ok(Self::of(bits, capacity, error_rate))
     }
 
+    /// Compares bits, number of hashes and seed. Bits can change, so the filter has no hash.
+    fn __richcmp__(&self, py: Python<'_>, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+        let Ok(other) = other.cast::<Self>() else { return Ok(py.NotImplemented()) };
+        let is_equal = match op {
+            CompareOp::Eq | CompareOp::Ne => self.is_equal(py, other.get())?,
+            _ => {
+                return Err(PyTypeError::new_err(
+                    "a Bloom has no order; to ask whether all bits of a are set in b: (a & b) == a",
+                ));
+            }
+        };
+        let answer = is_equal == matches!(op, CompareOp::Eq);
+        Ok(PyBool::new(py, answer).to_owned().into_any().unbind())
+    }
+
     /// Describes the filter. Unlike other methods, it raises no exception.
     fn __repr__(&self) -> String {
-        let (capacity, error) = (self.capacity, self.error_rate);
-        match self.num_hashes() {
-            Ok(probes) => format!("<Bloom capacity: {capacity}, error: {error:.3}, num_hashes: {probes}>"),
-            Err(_) => format!("<Bloom capacity: {capacity}, error: {error:.3}, of the parent process>"),
-        }
+        let hashes =
+            self.num_hashes().map_or_else(|_| "of the parent process".to_owned(), |num| format!("{num} hashes"));
+        format!("<Bloom: capacity {}, error rate {}, {hashes}>", self.capacity, memory::rate(self.error_rate))
     }
 }
 
 impl Bloom {
+    /// Compares the bits with those of another filter.
+    fn compared(&self, py: Python<'_>, other: &Self) -> PyResult<Comparison> {
+        // Only one lock is held at a time. Otherwise two threads that each hold a read lock could
+        // deadlock while writers wait.
+        let left = self.read(py, variants::Bloom::try_clone)?;
+        other.read(py, |right| left.compare(right))
+    }
+
+    fn is_equal(&self, py: Python<'_>, other: &Self) -> PyResult<bool> {
+        if std::ptr::eq(self, other) {
+            return Ok(true);
+        }
+        let has_same_shape = self.hasher.seed() == other.hasher.seed()
+            && self.num_bits()? == other.num_bits()?
+            && self.num_hashes()? == other.num_hashes()?;
+        Ok(has_same_shape && self.compared(py, other)?.is_equal())
+    }
+
     fn unite(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
         // `other` is copied, so that no thread holds two locks. Otherwise two threads could
         // deadlock.

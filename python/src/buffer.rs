@@ -13,8 +13,8 @@ use pyo3::types::{PyBytes, PyMemoryView};
 use crate::memory::{self, NoMemory};
 
 /// The message for bytes that were passed as many keys without a width.
-pub const ONE_KEY: &str =
-    "bytes are one key, not many; give a list of keys, or the width of each key in bytes, for example width=16";
+pub const ONE_KEY: &str = "bytes are one key, not many; give a list of keys, or the width of each key in bytes, for example width=16; to open \
+     the bytes of a filter: Filter.from_bytes(data)";
 
 /// The formats of bytes.
 const BYTES: [&str; 4] = ["B", "b", "c", ""];

@@ -231,8 +231,6 @@ fn of_numpy<'py>(keys: &Bound<'py, PyAny>, accepts: Accepts) -> PyResult<Form<'p
         };
         // NumPy may lack the memory for the name of a type.
         let name = dtype.str().map_or_else(|_| kind.clone(), memory::short);
-        let refused = PyTypeError::new_err(format!("items of the type {name} are not keys; {next}"));
-        refused.set_cause(py, Some(error));
-        refused
+        PyTypeError::new_err(format!("items of the type {name} are not keys; {next}"))
     })
 }

@@ -8,8 +8,9 @@ use std::path::Path;
 use filterblock_family as variants;
 use filterblock_foreign as foreign;
 use filterblock_parquet as parquet;
-use pyo3::PyErr;
-use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
+use pyo3::exceptions::{PyFileExistsError, PyFileNotFoundError, PyMemoryError, PyOSError, PyValueError};
+use pyo3::types::PyAnyMethods;
+use pyo3::{PyErr, Python};
 
 /// The classes that Python defines.
 mod classes {
@@ -39,13 +40,24 @@ pub fn panicked(message: &'static str) -> PyErr {
 /// Returns the exception of an I/O error. Python chooses the subclass of `OSError` by the error
 /// number, if the error has one.
 pub fn of_io(error: &io::Error, path: Option<&Path>) -> PyErr {
-    let path = path.map(Path::to_path_buf);
     match (number_of(error), path) {
-        (Some(number), Some(path)) => PyOSError::new_err((number, text_of(number), path)),
+        (Some(number), Some(path)) => PyOSError::new_err((number, text_of(number), path.as_os_str().to_owned())),
         (Some(number), None) => PyOSError::new_err((number, text_of(number))),
         (None, Some(path)) => PyOSError::new_err(format!("{}: {error}", path.display())),
         (None, None) => PyOSError::new_err(error.to_string()),
     }
+}
+
+/// Adds to an `OSError` about a file that exists, or is missing, what to do next.
+pub fn advised(py: Python<'_>, error: PyErr, next: &str) -> PyErr {
+    // The type of a new exception is `OSError`. Its value has the subclass.
+    let value = error.value(py);
+    if value.is_instance_of::<PyFileExistsError>() || value.is_instance_of::<PyFileNotFoundError>() {
+        let text = value.getattr("strerror").map_or_else(|_| String::new(), |text| text.to_string());
+        // Without memory, the exception keeps its text.
+        let _ = value.setattr("strerror", format!("{text}; {next}"));
+    }
+    error
 }
 
 /// Returns the error number of the operating system. If Rust code made the error, returns the first
@@ -144,6 +156,8 @@ pub fn of_parquet(error: parquet::Error) -> PyErr {
         E::Io(error) => of_io(error, path),
         E::Corrupt { field, offset } => damaged(message, path, field, *offset),
         E::ChunkMismatch { offset, .. } => damaged(message, path, "column chunk", *offset),
+        E::DamagedIndex { part, offset, .. } => damaged(message, path, part, *offset),
+        E::TooLarge { .. } => PyMemoryError::new_err(message),
         E::Unsupported { .. } => classes::UnsupportedError::new_err(message),
         E::Invalid { .. } => PyValueError::new_err(message),
         _ => classes::Error::new_err(message),

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 #[cfg(unix)]
 use std::fs;
+use std::io::ErrorKind;
 use std::mem;
 use std::path::PathBuf;
 
@@ -11,23 +12,26 @@ use filterblock::{HashSeed, KeyHash, KeyHasher};
 use filterblock_family::{self as variants, Membership};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyString, PyTuple};
 
-use crate::args::{Name, Other, Text, Word};
+use crate::args::{ErrorRate, Name, Text, Word};
 use crate::bloom::bits_of;
-use crate::errors::{locked, of_io, of_variant};
+use crate::errors::{advised, locked, of_io, of_variant};
 use crate::fork_lock::{self, ForkLock};
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
+use crate::memory;
 
 /// A Bloom filter in a file, to which keys can be added at any time. `sync` makes added keys
 /// durable.
 ///
-/// FileFilter(capacity, error_rate, filename) creates a file, which must not exist. A file has one
+/// FileFilter(capacity, error_rate, filename) creates a file, which must not exist. `open` with mode
+/// "a" opens a file, or creates it if it does not exist. A file has one
 /// writer at a time: a second writer gets LockedError. Any number of processes may open the file
 /// with mode "r". They see the keys that were synced before they opened it. All bits of a damaged
 /// page count as set, so damage never denies a key. A damaged header raises DamagedError.
-#[pyclass(frozen, module = "filterblock")]
+#[pyclass(frozen, weakref, module = "filterblock")]
 #[derive(Debug)]
 pub struct FileFilter {
     /// The filter, or `None` after `close`. `clear`, `intersection` and `close` lock it for
@@ -51,7 +55,13 @@ impl FileFilter {
     }
 
     /// Wraps the filter of a new file, and sets the mode of the file to `perm` (on Unix).
-    fn made(filter: variants::FileFilter, perm: Option<Word>) -> PyResult<Self> {
+    fn made(
+        py: Python<'_>,
+        filename: &Name,
+        filter: PyResult<variants::FileFilter>,
+        perm: Option<Word>,
+    ) -> PyResult<Self> {
+        let filter = filename.told(py, filter).map_err(|error| advised(py, error, EXISTS))?;
         #[cfg(unix)]
         if let Some(Word(perm)) = perm {
             use std::os::unix::fs::PermissionsExt;
@@ -133,6 +143,74 @@ impl Drop for FileFilter {
     }
 }
 
+/// What to do if the file of a new filter exists.
+const EXISTS: &str = "to open it, use FileFilter.open(filename), or mode \"a\" to open or create it";
+
+/// The filters that this process opened by mode "a", as a `WeakValueDictionary`: path to object.
+static SHARED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+impl FileFilter {
+    /// Opens a file by mode "a".
+    fn open_or_create<'py>(
+        py: Python<'py>,
+        filename: &Name,
+        capacity: Option<u64>,
+        error_rate: Option<ErrorRate>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let shared = SHARED.get_or_try_init(py, || {
+            Ok::<_, PyErr>(py.import("weakref")?.call_method0("WeakValueDictionary")?.unbind())
+        })?;
+        let shared = shared.bind(py);
+        let known = match filename.path.canonicalize() {
+            Ok(path) => shared.call_method1("get", (path.as_os_str(),))?.cast_into::<Self>().ok(),
+            Err(_) => None,
+        };
+        let is_open = |known: &Bound<'_, Self>| known.get().is_ours() && known.get().read(py, |_| ()).is_ok();
+        let found = match known.filter(is_open) {
+            Some(known) => known,
+            None => {
+                let path = filename.path.as_path();
+                let open = || variants::FileFilter::open(path);
+                let opened = py.detach(|| match (open(), capacity) {
+                    (Err(error), Some(capacity)) if is_missing(&error) => {
+                        let rate = error_rate.map_or(0.01, |rate| rate.0);
+                        match variants::FileFilter::create(path, capacity, rate, HashSeed(0)) {
+                            // Another process has just created the file.
+                            Err(error) if is_there(&error) => open(),
+                            created => created,
+                        }
+                    }
+                    (opened, _) => opened,
+                });
+                let opened = filename.told(py, opened.map_err(of_variant)).map_err(|error| match capacity {
+                    Some(_) => error,
+                    None => advised(py, error, "to create it, give a capacity"),
+                })?;
+                let opened = Bound::new(py, Self::of(opened))?;
+                let path = filename.path.canonicalize().map_err(|error| of_io(&error, Some(&filename.path)))?;
+                shared.set_item(path.as_os_str(), &opened)?;
+                opened
+            }
+        };
+        let (has, rate) = (found.get().capacity(py)?, found.get().error_rate(py)?);
+        if capacity.is_some_and(|capacity| capacity != has) || error_rate.is_some_and(|given| given.0 != rate) {
+            return Err(PyValueError::new_err(format!(
+                "{}: the file was made for the capacity {has} and the error rate {rate}; give these, or another filename",
+                filename.path.display()
+            )));
+        }
+        Ok(found)
+    }
+}
+
+fn is_missing(error: &variants::Error) -> bool {
+    matches!(error.root(), variants::Error::Io(error) if error.kind() == ErrorKind::NotFound)
+}
+
+fn is_there(error: &variants::Error) -> bool {
+    matches!(error.root(), variants::Error::Io(error) if error.kind() == ErrorKind::AlreadyExists)
+}
+
 fn closed() -> PyErr {
     PyValueError::new_err("the filter is closed; open its file again")
 }
@@ -160,28 +238,53 @@ impl FileFilter {
     fn new(
         py: Python<'_>,
         capacity: u64,
-        error_rate: f64,
+        error_rate: ErrorRate,
         filename: Name,
         perm: Option<Word>,
         hash_seeds: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let seed = seed_of(hash_seeds)?;
-        let made = py.detach(|| variants::FileFilter::create(&filename.0, capacity, error_rate, seed));
-        Self::made(made.map_err(of_variant)?, perm)
+        let made = py.detach(|| variants::FileFilter::create(&filename.path, capacity, error_rate.0, seed));
+        Self::made(py, &filename, made.map_err(of_variant), perm)
     }
 
     /// Open a file: with mode "rw" to ask and add keys, or with mode "r" to ask only. Raises
-    /// DamagedError, UnsupportedError, LockedError (mode "rw"), ValueError, OSError or MemoryError.
+    /// DamagedError, UnsupportedError, LockedError (not mode "r"), ValueError, OSError or
+    /// MemoryError.
+    ///
+    /// Mode "a" also creates the file if it does not exist, and so needs a capacity. If this process
+    /// has the file open by mode "a", `open` returns the same object. So a cell of a notebook can run
+    /// twice. Raises ValueError if the file exists, but with another capacity or error rate.
     #[staticmethod]
-    #[pyo3(signature = (filename, mode=None), text_signature = "(filename, mode='rw')")]
-    fn open(py: Python<'_>, filename: Name, mode: Option<Text<'_>>) -> PyResult<Self> {
-        let (filename, mode) = (filename.0, mode.as_ref().map_or(Ok("rw"), Text::get_short)?);
+    #[pyo3(
+        signature = (filename, mode=None, *, capacity=None, error_rate=None),
+        text_signature = "(filename, mode='rw', *, capacity=None, error_rate=None)"
+    )]
+    fn open<'py>(
+        py: Python<'py>,
+        filename: Name,
+        mode: Option<Text<'_>>,
+        capacity: Option<u64>,
+        error_rate: Option<ErrorRate>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let mode = mode.as_ref().map_or(Ok("rw"), Text::get_short)?;
+        if mode != "a" && (capacity.is_some() || error_rate.is_some()) {
+            return Err(PyValueError::new_err(
+                "capacity and error_rate are for a new file; use mode \"a\", or omit them",
+            ));
+        }
         let opened = match mode {
-            "rw" => py.detach(|| variants::FileFilter::open(&filename)),
-            "r" => py.detach(|| variants::FileFilter::open_read_only(&filename)),
-            _ => return Err(PyValueError::new_err(format!("there is no mode {mode:?}; use \"r\" or \"rw\""))),
+            "rw" => py.detach(|| variants::FileFilter::open(&filename.path)),
+            "r" => py.detach(|| variants::FileFilter::open_read_only(&filename.path)),
+            "a" => return Self::open_or_create(py, &filename, capacity, error_rate),
+            _ => {
+                return Err(PyValueError::new_err(format!(
+                    "there is no mode {mode:?}; use \"r\" to ask, \"rw\" to ask and add, or \"a\" to create the file if it \
+                     does not exist"
+                )));
+            }
         };
-        opened.map(Self::of).map_err(of_variant)
+        Bound::new(py, Self::of(filename.told(py, opened.map_err(of_variant))?))
     }
 
     /// Add a key. Returns True if the key may have been in the filter before. The key is not
@@ -195,8 +298,15 @@ impl FileFilter {
     /// Add many keys. `keys` is a NumPy or Arrow array, or any iterable of keys. With `width`, it
     /// is bytes with keys that have `width` bytes each. If a key raises an exception, no key is
     /// added.
-    #[pyo3(signature = (keys, *, width=None))]
-    fn update<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>, width: Option<usize>) -> PyResult<()> {
+    #[pyo3(signature = (keys, *more, width=None), text_signature = "($self, keys, *, width=None)")]
+    fn update<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        more: &Bound<'py, PyTuple>,
+        width: Option<usize>,
+    ) -> PyResult<()> {
+        keys::refuse_more(more)?;
         self.check_process()?;
         self.read(py, |_| ())?;
         keys::add(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher, |hashes| {
@@ -277,30 +387,15 @@ impl FileFilter {
     /// Create a file with the same keys, and return its filter, open for writing.
     #[pyo3(signature = (filename, perm=None))]
     fn copy(&self, py: Python<'_>, filename: Name, perm: Option<Word>) -> PyResult<Self> {
-        let filename = filename.0;
-        Self::made(self.read_inside(py, |filter| filter.copy(&filename))?, perm)
+        let copy = self.read_inside(py, |filter| filter.copy(&filename.path));
+        Self::made(py, &filename, copy, perm)
     }
 
     /// Create a file without keys whose filter can be united with this one, and return that filter.
     #[pyo3(signature = (filename, perm=None))]
     fn copy_template(&self, py: Python<'_>, filename: Name, perm: Option<Word>) -> PyResult<Self> {
-        let filename = filename.0;
-        Self::made(self.read_inside(py, |filter| filter.copy_template(&filename))?, perm)
-    }
-
-    /// Add the keys of `other`, and return this filter. Raises ValueError if size, number of hashes
-    /// or seed differ.
-    fn union<'py>(slf: PyRef<'py, Self>, other: Other<'py, Self>) -> PyResult<PyRef<'py, Self>> {
-        slf.unite(slf.py(), other.0.get())?;
-        Ok(slf)
-    }
-
-    /// Keep only the bits that are set in both filters, and return this filter. It still has each
-    /// key that was added to both. A new file replaces the old file. Raises ValueError as `union`
-    /// does.
-    fn intersection<'py>(slf: PyRef<'py, Self>, other: Other<'py, Self>) -> PyResult<PyRef<'py, Self>> {
-        slf.intersect(slf.py(), other.0.get())?;
-        Ok(slf)
+        let template = self.read_inside(py, |filter| filter.copy_template(&filename.path));
+        Self::made(py, &filename, template, perm)
     }
 
     fn __ior__(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
@@ -320,9 +415,9 @@ impl FileFilter {
     #[staticmethod]
     #[pyo3(signature = (filename, text, perm=None))]
     fn from_base64(py: Python<'_>, filename: Name, text: Text<'_>, perm: Option<Word>) -> PyResult<Self> {
-        let (filename, text) = (filename.0, text.get()?);
-        let made = py.detach(|| variants::FileFilter::from_base64(&filename, text)).map_err(of_variant)?;
-        Self::made(made, perm)
+        let text = text.get()?;
+        let made = py.detach(|| variants::FileFilter::from_base64(&filename.path, text)).map_err(of_variant);
+        Self::made(py, &filename, made, perm)
     }
 
     /// The number of added keys that were certainly absent before. After a crash, keys that were
@@ -425,8 +520,8 @@ impl FileFilter {
     /// Describes the filter. Unlike other methods, it raises no exception.
     fn __repr__(&self, py: Python<'_>) -> String {
         let described = self.read(py, |filter| {
-            let (capacity, error, probes) = (filter.capacity(), filter.false_positive_rate(), filter.num_probes());
-            format!("<FileFilter capacity: {capacity}, error: {error:.3}, num_hashes: {probes}>")
+            let (capacity, rate, probes) = (filter.capacity(), filter.false_positive_rate(), filter.num_probes());
+            format!("<FileFilter: capacity {capacity}, error rate {}, {probes} hashes>", memory::rate(rate))
         });
         described.unwrap_or_else(|_| match self.filter.read() {
             Ok(_) => format!("<FileFilter {}: closed>", self.path.display()),

@@ -7,30 +7,42 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use filterblock::{
-    Added, AlignedBytes, Expected, FilterBlock, FilterKind, FilterOptions, FilterSpec, HashSeed, KeyHasher, Mapped,
+    Added, AlignedBytes, Expected, FilterBlock, FilterKind, FilterOptions, FilterSpec, HashSeed, KeyHasher,
     ParsedBlock, Secret, SharedBytes, Verify, layout,
 };
 use filterblock_family::{Comparison, compare_blocks, merge_blocks};
+use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyTuple, PyType};
 
-use crate::args::{Bytes, Flag, Name, Objects, Other, TableId, Text, Word};
+use crate::args::{Bytes, ErrorRate, Flag, Name, Objects, Other, TableId, Text, Word};
 use crate::errors::{of_block, of_io, of_variant, panicked};
+use crate::interrupt;
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
 use crate::memory::{self, NoMemory, copied, new_bytes};
 use crate::save;
 
-const STATIC: &str = "a Filter is built once from all of its keys and takes no more; build a new one with Filter.build, \
+const STATIC: &str = "a Filter is built once from all of its keys and takes no more; build a new one with Filter(keys), \
                       or use Bloom (in memory) or FileFilter (in a file), which take keys one by one";
 
-/// A filter of a fixed set of keys, built by `Filter.build` or opened by `Filter.open`.
+/// A filter of a fixed set of keys, built by `Filter(keys)` or opened by `Filter.open(path)`.
 ///
-/// `key in filter` is False if the key was certainly not added, and True if it may have been.
-/// `open` verifies every checksum and raises DamagedError for a damaged file, or UnsupportedError
-/// for an unknown version or feature.
-#[pyclass(frozen, module = "filterblock")]
+/// `key in filter` is False if the key was certainly not added, and True if it may have been. Two
+/// filters are equal if their bytes are equal.
+///
+/// `keys` is any iterable of keys, or a NumPy or Arrow array. With `width`, it is bytes with keys
+/// that have `width` bytes each. `spec` is the kind and the budget, by default "blocked-bloom:10".
+/// `error_rate=0.01` means "blocked-bloom:fpr=0.01".
+///
+/// The same keys and arguments give the same bytes; `threads` does not change them. A secret of 16
+/// or 32 random bytes protects against attackers who choose keys that collide. `ranges` adds a
+/// range filter, such as "grafite:fpr=0.01", for `may_contain_range`. Keys of a range filter are
+/// bytes or str, not int. Raises the exceptions of `key_bytes` for a value that is not a key,
+/// TypeError or ValueError for an invalid argument, and MemoryError if there is too little memory.
+/// Raises Error if the new filter denies one of its keys, for example because of broken memory.
+#[pyclass(frozen, weakref, module = "filterblock")]
 #[derive(Debug)]
 pub struct Filter {
     /// The block. It is boxed, because Python aligns objects only to 16 bytes, and a block is
@@ -101,6 +113,31 @@ impl Filter {
     }
 }
 
+/// The number of keys from which Ctrl-C must end the last step of a build early. Fewer keys take
+/// less time than starting a thread is worth.
+const LONG: u64 = 1 << 17;
+
+/// Returns the specification that the arguments of a build choose.
+fn spec_of(spec: Option<&Bound<'_, PyAny>>, error_rate: Option<ErrorRate>) -> PyResult<FilterSpec> {
+    let text = match (spec, error_rate) {
+        (Some(_), Some(_)) => {
+            return Err(PyTypeError::new_err(
+                "spec and error_rate both choose the size; give one of them, for example \"ribbon:fpr=0.01\" or \
+                 error_rate=0.01",
+            ));
+        }
+        (None, None) => "blocked-bloom:10".to_owned(),
+        (None, Some(ErrorRate(rate))) => format!("blocked-bloom:fpr={rate}"),
+        (Some(spec), None) if spec.is_instance_of::<PyFloat>() => {
+            return Err(PyTypeError::new_err(format!(
+                "spec must be a str, not float; to give an error rate: error_rate={spec}"
+            )));
+        }
+        (Some(spec), None) => spec.extract::<Text<'_>>()?.get_short()?.to_owned(),
+    };
+    text.parse().map_err(of_block)
+}
+
 /// Runs the end of a build. A bug of the builder becomes an exception that `except Exception`
 /// catches.
 fn finished(finish: impl FnOnce() -> filterblock::Result<AlignedBytes>) -> PyResult<SharedBytes> {
@@ -119,34 +156,14 @@ pub fn _build_with_a_bug(py: Python<'_>) -> PyResult<()> {
 
 #[pymethods]
 impl Filter {
-    /// Always raise TypeError, because `Filter.build` and `Filter.open` return filters.
     #[new]
-    #[pyo3(signature = (*_args, **_kwargs))]
-    fn new(_args: &Bound<'_, PyAny>, _kwargs: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        Err(PyTypeError::new_err(
-            "build a Filter of keys with Filter.build(keys), or open a file with Filter.open(path)",
-        ))
-    }
-
-    /// Build a filter of keys. `keys` is any iterable of keys, or a NumPy or Arrow array. With
-    /// `width`, it is bytes with keys that have `width` bytes each.
-    ///
-    /// The same keys and arguments give the same bytes; `threads` does not change them. A secret of
-    /// 16 or 32 random bytes protects against attackers who choose keys that collide. `ranges` adds
-    /// a range filter, such as "grafite:fpr=0.01", for `may_contain_range`. Keys of a range filter
-    /// are bytes or str, not int. Raises the exceptions of `key_bytes` for a value that is not a
-    /// key, ValueError for an invalid argument, and MemoryError if there is too little memory. Raises
-    /// Error if the new filter denies one of its keys, for example because of broken memory.
-    #[staticmethod]
-    #[pyo3(
-        signature = (keys, spec=None, *, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1),
-        text_signature = "(keys, spec='blocked-bloom:10', *, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1)"
-    )]
+    #[pyo3(signature = (keys, spec=None, *, error_rate=None, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
-    fn build(
+    fn new(
         py: Python<'_>,
         keys: &Bound<'_, PyAny>,
-        spec: Option<Text<'_>>,
+        spec: Option<&Bound<'_, PyAny>>,
+        error_rate: Option<ErrorRate>,
         width: Option<usize>,
         seed: u64,
         secret: Option<Bytes<'_>>,
@@ -159,8 +176,7 @@ impl Filter {
             None => KeyHasher::xxh3(HashSeed(seed)),
         };
         let threads = NonZeroUsize::new(threads).ok_or_else(|| PyValueError::new_err("threads must be at least 1"))?;
-        let spec = spec.as_ref().map_or(Ok("blocked-bloom:10"), Text::get_short)?;
-        let spec: FilterSpec = spec.parse().map_err(of_block)?;
+        let spec = spec_of(spec, error_rate)?;
         let mut options = FilterOptions::new(spec).threads(threads);
         if let Some(TableId(table_id)) = table_id {
             options = options.table_id(table_id);
@@ -172,13 +188,31 @@ impl Filter {
         let is_in_order = ranges.is_some() || spec.kind() == FilterKind::Grafite;
         let keys = Keys::of(keys, width, if is_in_order { Accepts::InOrder } else { Accepts::All })?;
         builder.reserve(keys.len(py)?.unwrap_or(0));
+        let mut num_keys = 0;
         keys.for_each(py, |key| {
+            num_keys += 1;
             builder.add(builder.hasher().key(key));
             if builder.is_short_of_memory() { Err(NoMemory) } else { Ok(()) }
         })?;
-        let bytes = py.detach(|| finished(|| AlignedBytes::copy_of(&builder.finish()?.bytes)))?;
+        let is_long = num_keys >= LONG;
+        let finish = move || finished(|| AlignedBytes::copy_of(&builder.finish()?.bytes));
+        let bytes = if is_long { interrupt::run(py, finish)? } else { py.detach(finish) }?;
         let block = ParsedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.bind_to(&hasher));
         Ok(Self { block: Box::new(block.map_err(of_block)?), bytes, path: None })
+    }
+
+    /// Build a filter of keys: `Filter.build(...)` is `Filter(...)`.
+    #[classmethod]
+    #[pyo3(
+        signature = (*args, **kwargs),
+        text_signature = "($cls, keys, spec=None, *, error_rate=None, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1)"
+    )]
+    fn build<'py>(
+        class: &Bound<'py, PyType>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        class.call(args, kwargs)
     }
 
     /// Open a file that `save` or the command `filterblock` wrote, and verify every checksum in it.
@@ -201,18 +235,9 @@ impl Filter {
         checksum: Option<Word>,
         mapped: Flag,
     ) -> PyResult<Self> {
-        let (path, known) = (path.0, Known::of(secret.as_ref(), table_id, checksum));
-        py.detach(|| {
-            let found = path.metadata().map_err(|error| of_io(&error, Some(&path)))?;
-            if !found.is_file() {
-                return Err(PyValueError::new_err(format!("{}: not a regular file; give a file", path.display())));
-            }
-            let bytes = match mapped {
-                Flag(true) => Mapped::open(&path).map(SharedBytes::from),
-                Flag(false) => AlignedBytes::read(&path).map(SharedBytes::from),
-            };
-            Self::of_bytes(bytes.map_err(of_block)?, Some(&path), &known)
-        })
+        let (name, path) = (&path, path.path.as_path());
+        let known = Known::of(secret.as_ref(), table_id, checksum);
+        name.told(py, py.detach(|| Self::of_bytes(save::read(path, mapped.0)?, Some(path), &known)))
     }
 
     /// Open a copy of the bytes that `to_bytes` returned, and verify every checksum in them. The
@@ -322,8 +347,8 @@ impl Filter {
     /// Write the filter to a new file, sync it, and rename it to `path`. After a crash, `path` is
     /// unchanged or complete. An existing file is replaced, and open filters keep the old file.
     fn save(&self, py: Python<'_>, path: Name) -> PyResult<()> {
-        let path = path.0;
-        py.detach(|| save::write(&path, self.block.as_bytes())).map_err(|error| of_io(&error, Some(&path)))
+        let written = py.detach(|| save::write(&path.path, self.block.as_bytes()));
+        path.told(py, written.map_err(|error| of_io(&error, Some(&path.path))))
     }
 
     /// Return the bytes of the filter, as `save` writes them.
@@ -423,13 +448,28 @@ impl Filter {
         Ok((slf.get_type().getattr("from_bytes")?, (this.to_bytes(slf.py())?,)))
     }
 
+    fn __richcmp__(&self, py: Python<'_>, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+        let (Ok(other), CompareOp::Eq | CompareOp::Ne) = (other.cast::<Self>(), op) else {
+            return Ok(py.NotImplemented());
+        };
+        let (bytes, others) = (self.block.as_bytes(), other.get().block.as_bytes());
+        let is_equal = py.detach(|| bytes == others);
+        let answer = is_equal == matches!(op, CompareOp::Eq);
+        Ok(PyBool::new(py, answer).to_owned().into_any().unbind())
+    }
+
+    /// Equal bytes have equal checksums.
+    fn __hash__(&self) -> u64 {
+        self.nbytes() << 32 ^ u64::from(self.checksum().unwrap_or(0))
+    }
+
     fn __repr__(&self) -> String {
         format!(
-            "<Filter {}: {} keys, {} bytes, error rate {:.3e}>",
+            "<Filter {}: {} keys, {} bytes, error rate {}>",
             self.kind(),
             self.__len__(),
             self.nbytes(),
-            self.error_rate()
+            memory::rate(self.error_rate())
         )
     }
 }

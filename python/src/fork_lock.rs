@@ -89,6 +89,22 @@ impl<T> ForkLock<T> {
         if self.state() == FREE { Ok(self.lock.write().unwrap_or_else(PoisonError::into_inner)) } else { Err(used()) }
     }
 
+    /// Locks the value for writing if no other thread uses it, and returns `None` otherwise.
+    ///
+    /// # Errors
+    /// Raises `LockedError` as [`read`](Self::read) does.
+    pub fn try_write(&self) -> PyResult<Option<RwLockWriteGuard<'_, T>>> {
+        match self.state() {
+            WAS_WRITTEN => Err(used()),
+            FREE => Ok(match self.lock.try_write() {
+                Ok(guard) => Some(guard),
+                Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            }),
+            _ => Ok(None),
+        }
+    }
+
     pub fn get_mut(&mut self) -> &mut T {
         self.lock.get_mut().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,9 @@
 //! Reads many keys at once: from arrays in place and without the GIL, or from iterables.
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyMapping, PyString, PyTuple};
 
 use filterblock::{KeyHash, KeyHasher};
 
@@ -10,6 +11,7 @@ use crate::answers;
 use crate::arrow::ArrowKeys;
 use crate::buffer::{self, BufferKeys};
 use crate::containers::{self, Form};
+use crate::interrupt::Signals;
 use crate::key::{self, Accepts};
 use crate::memory::{self, NoMemory};
 
@@ -45,9 +47,7 @@ impl<'py> Keys<'py> {
     }
 
     fn find(keys: &Bound<'py, PyAny>, width: Option<usize>, accepts: Accepts) -> PyResult<Self> {
-        if keys.is_instance_of::<PyString>() {
-            return Err(PyTypeError::new_err("a str is one key, not many; give a list of keys"));
-        }
+        refuse_others(keys)?;
         if let Some(width) = width {
             containers::refuse_masked(keys)?;
             return BufferKeys::of_width(buffer::exported(keys)?, width).map(Self::Buffer);
@@ -58,7 +58,14 @@ impl<'py> Keys<'py> {
         Ok(match Form::of(keys, accepts)? {
             Form::Buffer(keys) => Self::Buffer(keys),
             Form::Arrow(keys) => Self::Arrow(keys),
-            Form::Items(keys) => Self::Objects(keys, accepts),
+            Form::Items(keys) => {
+                let kind = keys.get_type();
+                if !kind.hasattr(intern!(keys.py(), "__iter__"))? && !kind.hasattr(intern!(keys.py(), "__getitem__"))? {
+                    let name = memory::type_name(&keys);
+                    return Err(PyTypeError::new_err(format!("a {name} has no keys; give a list of keys")));
+                }
+                Self::Objects(keys, accepts)
+            }
         })
     }
 
@@ -96,19 +103,33 @@ impl<'py> Keys<'py> {
     }
 
     /// Calls `each` with the bytes of every key, in order. The function reads arrays without the
-    /// GIL, so `each` must not use Python.
+    /// GIL, so `each` must not use Python, and must hold no lock when it returns.
     ///
     /// # Errors
-    /// Raises the exception of the first item that is not a key, or of the iterable, or
-    /// `MemoryError` if `each` fails. `each` was then called for the keys before that item.
+    /// Raises the exception of the first item that is not a key, of the iterable or of a signal
+    /// handler, or `MemoryError` if `each` fails. `each` was then called for the keys before.
     pub fn for_each(
         &self,
         py: Python<'py>,
         mut each: impl FnMut(&[u8]) -> Result<(), NoMemory> + Send,
     ) -> PyResult<()> {
+        let (mut signals, mut failed) = (Signals::new(), None);
+        let each_of_array = |key: &[u8]| {
+            if let Err(error) = signals.step() {
+                failed = Some(error);
+                return Err(NoMemory);
+            }
+            each(key)
+        };
         match self {
-            Self::Buffer(keys) => keys.for_each(py, each),
-            Self::Arrow(keys) => keys.for_each(py, each),
+            Self::Buffer(keys) => {
+                let read = keys.for_each(py, each_of_array);
+                failed.map_or(read, Err)
+            }
+            Self::Arrow(keys) => {
+                let read = keys.for_each(py, each_of_array);
+                failed.map_or(read, Err)
+            }
             Self::Objects(keys, accepts) => {
                 for (index, object) in keys.try_iter()?.enumerate() {
                     if index % BATCH == 0 {
@@ -120,6 +141,46 @@ impl<'py> Keys<'py> {
             }
         }
     }
+}
+
+/// Raises `TypeError` if a caller gave several containers of keys, as rbloom takes them.
+pub fn refuse_more(more: &Bound<'_, PyTuple>) -> PyResult<()> {
+    if more.is_empty() {
+        return Ok(());
+    }
+    Err(PyTypeError::new_err(
+        "update takes one container of keys; call it once for each, or pass itertools.chain(a, b)",
+    ))
+}
+
+/// Raises `TypeError` for an object that is no container of keys, although users of other packages
+/// pass it.
+fn refuse_others(keys: &Bound<'_, PyAny>) -> PyResult<()> {
+    if keys.is_instance_of::<PyList>() || keys.is_instance_of::<PyTuple>() {
+        return Ok(());
+    }
+    let kind = keys.get_type();
+    let name = || memory::type_name(keys);
+    let refused = |why: String| Err(PyTypeError::new_err(why));
+    if keys.is_instance_of::<PyString>() {
+        return refused(
+            "a str is one key, not many; give a list of keys; to open a file: Filter.open(path)".to_owned(),
+        );
+    }
+    if kind.hasattr(intern!(keys.py(), "__fspath__"))? {
+        return refused(format!("a {} has no keys; give a list of keys; to open a file: Filter.open(path)", name()));
+    }
+    if kind.module().is_ok_and(|module| module == "filterblock") {
+        return refused(format!(
+            "a {} does not list its keys; give the keys, or unite filters with left | right; Bloom.freeze() returns a \
+             Filter",
+            kind.name()?
+        ));
+    }
+    if keys.cast::<PyMapping>().is_ok() {
+        return refused(format!("a {} has keys and values; give list(mapping) for its keys", name()));
+    }
+    Ok(())
 }
 
 /// Adds the index of a key to the message of a `TypeError` or an `OverflowError`. Does not change
@@ -147,7 +208,7 @@ const BATCH: usize = 1024;
 ///
 /// # Errors
 /// Raises the exception of the first item that is not a key, or of the iterable, before the first
-/// call of `add`. Also raises the exceptions of `add`.
+/// call of `add`. Also raises the exceptions of `add` and of signal handlers.
 pub fn add(
     py: Python<'_>,
     keys: &Keys<'_>,
@@ -159,8 +220,12 @@ pub fn add(
         let len = keys.len(py)?.unwrap_or(0);
         hashes.try_reserve_exact(len).map_err(NoMemory::from)?;
         keys.for_each(py, |key| memory::extend(&mut hashes, &[hasher.of(key)]))?;
+        let mut signals = Signals::new();
         return py.detach(|| {
-            hashes.chunks(BATCH).try_for_each(&mut add)?;
+            hashes.chunks(BATCH).try_for_each(|hashes| {
+                signals.ask()?;
+                add(hashes)
+            })?;
             // Without keys, `add` may raise an exception too.
             if hashes.is_empty() { add(&[]) } else { Ok(()) }
         });

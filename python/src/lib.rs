@@ -2,11 +2,12 @@
 //! `filterblock` and `filterblock-parquet`.
 //!
 //! ```text
-//! filter  bloom  file_filter  tables  parquet  planning   the classes of Python
+//! filter  bloom  file_filter  tables  index  planning     the classes of Python
+//!                                 parquet                 Parquet files, and the values of their columns
 //!             keys                                        many keys: buffers, Arrow, iterables
 //!                                 containers              how each container is read
-//!          key   arrow  fork_lock                         one key; Arrow arrays in place; locks after forks
-//!    buffer  answers  args  save  errors                  buffers; NumPy; arguments; new files; exceptions
+//!       key   arrow  fork_lock   interrupt                one key; Arrow arrays; locks after forks; Ctrl-C
+//!    buffer  answers  args  save  errors                  buffers; NumPy; arguments; files; exceptions
 //!                                 memory                  allocations that can fail
 //! ```
 //! A module imports only modules of its own line and of lower lines. Code that holds a lock never
@@ -22,6 +23,8 @@ mod errors;
 mod file_filter;
 mod filter;
 mod fork_lock;
+mod index;
+mod interrupt;
 mod key;
 mod keys;
 mod memory;
@@ -39,7 +42,7 @@ const _: () = {
     }
     assert!(fits::<filter::Filter>() && fits::<bloom::Bloom>() && fits::<file_filter::FileFilter>());
     assert!(fits::<tables::LevelDbTable>() && fits::<tables::RocksDbTable>());
-    assert!(fits::<parquet::ParquetFile>() && fits::<planning::Plan>());
+    assert!(fits::<parquet::ParquetFile>() && fits::<index::Index>() && fits::<planning::Plan>());
 };
 
 /// filterblock: checksummed filters of keys. Import `filterblock`, which re-exports these names.
@@ -55,6 +58,8 @@ mod _filterblock {
     #[pymodule_export]
     use super::filter::Filter;
     #[pymodule_export]
+    use super::index::{Index, index_build};
+    #[pymodule_export]
     use super::key::key_bytes;
     #[pymodule_export]
     use super::parquet::{ParquetFile, parquet_add, parquet_check};
@@ -69,6 +74,7 @@ mod _filterblock {
         super::fork_lock::count_forks()?;
         // The first call detects the instruction set. No fork may happen during this call.
         let _ = filterblock::instruction_set();
+        filterblock_parquet::values::quiet_guarded_panics();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -50,6 +50,12 @@ pub fn short(text: impl Display) -> String {
     start.0
 }
 
+/// Returns an error rate with three significant digits, for a message.
+pub fn rate(rate: f64) -> String {
+    let rounded = format!("{rate:.2e}").parse().unwrap_or(rate);
+    if rounded != 0.0 && rounded < 1e-4 { format!("{rounded:e}") } else { rounded.to_string() }
+}
+
 /// Returns the name of the type of an object, for a message.
 pub fn type_name(object: &Bound<'_, PyAny>) -> String {
     let kind = object.get_type();

@@ -1,32 +1,36 @@
 //! Asks, adds and checks the Bloom filters of Parquet files.
 
 use std::cell::RefCell;
-use std::fs::File;
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use filterblock::{SharedBytes, open_regular_file};
+use filterblock::SharedBytes;
 use filterblock_family::replace::Version;
 use filterblock_parquet::ParquetFile as Parquet;
+use filterblock_parquet::advice;
 use filterblock_parquet::append::{self, Request};
 use filterblock_parquet::check::{self, Size, State};
 use filterblock_parquet::filters::{Budget, Sizing};
+use filterblock_parquet::folder;
 use filterblock_parquet::index::{KeyType, ParquetColumn};
 use filterblock_parquet::values::{FileStart, ParquetValues};
 use filterblock_parquet::{Error, Footer, PhysicalType};
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyString};
 
-use crate::args::{Flag, Name, Text, Texts};
+use crate::args::{ErrorRate, Flag, Name, Text, Texts};
 use crate::buffer;
-use crate::errors::{of_io, of_parquet};
+use crate::errors::{advised, of_io, of_parquet};
+use crate::interrupt;
 use crate::memory::{self, copied};
-use crate::save::NewFile;
-use crate::tables::bytes_of;
+use crate::save::{self, NewFile};
 
 /// A Parquet file. Its filters say which row groups may have a value.
-#[pyclass(frozen, module = "filterblock")]
+#[pyclass(frozen, weakref, module = "filterblock")]
 #[derive(Debug)]
 pub struct ParquetFile {
     file: Parquet<SharedBytes>,
@@ -48,11 +52,12 @@ impl ParquetFile {
     #[staticmethod]
     #[pyo3(signature = (path, *, mapped=Flag(true)), text_signature = "(path, *, mapped=True)")]
     fn open(py: Python<'_>, path: Name, mapped: Flag) -> PyResult<Self> {
-        let path = path.0;
-        py.detach(|| {
-            let file = Parquet::open(bytes_of(&path, mapped)?).map_err(|error| of_parquet(error.in_file(&path)))?;
+        let opened = py.detach(|| {
+            let path = path.path.clone();
+            let file = Parquet::open(save::read(&path, mapped.0)?).map_err(|error| of_parquet(error.in_file(&path)))?;
             Ok(Self { file, path })
-        })
+        });
+        path.told(py, opened)
     }
 
     /// The number of row groups.
@@ -117,7 +122,7 @@ impl ParquetFile {
 
 /// Returns the plain encodings of a value. A floating-point zero has two encodings, because it has
 /// two signs. Returns `None` for a value that no filter can deny.
-fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Vec<u8>>>> {
+pub fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Vec<u8>>>> {
     let value = &of_numpy(value)?;
     let KeyType::Parquet { physical_type, type_len_bytes } = column.key_type else { return Ok(None) };
     let (logical, one) = (column.logical_type.as_str(), |bytes: Vec<u8>| Ok(Some(vec![bytes])));
@@ -243,24 +248,25 @@ fn values(file: File, footer: &Footer) -> Result<ParquetValues<FileStart>, Error
 }
 
 /// Returns the numbers of the leaf columns with these names, each once.
-fn leaves_of(footer: &Footer, names: &[String]) -> PyResult<Vec<usize>> {
+fn leaves_of(footer: &Footer, path: &Path, names: &[String]) -> PyResult<Vec<usize>> {
+    let refused = |why: String| Err(PyValueError::new_err(format!("{}: {why}", path.display())));
     let mut found = Vec::new();
     for name in names {
         let mut same = footer.leaves().iter().enumerate().filter(|(_, leaf)| *leaf.path == **name);
         let Some((number, leaf)) = same.next() else {
             let columns: Vec<&str> = footer.leaves().iter().take(20).map(|leaf| &*leaf.path).collect();
-            return Err(PyValueError::new_err(format!(
+            return refused(format!(
                 "there is no column {name:?}; choose another column, such as {}",
                 columns.join(", ")
-            )));
+            ));
         };
         if same.next().is_some() {
-            return Err(PyValueError::new_err(format!("several columns have the path {name:?}; rename one of them")));
+            return refused(format!("several columns have the path {name:?}; rename one of them"));
         }
         if leaf.physical_type == Some(PhysicalType::Boolean) {
-            return Err(PyValueError::new_err(format!(
+            return refused(format!(
                 "column {name:?} is Boolean: engines use no filter for two values; omit this column"
-            )));
+            ));
         }
         if !found.contains(&number) {
             found.push(number);
@@ -269,64 +275,229 @@ fn leaves_of(footer: &Footer, names: &[String]) -> PyResult<Vec<usize>> {
     Ok(found)
 }
 
-/// Add Bloom filters for columns to a copy of a Parquet file. The data pages do not change. Raises
-/// UnsupportedError for a column whose type makes an engine lose rows if it has a filter.
+/// Returns a Parquet file, or the Parquet files in a folder. Each has its path, and its path
+/// relative to the folder.
+pub fn files_of(path: &Path) -> PyResult<Vec<(PathBuf, Option<PathBuf>)>> {
+    if !path.is_dir() {
+        if folder::is_companion(path) {
+            return Err(PyValueError::new_err(format!(
+                "{}: this file has no data, only the footers or the schema of other files; give the files with the data",
+                path.display()
+            )));
+        }
+        return Ok(vec![(path.to_path_buf(), None)]);
+    }
+    let found = folder::files_in(path, folder::EXTENSIONS).map_err(of_parquet)?;
+    if found.is_empty() {
+        return Err(PyValueError::new_err(format!(
+            "{}: the folder has no files *.parquet, *.parq or *.pq; names that begin with a dot or an underscore do not \
+             count; give another folder",
+            path.display()
+        )));
+    }
+    Ok(found.into_iter().map(|below| (path.join(&below), Some(below))).collect())
+}
+
+/// The columns that get filters.
+#[derive(Debug, Clone)]
+enum Columns {
+    Named(Vec<String>),
+    /// Those that a check advises.
+    Advised,
+}
+
+impl Columns {
+    fn leaves(&self, footer: &Footer, file: &File, path: &Path, sizing: Sizing) -> PyResult<Vec<usize>> {
+        if let Self::Named(names) = self {
+            return leaves_of(footer, path, names);
+        }
+        let leaves: Vec<usize> = (0..footer.leaves().len()).collect();
+        let request = check::Request { leaves, sizing, max_fpr: 1.0, looks_up_values: false };
+        let checked = run_check(file, footer, &request).map_err(|error| of_parquet(error.in_file(path)))?;
+        let ranges = footer.ranges(&request.leaves);
+        let mut same: HashMap<&str, usize> = HashMap::new();
+        footer.leaves().iter().for_each(|leaf| *same.entry(&leaf.path).or_default() += 1);
+        let is_advised = |leaf: &usize| {
+            let chunks: Vec<_> = checked.iter().filter(|chunk| chunk.leaf == *leaf).collect();
+            let column = footer.leaves().get(*leaf).zip(ranges.get(*leaf));
+            column.is_some_and(|(column, ranges)| {
+                let is_ambiguous = same.get(&*column.path).is_some_and(|num| *num > 1);
+                advice::Column { footer, leaf: *leaf, chunks: &chunks, is_ambiguous, ranges }.is_advised()
+            })
+        };
+        Ok(request.leaves.iter().copied().filter(is_advised).collect())
+    }
+}
+
+/// Add Bloom filters for columns to Parquet files. The data pages do not change. `path` is a file or
+/// a folder. In a folder, all files *.parquet, *.parq and *.pq at any depth get filters, except those
+/// whose names begin with a dot or an underscore.
 ///
-/// Looks up every value of the columns in its new filter before the complete new file is renamed to
-/// `out`. After an exception before the rename, `out` is unchanged. Returns a list with a dict for
-/// each new filter.
+/// The files with filters are written to `out`, a file or a folder. Or with in_place=True they
+/// replace the old files. `columns` is a list of names. Or with advised=True the columns are those
+/// for which the command `filterblock parquet check` advises filters: an engine may use them, and
+/// readers cannot skip row groups without them. Raises UnsupportedError for a column whose type
+/// makes an engine lose rows if it has a filter.
 ///
-/// `fpr` is the maximum error rate of each filter. `bits_per_value` sets the size of each filter
-/// instead. A filter takes at most 128 MiB, even if its error rate is then above `fpr`. Without
+/// Looks up every value of the columns in its new filter before the complete new file is renamed.
+/// After an exception, each file is as before or complete. Returns a list with a dict for each new
+/// filter.
+///
+/// `error_rate` is the maximum error rate of each filter. `bits_per_value` sets the size of each
+/// filter instead. A filter takes at most 128 MiB, even if its error rate is then higher. Without
 /// `exact_size`, the size is rounded up to a power of two; some readers do not accept other sizes.
-/// `replace` replaces filters that exist. `overwrite` replaces `out` if it exists.
+/// `replace` replaces filters that exist. `overwrite` replaces files in `out` that exist.
 #[pyfunction]
 #[pyo3(
-    signature = (path, out, columns, *, fpr=0.01, bits_per_value=None, exact_size=Flag(false), replace=Flag(false), overwrite=Flag(false)),
-    text_signature = "(path, out, columns, *, fpr=0.01, bits_per_value=None, exact_size=False, replace=False, overwrite=False)"
+    signature = (path, out=None, columns=None, *, advised=Flag(false), in_place=Flag(false), error_rate=ErrorRate(0.01), bits_per_value=None, exact_size=Flag(false), replace=Flag(false), overwrite=Flag(false)),
+    text_signature = "(path, out=None, columns=None, *, advised=False, in_place=False, error_rate=0.01, bits_per_value=None, exact_size=False, replace=False, overwrite=False)"
 )]
 #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
 pub fn parquet_add<'py>(
     py: Python<'py>,
     path: Name,
-    out: Name,
-    columns: Texts,
-    fpr: f64,
+    out: Option<Name>,
+    columns: Option<Texts>,
+    advised: Flag,
+    in_place: Flag,
+    error_rate: ErrorRate,
     bits_per_value: Option<f64>,
     exact_size: Flag,
     replace: Flag,
     overwrite: Flag,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-    let (path, out, columns) = (path.0, out.0, columns.0);
-    let budget = bits_per_value.map_or(Budget::Fpr(fpr), Budget::BitsPerValue);
-    let sizing = Sizing::new(budget, exact_size.0).map_err(of_parquet)?;
-    let (footer, added) = py.detach(|| {
-        let failed = |error: io::Error| of_io(&error, Some(&path));
-        // The input may be the file that is replaced, so it is read under the lock of that file.
-        let mut new = NewFile::beside(&out, overwrite.0).map_err(|error| of_io(&error, Some(&out)))?;
-        let file = open_regular_file(&path).map_err(failed)?;
-        let version = Version::of(&file).map_err(failed)?;
-        let footer = Footer::read(&mut &file).map_err(|error| of_parquet(error.in_file(&path)))?;
-        let request = Request { leaves: leaves_of(&footer, &columns)?, sizing, replace: replace.0, forced: Vec::new() };
-        let added = fill(&file, &footer, &request, new.file()).map_err(|error| of_parquet(error.in_file(&path)))?;
-        // If the file changed while it was copied, the copy may mix two versions of it.
-        if !path.canonicalize().is_ok_and(|path| version.is_at(&path)) {
-            return Err(of_parquet(Error::Changed.in_file(&path)));
+    let columns = match (columns, advised) {
+        (Some(columns), Flag(false)) => Columns::Named(columns.0),
+        (None, Flag(true)) => Columns::Advised,
+        _ => {
+            return Err(PyTypeError::new_err("give either the columns, for example columns=[\"id\"], or advised=True"));
         }
-        new.publish().map_err(|error| of_io(&error, Some(&out)))?;
-        Ok((footer, added))
-    })?;
-    let told = |filter: &append::Added| {
-        let told = PyDict::new(py);
-        told.set_item("row_group", filter.row_group)?;
-        told.set_item("column", footer.leaves().get(filter.leaf).map(|leaf| &*leaf.path))?;
-        told.set_item("offset", filter.range.offset)?;
-        told.set_item("len_bytes", filter.range.len_bytes)?;
-        told.set_item("distinct", filter.distinct)?;
-        told.set_item("error_rate", filter.fpr)?;
-        Ok(told)
     };
-    added.iter().map(told).collect()
+    if out.is_some() == in_place.0 {
+        return Err(PyTypeError::new_err("give either out, the path of the new file or folder, or in_place=True"));
+    }
+    let budget = bits_per_value.map_or(Budget::Fpr(error_rate.0), Budget::BitsPerValue);
+    let sizing = Sizing::new(budget, exact_size.0).map_err(of_parquet)?;
+    let files = path.told(py, py.detach(|| files_of(&path.path)))?;
+    let targets = match &out {
+        None => files.iter().map(|(path, _)| path.clone()).collect(),
+        Some(out) => targets_below(py, &path.path, &out.path, &files)?,
+    };
+    let mut told = Vec::new();
+    for ((file, _), target) in files.into_iter().zip(targets) {
+        if let Some((table, format)) = in_place.0.then(|| folder::table_around(&target)).flatten() {
+            let text = CString::new(format!(
+                "{}: the metadata of this {format} table record the length of each file, so readers may refuse the replaced \
+                 files; write new files with out= and register them",
+                table.display()
+            ))?;
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
+        }
+        let work = Work { columns: columns.clone(), sizing, replace: replace.0 };
+        let added = work.add(py, file, &target, in_place.0, overwrite.0);
+        let added = path.told(py, added);
+        let (footer, added) = if let Some(out) = &out { out.told(py, added)? } else { added? };
+        for filter in added {
+            let found = PyDict::new(py);
+            found.set_item("path", target.as_os_str())?;
+            found.set_item("row_group", filter.row_group)?;
+            found.set_item("column", footer.leaves().get(filter.leaf).map(|leaf| &*leaf.path))?;
+            found.set_item("offset", filter.range.offset)?;
+            found.set_item("len_bytes", filter.range.len_bytes)?;
+            found.set_item("distinct", filter.distinct)?;
+            found.set_item("error_rate", filter.fpr)?;
+            told.push(found);
+        }
+    }
+    Ok(told)
+}
+
+/// Returns the path of each new file in `out`. Raises `ValueError` if a new file would replace an
+/// input, or if the folder `out` lies in the folder `path`: the next call would read the new files.
+fn targets_below(
+    py: Python<'_>,
+    path: &Path,
+    out: &Path,
+    files: &[(PathBuf, Option<PathBuf>)],
+) -> PyResult<Vec<PathBuf>> {
+    let real = |path: &Path| py.import("os.path")?.call_method1("realpath", (path,))?.extract::<PathBuf>();
+    let refused = |target: &Path, why: &str| {
+        Err(PyValueError::new_err(format!(
+            "{}: {why}; to replace the files themselves: in_place=True",
+            target.display()
+        )))
+    };
+    if path.is_dir() && real(out)?.starts_with(real(path)?) {
+        return refused(out, "the new folder is the old folder or lies in it; choose a folder beside it");
+    }
+    let inputs: HashSet<PathBuf> = files.iter().filter_map(|(file, _)| file.canonicalize().ok()).collect();
+    let mut targets = Vec::new();
+    for (file, below) in files {
+        let target = match below {
+            Some(below) => out.join(below),
+            None if out.is_dir() => out.join(file.file_name().unwrap_or_default()),
+            None => out.to_path_buf(),
+        };
+        if inputs.contains(&real(&target)?) {
+            return refused(&target, "this file is also an input; choose another file");
+        }
+        if below.is_some()
+            && let Some(folder) = target.parent()
+        {
+            fs::create_dir_all(folder).map_err(|error| of_io(&error, Some(folder)))?;
+        }
+        targets.push(target);
+    }
+    Ok(targets)
+}
+
+/// The filters that each file gets.
+struct Work {
+    columns: Columns,
+    sizing: Sizing,
+    replace: bool,
+}
+
+impl Work {
+    /// Writes `target`, a copy of a file with filters. Returns the footer of the file, and the new
+    /// filters. If the file itself is replaced, but gets no filter, writes nothing.
+    fn add(
+        self,
+        py: Python<'_>,
+        path: PathBuf,
+        target: &Path,
+        is_in_place: bool,
+        overwrites: bool,
+    ) -> PyResult<(Footer, Vec<append::Added>)> {
+        let of_target = |error: io::Error| advised(py, of_io(&error, Some(target)), "to replace it: overwrite=True");
+        // A file is replaced under its lock, so it is locked before it is read.
+        let new = py.detach(|| NewFile::beside(target, overwrites || is_in_place)).map_err(of_target)?;
+        let copy = new.file().try_clone().map_err(of_target)?;
+        let source = path.clone();
+        let (version, footer, added) = interrupt::run(py, move || {
+            let failed = |error: io::Error| of_io(&error, Some(&source));
+            let in_file = |error: Error| of_parquet(error.in_file(&source));
+            let file = save::open(&source)?;
+            let version = Version::of(&file).map_err(failed)?;
+            let footer = Footer::read(&mut &file).map_err(in_file)?;
+            let leaves = self.columns.leaves(&footer, &file, &source, self.sizing)?;
+            let request = Request { leaves, sizing: self.sizing, replace: self.replace, forced: Vec::new() };
+            let added = fill(&file, &footer, &request, &copy).map_err(in_file)?;
+            Ok::<_, PyErr>((version, footer, added))
+        })??;
+        if is_in_place && added.is_empty() {
+            return Ok((footer, added));
+        }
+        py.detach(|| {
+            // If the file changed while it was copied, the copy may mix two versions of it.
+            let is_same = path.canonicalize().is_ok_and(|path| version.is_at(&path));
+            if !is_same || is_in_place && !new.replaces(&version) {
+                return Err(of_parquet(Error::Changed.in_file(&path)));
+            }
+            new.publish().map_err(|error| of_io(&error, Some(target)))
+        })?;
+        Ok((footer, added))
+    }
 }
 
 /// Copies the file and appends the filters. The filters are built from the values in the copy, so
@@ -346,44 +517,53 @@ fn fill(mut file: &File, footer: &Footer, request: &Request, mut copy: &File) ->
     append::add(footer, &values, request, &mut copy, &mut |_| {})
 }
 
-/// Check the Bloom filters of a Parquet file. Returns a list with a dict for each column chunk of
-/// `columns`, or of all columns.
+/// Check the Bloom filters of a Parquet file, or of all Parquet files in a folder. Returns a list
+/// with a dict for each column chunk of `columns`, or of all columns.
 ///
-/// "state" is "missing", "damaged", "undersized" (the error rate is above `max_fpr`), "oversized"
-/// (at least four times the size that `fpr` needs), "unsafe" (an engine loses rows with a filter of
-/// the column's type; "error" says which) or "right". With values=True the values are
-/// looked up in their filters. If "false_negatives" is above 0, readers of the file can lose rows.
-/// If it is None, not all values of the chunk were looked up.
+/// "state" is "missing", "damaged", "undersized" (the error rate is above `max_error_rate`),
+/// "oversized" (at least four times the size that `error_rate` needs), "unsafe" (an engine loses rows
+/// with a filter of the column's type; "error" says which) or "right". With values=True the values
+/// are looked up in their filters. If "false_negatives" is above 0, readers of the file can lose
+/// rows. If it is None, not all values of the chunk were looked up.
 #[pyfunction]
 #[pyo3(
-    signature = (path, columns=None, *, fpr=0.01, max_fpr=0.06, values=Flag(false)),
-    text_signature = "(path, columns=None, *, fpr=0.01, max_fpr=0.06, values=False)"
+    signature = (path, columns=None, *, error_rate=ErrorRate(0.01), max_error_rate=0.06, values=Flag(false)),
+    text_signature = "(path, columns=None, *, error_rate=0.01, max_error_rate=0.06, values=False)"
 )]
 pub fn parquet_check<'py>(
     py: Python<'py>,
     path: Name,
     columns: Option<Texts>,
-    fpr: f64,
-    max_fpr: f64,
+    error_rate: ErrorRate,
+    max_error_rate: f64,
     values: Flag,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-    let (path, columns) = (path.0, columns.map(|columns| columns.0));
-    let sizing = Sizing::new(Budget::Fpr(fpr), false).map_err(of_parquet)?;
-    if !(0.0..=1.0).contains(&max_fpr) {
-        return Err(PyValueError::new_err("max_fpr must be a rate from 0 to 1"));
+    let columns = columns.map(|columns| columns.0);
+    let sizing = Sizing::new(Budget::Fpr(error_rate.0), false).map_err(of_parquet)?;
+    if !(0.0..=1.0).contains(&max_error_rate) {
+        return Err(PyValueError::new_err("max_error_rate must be a rate from 0 to 1"));
     }
-    let (footer, checked) = py.detach(|| {
-        let file = open_regular_file(&path).map_err(|error| of_io(&error, Some(&path)))?;
-        let footer = Footer::read(&mut &file).map_err(|error| of_parquet(error.in_file(&path)))?;
-        let leaves = match &columns {
-            Some(names) => leaves_of(&footer, names)?,
-            None => (0..footer.leaves().len()).collect(),
-        };
-        let request = check::Request { leaves, sizing, max_fpr, looks_up_values: values.0 };
-        let checked = run_check(&file, &footer, &request).map_err(|error| of_parquet(error.in_file(&path)))?;
-        Ok::<_, PyErr>((footer, checked))
-    })?;
-    checked.iter().map(|chunk| told_of_chunk(py, &footer, chunk, &path)).collect()
+    let mut told = Vec::new();
+    for (file, _) in path.told(py, py.detach(|| files_of(&path.path)))? {
+        let (source, columns) = (file.clone(), columns.clone());
+        let checked = interrupt::run(py, move || {
+            let path = source.as_path();
+            let file = save::open(path)?;
+            let footer = Footer::read(&mut &file).map_err(|error| of_parquet(error.in_file(path)))?;
+            let leaves = match &columns {
+                Some(names) => leaves_of(&footer, path, names)?,
+                None => (0..footer.leaves().len()).collect(),
+            };
+            let request = check::Request { leaves, sizing, max_fpr: max_error_rate, looks_up_values: values.0 };
+            let checked = run_check(&file, &footer, &request).map_err(|error| of_parquet(error.in_file(path)))?;
+            Ok::<_, PyErr>((footer, checked))
+        })?;
+        let (footer, checked) = path.told(py, checked)?;
+        for chunk in &checked {
+            told.push(told_of_chunk(py, &footer, chunk, &file)?);
+        }
+    }
+    Ok(told)
 }
 
 fn run_check(file: &File, footer: &Footer, request: &check::Request) -> Result<Vec<check::CheckedChunk>, Error> {

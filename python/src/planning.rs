@@ -6,9 +6,10 @@ use pyo3::prelude::*;
 
 use crate::args::Text;
 use crate::errors::of_block;
+use crate::memory;
 
 /// The planned size, false-positive rate and query cost of a filter.
-#[pyclass(frozen, module = "filterblock")]
+#[pyclass(frozen, weakref, module = "filterblock")]
 #[derive(Debug)]
 pub struct Plan(planning::Plan);
 
@@ -21,7 +22,7 @@ impl Plan {
         Err(PyTypeError::new_err("plan a filter with plan(spec, num_keys)"))
     }
 
-    /// The specification of the filter, as `Filter.build` takes it.
+    /// The specification of the filter, as `Filter` takes it.
     #[getter]
     fn spec(&self) -> String {
         self.0.spec().to_string()
@@ -65,11 +66,11 @@ impl Plan {
 
     fn __repr__(&self) -> String {
         format!(
-            "<Plan {}: {} keys, {} bytes of payload, error rate {:.3e}>",
+            "<Plan {}: {} keys, {} bytes of payload, error rate {}>",
             self.spec(),
             self.num_keys(),
             self.payload_len_bytes(),
-            self.error_rate()
+            memory::rate(self.error_rate())
         )
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use filterblock::{AlignedBytes, Mapped, Secret, SharedBytes};
+use filterblock::{Secret, SharedBytes};
 use filterblock_foreign::leveldb::LevelDbTable as LevelDb;
 use filterblock_foreign::rocksdb::RocksDbTable as RocksDb;
 use filterblock_foreign::{self as foreign, ForeignFilterInfo, KeyForm, Verified};
@@ -14,19 +14,7 @@ use crate::args::{Bytes, Flag, Name, Text};
 use crate::errors::{of_block, of_foreign};
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
-
-/// Maps a regular file, or reads it into memory.
-pub fn bytes_of(path: &Path, Flag(mapped): Flag) -> PyResult<SharedBytes> {
-    let found = path.metadata().map_err(|error| crate::errors::of_io(&error, Some(path)))?;
-    if !found.is_file() {
-        return Err(PyValueError::new_err(format!("{}: not a regular file; give a file", path.display())));
-    }
-    let bytes = match mapped {
-        true => Mapped::open(path).map(SharedBytes::from),
-        false => AlignedBytes::read(path).map(SharedBytes::from),
-    };
-    bytes.map_err(of_block)
-}
+use crate::save;
 
 fn in_file(path: &Path) -> impl Fn(foreign::Error) -> PyErr + '_ {
     |error| of_foreign(error.in_file(path))
@@ -51,7 +39,7 @@ fn info<'py>(py: Python<'py>, found: &ForeignFilterInfo) -> PyResult<Bound<'py, 
 }
 
 /// A table of LevelDB. Keys are user keys, as bytes or str. Integers raise TypeError.
-#[pyclass(frozen, module = "filterblock")]
+#[pyclass(frozen, weakref, module = "filterblock")]
 #[derive(Debug)]
 pub struct LevelDbTable {
     table: LevelDb<SharedBytes>,
@@ -80,7 +68,6 @@ impl LevelDbTable {
         text_signature = "(path, *, key_form=None, mapped=True)"
     )]
     fn open(py: Python<'_>, path: Name, key_form: Option<Text<'_>>, mapped: Flag) -> PyResult<Self> {
-        let path = path.0;
         let form = match key_form.as_ref().map(Text::get).transpose()? {
             None => None,
             Some("user") => Some(KeyForm::User),
@@ -91,14 +78,16 @@ impl LevelDbTable {
                 )));
             }
         };
-        py.detach(|| {
-            let bytes = bytes_of(&path, mapped)?;
+        let opened = py.detach(|| {
+            let path = path.path.clone();
+            let bytes = save::read(&path, mapped.0)?;
             let table = match form {
                 None => LevelDb::open(bytes),
                 Some(form) => LevelDb::open_as(bytes, form),
             };
             Ok(Self { table: table.map_err(in_file(&path))?, path })
-        })
+        });
+        path.told(py, opened)
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -149,7 +138,7 @@ impl LevelDbTable {
 }
 
 /// A block-based table of RocksDB. Keys are user keys, as bytes or str. Integers raise TypeError.
-#[pyclass(frozen, module = "filterblock")]
+#[pyclass(frozen, weakref, module = "filterblock")]
 #[derive(Debug)]
 pub struct RocksDbTable {
     table: RocksDb<SharedBytes>,
@@ -177,15 +166,17 @@ impl RocksDbTable {
         text_signature = "(path, *, secret=None, mapped=True)"
     )]
     fn open(py: Python<'_>, path: Name, secret: Option<Bytes<'_>>, mapped: Flag) -> PyResult<Self> {
-        let (path, secret) = (path.0, secret.as_ref().map(Bytes::get));
-        py.detach(|| {
-            let bytes = bytes_of(&path, mapped)?;
+        let secret = secret.as_ref().map(Bytes::get);
+        let opened = py.detach(|| {
+            let path = path.path.clone();
+            let bytes = save::read(&path, mapped.0)?;
             let mut table = RocksDb::open(bytes).map_err(in_file(&path))?;
             if let Some(secret) = secret {
                 table.unlock(&Secret::new(secret).map_err(of_block)?).map_err(in_file(&path))?;
             }
             Ok(Self { table, path })
-        })
+        });
+        path.told(py, opened)
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {

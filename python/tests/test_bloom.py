@@ -51,7 +51,7 @@ def test_copies_and_pickles_are_equal_and_apart():
     template = bloom.copy_template()
     assert (
         template.bit_count == 0
-        and (template.union(bloom) is template)
+        and (template.__ior__(bloom) is template)
         and template.data_array == bloom.data_array
     )
 
@@ -79,7 +79,7 @@ def test_set_algebra():
     left &= left
     assert left.data_array == union.data_array
     for other in (Bloom(3000, 0.001), Bloom(4000, 0.001, seed=5), Bloom(3000, 0.01, seed=5)):
-        for combine in (left.union, left.intersection, left.compare):
+        for combine in (left.__ior__, left.__iand__, left.__or__, left.__and__, left.compare):
             with pytest.raises(ValueError):
                 combine(other)
     with pytest.raises(TypeError):

@@ -11,6 +11,7 @@ import datetime
 import decimal
 import io
 import mmap
+import pathlib
 import subprocess
 import sys
 import uuid
@@ -231,7 +232,7 @@ READ: dict = {
     "range": lambda: range(-5, 300, 7),
     "range backwards": lambda: range(5)[::-1],
     "deque": lambda: collections.deque(["a", 1]),
-    "dict": lambda: {"a": 1, 2: "b"},
+    "keys of a dict": lambda: {"a": 1, 2: "b"}.keys(),
     "values of a dict": lambda: {"a": 1, 2: "b"}.values(),
     # ctypes
     "ctypes signed bytes": lambda: ctypes_array(ctypes.c_byte, 1, -1),
@@ -463,6 +464,12 @@ REFUSED: dict = {
     "arrow null among indexes": lambda: dictionary(pa.int8(), 0, None),
     "arrow table": lambda: pa.table({"a": [1]}),
     "arrow buffer": lambda: pa.py_buffer(b"abc"),
+    # other objects
+    "dict": lambda: {"a": 1},
+    "counter": lambda: collections.Counter("a"),
+    "path": lambda: pathlib.Path("a"),
+    "filter": lambda: Filter(["a"]),
+    "bloom": lambda: Bloom(10),
 }
 
 

@@ -43,7 +43,7 @@ def test_properties(path):
     assert (filter.capacity, filter.error_rate, filter.hash_seeds) == (1000, 0.01, [2**64 - 1])
     assert (filter.read_only, filter.damaged_pages, filter.bit_count, len(filter)) == (False, 0, 0, 0)
     assert filter.filename == str(path) and filter.num_bits == 8 * len(filter.data_array) and filter
-    assert repr(filter) == f"<FileFilter capacity: 1000, error: 0.010, num_hashes: {filter.num_hashes}>"
+    assert repr(filter) == f"<FileFilter: capacity 1000, error rate 0.01, {filter.num_hashes} hashes>"
     filter.add("a")
     assert (
         filter.bit_count == filter.num_hashes and filter.approx_len == 1 and filter.expected_error_rate < 1e-6
@@ -86,7 +86,7 @@ def test_a_reader_changes_nothing(path):
         reader.sync,
         reader.clear,
     ]
-    changes += [lambda: reader.union(other), lambda: reader.intersection(other), reader.clear_all]
+    changes += [lambda: reader.__ior__(other), lambda: reader.__iand__(other), reader.clear_all]
     for change in changes:
         with pytest.raises(ReadOnlyError):
             change()
@@ -126,7 +126,9 @@ def test_copies_templates_and_texts(path):
         assert other.data_array == filter.data_array and len(other) == len(filter) and not other.read_only
     template = filter.copy_template(path.with_name("template"))
     assert (
-        template.bit_count == 0 and template.union(filter) is template and template.contains_many(KEYS).all()
+        template.bit_count == 0
+        and template.__ior__(filter) is template
+        and template.contains_many(KEYS).all()
     )
     with pytest.raises(FileExistsError):
         filter.copy(path.with_name("copy"))
@@ -152,7 +154,8 @@ def test_set_algebra(path):
     assert left.contains_many(range(750)).all() and left.approx_len == len(left) == pytest.approx(750, abs=30)
     right &= left
     assert right.contains_many(range(250, 750)).all()
-    left.union(left).intersection(left)
+    left |= left
+    left &= left
     right.clear()
     assert right.bit_count == 0 and len(right) == 0
     assert FileFilter.open(path.with_name("right"), "r").bit_count == 0
@@ -160,7 +163,7 @@ def test_set_algebra(path):
         FileFilter(900, 0.001, path.with_name("1")),
         FileFilter(1000, 0.001, path.with_name("2"), hash_seeds=[1]),
     ):
-        for combine in (left.union, left.intersection):
+        for combine in (left.__ior__, left.__iand__):
             with pytest.raises(ValueError):
                 combine(other)
 
@@ -229,7 +232,7 @@ def child(filter, path):
     for change in (lambda: filter.add("child"), lambda: filter.update(["child"]), filter.sync, filter.clear):
         with pytest.raises(LockedError):
             change()
-    for combine in (filter.union, filter.intersection):
+    for combine in (filter.__ior__, filter.__iand__):
         with pytest.raises(LockedError):
             combine(filter)
     filter.close()

@@ -196,7 +196,7 @@ GOLDEN = {
 
 def digests():
     specs = ["bloom:10", "blocked-bloom:10", "bumped-ribbon:8", "binary-fuse:8"]
-    made = [Filter.build(GOLDEN, spec, seed=7).to_bytes() for spec in specs]
+    made = [Filter.build(list(GOLDEN), spec, seed=7).to_bytes() for spec in specs]
     return [hashlib.sha256(data).hexdigest() for data in made]
 
 
@@ -397,7 +397,7 @@ def test_iterables_of_every_kind():
     for many in (
         tuple(keys),
         set(keys),
-        dict.fromkeys(keys),
+        frozenset(keys),
         iter(keys),
         (key for key in keys),
         dict.fromkeys(keys).keys(),

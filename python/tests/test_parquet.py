@@ -49,7 +49,7 @@ def plain(tmp_path_factory):
 def filtered(plain):
     """Adds filters to the file for all columns that can have one, and returns the path of the new file."""
     out = plain.with_name("filtered.parquet")
-    added = parquet.add(plain, out, list(COLUMNS), fpr=0.001)
+    added = parquet.add(plain, out, list(COLUMNS), error_rate=0.001)
     assert len(added) == len(COLUMNS) * 3 and added[0]["column"] == "i32" and added[0]["distinct"] == GROUP
     assert all(0 < filter["error_rate"] <= 0.001 and filter["len_bytes"] > 32 for filter in added)
     return out
@@ -267,7 +267,7 @@ def test_outputs_are_complete_or_absent(plain, tmp_path):
     with pytest.raises(FileExistsError):
         parquet.add(plain, out, ["i64"])
     assert out.read_text() == "mine"
-    for arguments in ({"columns": ["no"]}, {"columns": ["bool"]}, {"columns": ["i64"], "fpr": 2.0}):
+    for arguments in ({"columns": ["no"]}, {"columns": ["bool"]}, {"columns": ["i64"], "error_rate": 2.0}):
         with pytest.raises(ValueError):
             parquet.add(plain, tmp_path / "new", **arguments)
     with pytest.raises(FileNotFoundError):
@@ -320,7 +320,7 @@ def test_a_file_that_another_process_locked_or_replaced_is_not_replaced(plain, t
     with path.open("rb") as locked:
         fcntl.flock(locked, fcntl.LOCK_EX)
         for write in (
-            lambda: parquet.add(path, path, ["i64"], overwrite=True),
+            lambda: parquet.add(path, columns=["i64"], in_place=True),
             lambda: parquet.add(plain, path, ["i64"], overwrite=True),
             lambda: block.save(path),
         ):
@@ -329,7 +329,7 @@ def test_a_file_that_another_process_locked_or_replaced_is_not_replaced(plain, t
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["a.parquet"]
     # In place, the old file is read and replaced.
-    assert parquet.add(path, path, ["i64"], overwrite=True)
+    assert parquet.add(path, columns=["i64"], in_place=True)
     assert path.read_bytes().startswith(before[:-1000])
     assert os.listdir(tmp_path) == ["a.parquet"]
 
@@ -342,7 +342,7 @@ def test_checksum_files_of_hadoop_follow_the_file(plain, tmp_path):
     path, sums = tmp_path / "a.parquet", tmp_path / ".a.parquet.crc"
     path.write_bytes(plain.read_bytes())
     sums.write_bytes(checksums(path.read_bytes()))
-    parquet.add(path, path, ["i64"], overwrite=True)
+    parquet.add(path, columns=["i64"], in_place=True)
     assert sums.read_bytes() == checksums(path.read_bytes())
     filterblock.Filter.build([1]).save(path)
     assert sums.read_bytes() == checksums(path.read_bytes())
@@ -357,7 +357,7 @@ def test_a_text_or_bytes_of_numpy_keeps_its_nuls(tmp_path):
     path, out = tmp_path / "a.parquet", tmp_path / "b.parquet"
     table = pa.table({"s": ["a\0", "\0"], "b": [b"a\0", b"\0"], "u": pa.array([b"u" * 16] * 2, pa.uuid())})
     pq.write_table(table, path)
-    parquet.add(path, out, ["s", "b", "u"], fpr=1e-6)
+    parquet.add(path, out, ["s", "b", "u"], error_rate=1e-6)
     file = parquet.ParquetFile.open(out)
 
     class Own(uuid.UUID):
@@ -383,6 +383,6 @@ def test_a_text_or_bytes_of_numpy_keeps_its_nuls(tmp_path):
 
 
 def test_a_rate_that_is_no_number_is_refused(filtered):
-    for rates in ({"max_fpr": float("nan")}, {"max_fpr": -1.0}, {"fpr": float("nan")}):
-        with pytest.raises(ValueError, match="fpr|rate"):
+    for rates in ({"max_error_rate": float("nan")}, {"max_error_rate": -1.0}, {"error_rate": float("nan")}):
+        with pytest.raises(ValueError, match="rate"):
             parquet.check(filtered, **rates)

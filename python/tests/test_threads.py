@@ -86,8 +86,8 @@ def test_set_operations_in_every_direction_never_wait_forever(kind, tmp_path):
     def combine(number):
         left, right = filters[number], filters[(number + 1) % THREADS]
         for _ in range(20):
-            left.union(right)
-            right.intersection(left)
+            left.__ior__(right)
+            right.__iand__(left)
             assert left.contains_many(range(500)).all()
             assert 7 in right and len(right) > 0
             left.add("other")

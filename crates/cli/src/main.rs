@@ -16,7 +16,6 @@ mod html;
 mod index;
 mod inspect;
 mod interrupt;
-mod kept;
 mod keys;
 mod machine;
 mod man;

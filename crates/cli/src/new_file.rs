@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use crate::interrupt::Temporary;
-use crate::kept::Kept;
 use crate::prelude::*;
 use filterblock::Error;
-use filterblock_family::replace::{Place, Version, dir_of, displaced_in, is_displaced};
+use filterblock_family::replace::{Kept, Place, Version, dir_of, displaced_in, is_displaced};
 
 /// Temporary files have this prefix and random characters. A name derived from the target's name
 /// could exceed the length limit of the file system.
@@ -147,7 +146,8 @@ impl NewFile {
         if path.file_name().is_none() {
             return refuse(path, "this path has no file name; give a file, not a directory");
         }
-        let kept = self.replaced().map(|old| Kept::of(&self.path, old)).transpose()?;
+        let of_old = |error| of_file(&self.path, error);
+        let kept = self.replaced().map(Kept::of).transpose().map_err(of_old)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(PREFIX).suffix(".tmp");
         #[cfg(unix)]
@@ -162,7 +162,7 @@ impl NewFile {
             Failure::Message(format!("{path}: cannot make a temporary file in the directory of this file: {error}"))
         })?;
         if let Some(kept) = kept {
-            kept.give(&self.path, temporary.as_file())?;
+            kept.give(temporary.as_file()).map_err(of_old)?;
         }
         Ok(temporary)
     }

@@ -84,6 +84,18 @@ impl Bloom {
         is_new
     }
 
+    /// Adds the keys with these hashes. It is faster than [`Bloom::insert_hash`], because no other
+    /// thread can use the filter meanwhile, so that it needs no atomic operations.
+    pub fn insert_hashes(&mut self, hashes: &[KeyHash]) {
+        for &hash in hashes {
+            for bit in bloom::positions(hash, self.shape.cells, self.shape.probes) {
+                if let Some(word) = self.words.get_mut((bit / 64) as usize) {
+                    *word.get_mut() |= 1 << (bit % 64);
+                }
+            }
+        }
+    }
+
     /// Sets a bit. Returns whether the bit was zero before.
     pub(super) fn set(&self, bit: u64) -> bool {
         let mask = 1 << (bit % 64);
@@ -228,6 +240,18 @@ mod tests {
         assert!(bloom.estimated_keys() < 0.5);
         let bytes = bloom.freeze().unwrap();
         assert_eq!(FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).unwrap().metadata().num_keys, 1);
+    }
+
+    #[test]
+    fn many_hashes_set_the_bits_of_each() {
+        let hashes: Vec<KeyHash> = (0..1_000).map(|i| KeyHash::of(&key(i), HashSeed(3))).collect();
+        let (mut many, one) =
+            (Bloom::with_fpr(1_000, 0.01, HashSeed(3)).unwrap(), Bloom::with_fpr(1_000, 0.01, HashSeed(3)).unwrap());
+        many.insert_hashes(&hashes);
+        for &hash in &hashes {
+            one.insert_hash(hash);
+        }
+        assert!(many.words().eq(one.words()) && many.count_ones() > 0);
     }
 
     #[test]

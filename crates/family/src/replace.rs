@@ -19,6 +19,7 @@
 //! open and writes to it later also loses what it writes.
 
 mod checksums;
+mod kept;
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, TryLockError};
@@ -28,6 +29,7 @@ use std::time::SystemTime;
 
 use checksums::Checksums;
 use filterblock::internals::checksum::Crc32;
+pub use kept::Kept;
 
 /// The part of a displaced file's name between the name of the replaced file and the random
 /// characters.

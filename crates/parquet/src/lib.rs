@@ -6,14 +6,18 @@
 //! key then needs one read for all of these files.
 
 #[cfg(feature = "values")]
+pub mod advice;
+#[cfg(feature = "values")]
 pub mod append;
 mod bloom;
 #[cfg(feature = "values")]
 pub mod check;
 mod distinct;
+pub mod engines;
 pub mod error;
 mod file;
 pub mod filters;
+pub mod folder;
 mod footer;
 pub mod index;
 mod metadata;

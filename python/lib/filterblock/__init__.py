@@ -5,7 +5,9 @@ bytes or int; README.md has the whole table of types. A value of another type ra
 exception never means "absent".
 """
 
-from . import parquet
+from typing import NoReturn as _NoReturn
+
+from . import _hints, index, parquet
 from ._errors import (
     DamagedError,
     DisplacedError,
@@ -47,6 +49,7 @@ __all__ = [
     "UnexpectedError",
     "UnsupportedError",
     "__version__",
+    "index",
     "instruction_set",
     "key_bytes",
     "kinds",
@@ -54,3 +57,8 @@ __all__ = [
     "plan",
     "plan_largest",
 ]
+
+
+def __getattr__(name: str) -> _NoReturn:
+    hint = _hints.MODULE.get(name)
+    raise AttributeError(f"filterblock has no {name}" + (f": {hint}" if hint else ""))

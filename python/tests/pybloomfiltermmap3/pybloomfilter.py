@@ -3,6 +3,8 @@
 `run.py` runs that package's own tests against this class. The class bridges these differences:
 
 * The package silently replaces an existing file. FileFilter raises FileExistsError.
+* In the package, `union` and `intersection` change the left filter. In other packages they do not, so
+  filterblock has only the operators.
 * The package has one class for files and memory. filterblock has two classes.
 * The package lets several objects write one file, and each may lose the keys of the others. FileFilter
   raises LockedError. In this class, a new writer closes the earlier writer.
@@ -115,7 +117,10 @@ class BloomFilter:
             raise ValueError(
                 "a filter in a file and a filter in memory are not united; use copies of one template"
             )
-        getattr(self._filter, name)(other._filter)
+        if name == "union":
+            self._filter |= other._filter
+        else:
+            self._filter &= other._filter
 
     __ior__, __iand__ = union, intersection
 
@@ -132,7 +137,8 @@ class BloomFilter:
         return self._file.to_base64()
 
     def __repr__(self):
-        return repr(self._filter).replace(type(self._filter).__name__, type(self).__name__, 1)
+        capacity, error = self.capacity, self.error_rate
+        return f"<BloomFilter capacity: {capacity}, error: {error:0.3f}, num_hashes: {self.num_hashes}>"
 
     @property
     def filename(self):

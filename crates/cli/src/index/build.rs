@@ -16,7 +16,7 @@ use crate::new_file::NewFile;
 use crate::prelude::*;
 use crate::refused_value::{RATE_EXPECTED, number};
 use charts::text::quoted;
-use filterblock_parquet::index::{Built, IndexReader, KeyType, Settings, logical_name};
+use filterblock_parquet::index::{Built, IndexReader, KeyType, Settings};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -167,23 +167,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
 /// Adds a file to the index that will be written to `index`. Returns an error if the keys of the
 /// file have another type than `settings` says, or if the file cannot be added.
 fn add(builder: &mut Builder, settings: &Settings, input: Input<'_>, index: &Path) -> Outcome<()> {
-    let (found, key_type) = (input.key_type(), settings.key_type);
-    if found != key_type {
-        return refuse(
-            input.path(),
-            format!(
-                "the keys have the type {found}, but the keys of the index have the type {key_type}; build another index for this file"
-            ),
-        );
-    }
-    if input.logical_type() != settings.logical_type {
-        let (found, known) = (logical_name(input.logical_type()), logical_name(&settings.logical_type));
-        return refuse(
-            input.path(),
-            format!(
-                "the column has the logical type {found}, but the column of the index has {known}; equal bytes may mean different values, so build another index for this file"
-            ),
-        );
+    if let Some(why) = settings.refuses(input.key_type(), input.logical_type()) {
+        return refuse(input.path(), why);
     }
     input.add_to(builder, index)
 }

@@ -13,6 +13,7 @@ use crate::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use crate::parquet::files;
 use crate::prelude::*;
 use filterblock_foreign::{FileKind, KeyForm};
+use filterblock_parquet::folder::EXTENSIONS;
 use filterblock_parquet::index::{
     DistinctHashes, FileIdentity, IndexBuilder, KeyType, ParquetColumn, SourceKind, Stamp, hash,
 };
@@ -80,7 +81,7 @@ impl FileList {
     /// Replaces folders and patterns by their files. A folder stands for its Parquet files if the index has a
     /// column, and for its SST files otherwise.
     pub fn expanded(&self, has_column: bool) -> Outcome<Self> {
-        let extensions = if has_column { files::EXTENSIONS } else { SST_EXTENSIONS };
+        let extensions = if has_column { EXTENSIONS } else { SST_EXTENSIONS };
         let given: Vec<PathBuf> = self.files.iter().map(|path| self.place(path)).collect();
         let found = files::find(&given, extensions)?.files.into_iter().map(|input| input.path);
         let below_base = |path: PathBuf| match self.base.as_ref().and_then(|base| path.strip_prefix(base).ok()) {

@@ -50,7 +50,7 @@ pub enum Command {
 }
 
 pub fn run(command: &Command) -> Outcome {
-    crate::parquet::quiet_guarded_panics();
+    filterblock_parquet::values::quiet_guarded_panics();
     match command {
         Command::Build(arguments) => build::run(arguments),
         Command::Query(arguments) => query::run(arguments),

@@ -15,6 +15,7 @@ use crate::prelude::*;
 use crate::refused_value::{BITS_EXPECTED, RATE_EXPECTED, number};
 use filterblock_parquet::Loss;
 use filterblock_parquet::filters::{Budget, Sizing};
+use filterblock_parquet::folder::EXTENSIONS;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -144,7 +145,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Outcome {
     let work = arguments.work()?;
     output::check_stdout()?;
-    let inputs = files::find(&arguments.files, files::EXTENSIONS)?;
+    let inputs = files::find(&arguments.files, EXTENSIONS)?;
     let targets = arguments.targets(&inputs)?;
     let mut report = Report { dry_run: arguments.dry_run, ..Report::default() };
     let bar = progress::bytes("adding filters", arguments.json);

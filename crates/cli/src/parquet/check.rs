@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use indicatif::ProgressBar;
 
 use super::check_report::{FileReport, Given, Report};
+use super::files;
 use super::one_file::{Source, find};
-use super::{engines, files};
 use crate::prelude::*;
 use crate::refused_value::{RATE_EXPECTED, number};
 use charts::text::quoted_path;
 use filterblock_parquet::check::{self, Request};
+use filterblock_parquet::engines;
 use filterblock_parquet::filters::{Budget, Sizing};
+use filterblock_parquet::folder::EXTENSIONS;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,6 +48,9 @@ Exit status:
 
 /// The default of --max-fpr.
 const MAX_FPR: f64 = 0.06;
+/// The note about queries that make an engine look up other values than the file has.
+const DECLARED: &str = "ClickHouse 26.9 and DataFusion 55 can lose rows if a query declares another type for a column with filters \
+than the file has, such as UInt16 for UInt32: declare the type of the file.\n";
 
 /// Check the filters of Parquet files: presence, size, false-positive rate and damage
 #[derive(Default, clap::Args)]
@@ -91,7 +96,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if !arguments.quiet {
         output::check_stdout()?;
     }
-    let inputs = files::find(&arguments.files, files::EXTENSIONS)?;
+    let inputs = files::find(&arguments.files, EXTENSIONS)?;
     let bar = progress::bytes("checking filters", arguments.json || arguments.quiet);
     let mut report = Report::default();
     for input in &inputs.files {
@@ -158,7 +163,7 @@ impl Arguments {
         } else if !self.quiet && !report.files.is_empty() {
             output::print(&format!("The column \"used by\" is from tests with these engines: {}.\n", engines::TRIED))?;
             if report.files.iter().any(FileReport::has_filters) {
-                output::print(engines::DECLARED)?;
+                output::print(DECLARED)?;
             }
         }
         match (report.failed, report.findings) {

@@ -6,11 +6,12 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::report::{Ranges, are_few, is_sorted};
-use super::{DEFAULT_FPR, engines};
+use super::DEFAULT_FPR;
 use crate::prelude::*;
 use charts::text::{quoted, quoted_path};
+use filterblock_parquet::advice::{self, Ranges};
 use filterblock_parquet::check::{self, CheckedChunk, CheckedFilter, Size, State};
+use filterblock_parquet::engines;
 use filterblock_parquet::filters::MAX_LEN_BYTES;
 use filterblock_parquet::{Error, Footer, Leaf, PhysicalType};
 
@@ -90,12 +91,9 @@ struct ColumnReport {
     is_forced: bool,
     /// The reason why a filter may not help, or null if no reason is known.
     helps_little: Option<String>,
-    /// Whether another column has the same path, so that `parquet add` refuses the column.
+    /// Whether filters may help for the column.
     #[serde(skip)]
-    is_ambiguous: bool,
-    /// Whether a row group has values.
-    #[serde(skip)]
-    has_values: bool,
+    is_advised: bool,
     /// The engines that use the filters of this column, or null if such a column was not tried.
     engines: Option<Vec<&'static str>>,
     findings: Vec<String>,
@@ -133,15 +131,7 @@ impl FileReport {
 
     /// Returns the columns without filters for which filters may help, except for those with findings.
     pub fn advised(&self) -> Vec<&str> {
-        let is_helpful = |column: &&ColumnReport| {
-            let is_unused = column.engines.as_ref().is_some_and(Vec::is_empty);
-            column.filters == 0
-                && column.helps_little.is_none()
-                && !is_unused
-                && !column.is_ambiguous
-                && column.has_values
-                && column.findings.is_empty()
-        };
+        let is_helpful = |column: &&ColumnReport| column.is_advised && column.findings.is_empty();
         self.columns.iter().filter(is_helpful).map(|column| column.column.as_str()).collect()
     }
 
@@ -294,9 +284,8 @@ impl Column<'_> {
             reads: check::num_reads(&self.chunks),
             loses_rows: self.leaf.loss().map(|loss| format!("{} {}", loss.engine, loss.reason)),
             is_forced: self.footer.is_forced(self.number),
-            helps_little: self.helps_little(),
-            is_ambiguous: self.is_ambiguous,
-            has_values: self.chunks.iter().any(|chunk| chunk.num_values > 0),
+            helps_little: self.advice().helps_little(),
+            is_advised: self.advice().is_advised(),
             engines: engines::of(self.leaf),
             findings: self.findings(),
             remarks: self.remarks(),
@@ -423,21 +412,9 @@ impl Column<'_> {
         format!("run filterblock parquet add {} {options}-o OUT", quoted_path(&printable(self.file)))
     }
 
-    /// Returns the reason why a filter may not help, if one is known.
-    fn helps_little(&self) -> Option<String> {
-        if self.leaf.physical_type == Some(PhysicalType::Boolean) {
-            return Some("a Boolean has two values".into());
-        }
-        if let Some(loss) = self.leaf.loss() {
-            return Some(format!("{} loses rows with filters on this type", loss.engine));
-        }
-        if is_sorted(self.footer, self.number, self.ranges) {
-            return Some("sorted".into());
-        }
-        let most = self.chunks.iter().map(|chunk| chunk.distinct).collect::<Option<Vec<_>>>()?.into_iter().max()?;
-        let chunks = self.chunks.iter().filter_map(|chunk| self.footer.chunk(chunk.row_group, self.number));
-        let values = chunks.map(|chunk| chunk.num_values).max().unwrap_or(0);
-        are_few(most, values).then(|| format!("at most {} in a row group", count(most, "distinct value")))
+    fn advice(&self) -> advice::Column<'_> {
+        let Self { footer, number: leaf, is_ambiguous, ranges, .. } = *self;
+        advice::Column { footer, leaf, chunks: &self.chunks, is_ambiguous, ranges }
     }
 }
 

@@ -1,18 +1,12 @@
 //! Finds the Parquet files that the arguments name: files, folders and patterns. Chooses the output files
-//! of `filterblock parquet add`, and refuses outputs that would destroy an input. Finds the table of Delta
-//! Lake or Iceberg in whose folder an output lies.
+//! of `filterblock parquet add`, and refuses outputs that would destroy an input.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
 use crate::prelude::*;
-
-/// The file name extensions of Parquet files in a folder.
-pub const EXTENSIONS: &[&str] = &["parquet", "parq", "pq"];
-/// The names of files that repeat the footers, or the schema, of the Parquet files in their folder.
-/// New filters make the copies of the footers wrong.
-const COMPANIONS: [&str; 2] = ["_metadata", "_common_metadata"];
+use filterblock_parquet::folder;
 
 /// An input file, and the path of its output relative to the output folder.
 #[derive(Clone, PartialEq, Eq)]
@@ -36,9 +30,10 @@ pub fn find(arguments: &[PathBuf], extensions: &[&str]) -> Outcome<Inputs> {
     let mut files = Vec::new();
     for argument in arguments {
         if argument.is_dir() {
-            let before = files.len();
-            walk(argument, Path::new(""), extensions, &mut files)?;
-            if files.len() == before {
+            let found = folder::files_in(argument, extensions)?;
+            let is_empty = found.is_empty();
+            files.extend(found.into_iter().map(|below| Input { path: argument.join(&below), below }));
+            if is_empty {
                 let names = extensions.iter().map(|end| format!("*.{end}")).collect::<Vec<_>>().join(", ");
                 let why = format!(
                     "the folder has no file with one of the names {names}; names that begin with a dot or an underscore do not count"
@@ -56,9 +51,9 @@ pub fn find(arguments: &[PathBuf], extensions: &[&str]) -> Outcome<Inputs> {
     Ok(Inputs { files, folders, is_one_file })
 }
 
-/// Returns an error for a file with a name in [`COMPANIONS`].
+/// Returns an error for a file that only repeats the footers or the schema of other files.
 pub fn refuse_companion(path: &Path) -> Outcome<()> {
-    match path.file_name().is_some_and(|name| COMPANIONS.iter().any(|companion| name == *companion)) {
+    match folder::is_companion(path) {
         true => refuse(
             path,
             "this file has no data, only the footers or the schema of other files; give the files with the data (if you add filters to them, write a _metadata file again afterwards)",
@@ -94,30 +89,6 @@ fn matching(pattern: &Path) -> Outcome<Vec<Input>> {
         }
     }
     if files.is_empty() { Err(no_files(pattern, "no file matches the pattern")) } else { Ok(files) }
-}
-
-fn walk(folder: &Path, below: &Path, extensions: &[&str], files: &mut Vec<Input>) -> Outcome<()> {
-    let failed = |error| Failure::file(folder, error);
-    let mut entries = fs::read_dir(folder).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let (path, name) = (entry.path(), entry.file_name());
-        if name.as_encoded_bytes().starts_with(b".") || name.as_encoded_bytes().starts_with(b"_") {
-            continue;
-        }
-        // Links to folders are not followed, because they may form a cycle.
-        if entry.file_type().map_err(failed)?.is_dir() {
-            walk(&path, &below.join(&name), extensions, files)?;
-        } else if has_extension(&path, extensions) && path.is_file() {
-            files.push(Input { below: below.join(&name), path });
-        }
-    }
-    Ok(())
-}
-
-fn has_extension(path: &Path, extensions: &[&str]) -> bool {
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    extension.is_some_and(|found| extensions.iter().any(|known| known.eq_ignore_ascii_case(found)))
 }
 
 /// Returns the output path of each input. `output` is a file, or a folder for all outputs. Returns
@@ -230,20 +201,10 @@ fn place(path: &Path) -> Outcome<PathBuf> {
 /// Returns a message about the table that lists the file at `target`, or `None` if no folder above
 /// the file looks like a table.
 pub fn table_around(target: &Path) -> Option<String> {
-    let target = target.canonicalize().ok()?;
-    let (table, format) = target.ancestors().skip(1).find_map(|folder| Some((folder, format_of(folder)?)))?;
+    let (table, format) = folder::table_around(target)?;
     Some(format!(
         "{}: the metadata of this {format} table record the length of each file, so readers may refuse the replaced file; \
          write a new file with --output and register it",
         table.display()
     ))
-}
-
-fn format_of(folder: &Path) -> Option<&'static str> {
-    if folder.join("_delta_log").is_dir() {
-        return Some("Delta");
-    }
-    let is_metadata = |path: PathBuf| path.to_string_lossy().ends_with(".metadata.json");
-    let mut metadata = fs::read_dir(folder.join("metadata")).ok()?;
-    metadata.any(|entry| entry.is_ok_and(|entry| is_metadata(entry.path()))).then_some("Iceberg")
 }

@@ -3,7 +3,6 @@
 mod add;
 mod check;
 mod check_report;
-mod engines;
 pub mod files;
 mod one_file;
 mod report;
@@ -30,20 +29,9 @@ pub enum Command {
 }
 
 pub fn run(command: &Command) -> Outcome {
-    quiet_guarded_panics();
+    filterblock_parquet::values::quiet_guarded_panics();
     match command {
         Command::Add(arguments) => add::run(arguments),
         Command::Check(arguments) => check::run(arguments),
     }
-}
-
-/// Installs a panic hook that prints no message for a panic that becomes an error. The crate
-/// `parquet` panics on some damaged pages.
-pub fn quiet_guarded_panics() {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        if !filterblock_parquet::values::is_guarded() {
-            hook(panic);
-        }
-    }));
 }

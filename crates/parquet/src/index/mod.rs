@@ -50,5 +50,5 @@ pub use layout::{HEADER_LEN_BYTES, KeyType, MAGIC, VERSION, is_index};
 pub use read_at::{InMemory, ReadAt};
 pub use reader::{Answer, IndexReader, QueryCounts};
 pub use stamp::{Difference, Stamp, TAIL_LEN_BYTES};
-pub use table::{FileIdentity, IndexedFile, MAX_PATH_LEN_BYTES, Settings, SourceKind, logical_name};
+pub use table::{FileIdentity, IndexedFile, MAX_PATH_LEN_BYTES, Settings, SourceKind};
 pub use values::ParquetColumn;

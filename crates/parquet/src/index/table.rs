@@ -36,6 +36,28 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Returns the reason why keys of these types do not belong in the index, or `None` if they do.
+    #[must_use]
+    pub fn refuses(&self, key_type: KeyType, logical_type: &str) -> Option<String> {
+        if key_type != self.key_type {
+            return Some(format!(
+                "the keys have the type {key_type}, but the keys of the index have the type {}; build another index for \
+                 this file",
+                self.key_type
+            ));
+        }
+        (logical_type != self.logical_type).then(|| {
+            format!(
+                "the column has the logical type {}, but the column of the index has {}; equal bytes may mean different \
+                 values, so build another index for this file",
+                logical_name(logical_type),
+                logical_name(&self.logical_type)
+            )
+        })
+    }
+}
+
+impl Settings {
     /// Returns a description of the keys, for messages and for comparisons. All files of an index
     /// have the same description.
     pub(super) fn keys(&self) -> String {
@@ -47,7 +69,7 @@ impl Settings {
 /// Returns the name of a logical type for messages. Returns "none" for the empty text, which stands
 /// for no logical type or for a signed integer.
 #[must_use]
-pub fn logical_name(logical_type: &str) -> &str {
+fn logical_name(logical_type: &str) -> &str {
     if logical_type.is_empty() { "none" } else { logical_type }
 }
 

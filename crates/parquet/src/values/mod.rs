@@ -374,6 +374,17 @@ pub fn is_guarded() -> bool {
     GUARDED.get()
 }
 
+/// Installs a panic hook that prints no message for a panic that becomes an error. The crate
+/// `parquet` panics on some damaged pages.
+pub fn quiet_guarded_panics() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !is_guarded() {
+            hook(panic);
+        }
+    }));
+}
+
 /// Runs `work` and returns its result. A panic becomes an error with the panic's message, if any: the
 /// crate `parquet` panics on some damaged pages, for example on some that are encoded as
 /// `DELTA_BYTE_ARRAY`.

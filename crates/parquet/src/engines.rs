@@ -3,16 +3,12 @@
 //! `tests/engines/expected.json` has the test results. Boolean and FLOAT16 have an empty list of
 //! engines, and types that the suite `skips` does not test have no list.
 
-use filterblock_parquet::Leaf;
-use filterblock_parquet::PhysicalType::{Boolean, ByteArray, Double, FixedLenByteArray, Float, Int32, Int64, Int96};
+use crate::schema::Leaf;
+use crate::schema::PhysicalType::{Boolean, ByteArray, Double, FixedLenByteArray, Float, Int32, Int64, Int96};
 
 /// The engines that were tried, with their versions.
 pub const TRIED: &str = "DuckDB 2.0.0, DataFusion 55.0.0, ClickHouse 26.9.2.1, hyparquet 1.31.5 (with \
 useBloomFilters), pyarrow 26.0.1 and Polars 2.1.0";
-
-/// The note about queries that make an engine look up other values than the file has.
-pub const DECLARED: &str = "ClickHouse 26.9 and DataFusion 55 can lose rows if a query declares another type for a column with filters \
-than the file has, such as UInt16 for UInt32: declare the type of the file.\n";
 
 const DUCKDB: &str = "DuckDB";
 const DATAFUSION: &str = "DataFusion";
@@ -21,6 +17,7 @@ const HYPARQUET: &str = "hyparquet";
 
 /// Returns the engines that skip row groups by a filter of this column, or `None` if such columns
 /// were not tried.
+#[must_use]
 pub fn of(column: &Leaf) -> Option<Vec<&'static str>> {
     let (physical, annotation) = (column.physical_type?, annotation(column));
     let plain = [Annotation::Nothing, Annotation::Integer { is_small: false }];

@@ -5,15 +5,7 @@
 //! could see a part of the new filter, and deny keys.
 
 use std::fs::File;
-use std::path::Path;
-
-use crate::prelude::*;
-
-#[cfg(unix)]
 use std::io;
-
-#[cfg(unix)]
-use crate::failure::Failure;
 
 #[cfg(unix)]
 pub use unix::Kept;
@@ -23,8 +15,10 @@ mod unix {
     use std::fs::Permissions;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
-    use super::{Failure, File, Outcome, Path, access_list, io};
+    use super::{File, access_list, io};
 
+    /// The attributes of a file that is replaced.
+    #[derive(Debug)]
     pub struct Kept {
         mode: u32,
         owner: u32,
@@ -33,32 +27,38 @@ mod unix {
     }
 
     impl Kept {
-        /// Reads the attributes of the open file, which the user gave as `path`. Returns an error
-        /// for a file with several hard links, because a rename would replace only one name.
-        pub fn of(path: &Path, file: &File) -> Outcome<Self> {
-            let found = file.metadata().map_err(|error| Failure::file(path, error))?;
+        /// Reads the attributes of the open file.
+        ///
+        /// # Errors
+        /// Returns an error if the attributes cannot be read. Returns an error also for a file with
+        /// several hard links, because a rename would replace only one name.
+        pub fn of(file: &File) -> io::Result<Self> {
+            let found = file.metadata()?;
             if found.nlink() > 1 {
                 let why = format!(
                     "the file has {} names (hard links), and only this one would be replaced; first replace this name by \
                      a copy of the file",
                     found.nlink()
                 );
-                return Err(Failure::about(path, why));
+                return Err(io::Error::other(why));
             }
             let access_list = access_list::of(file).map_err(|error| {
                 let why = "first replace this file by your own copy of it";
-                Failure::about(path, format!("cannot read the access list (ACL): {error}; {why}"))
+                io::Error::other(format!("cannot read the access list (ACL): {error}; {why}"))
             })?;
             Ok(Self { mode: found.mode() & 0o7777, owner: found.uid(), group: found.gid(), access_list })
         }
 
-        /// Gives the attributes to `file`, the new content of `path`. The owner comes first,
+        /// Gives the attributes to `file`, the new version of the file. The owner comes first,
         /// because changing the owner clears bits of the mode.
-        pub fn give(&self, path: &Path, file: &File) -> Outcome<()> {
+        ///
+        /// # Errors
+        /// Returns an error if the new version cannot get an attribute.
+        pub fn give(&self, file: &File) -> io::Result<()> {
             let Self { owner, group, mode, access_list } = self;
             let refused = |what: &str, error: io::Error| {
                 let advice = "first replace the old file by your own copy of it";
-                Failure::about(path, format!("the new file cannot get {what}: {error}; {advice}"))
+                io::Error::other(format!("the new file cannot get {what}: {error}; {advice}"))
             };
             let in_place = |error| refused("the same mode", error);
             let made = file.metadata().map_err(in_place)?;
@@ -123,15 +123,16 @@ mod access_list {
 
 /// The attributes of the replaced file. On systems other than Unix, no attributes are copied.
 #[cfg(not(unix))]
+#[derive(Debug)]
 pub struct Kept;
 
 #[cfg(not(unix))]
 impl Kept {
-    pub fn of(_: &Path, _: &File) -> Outcome<Self> {
+    pub fn of(_: &File) -> io::Result<Self> {
         Ok(Self)
     }
 
-    pub fn give(&self, _: &Path, _: &File) -> Outcome<()> {
+    pub fn give(&self, _: &File) -> io::Result<()> {
         Ok(())
     }
 }
