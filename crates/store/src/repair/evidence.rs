@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use crate::codec::u64_from;
 use crate::error::{Error, Result};
 use crate::lsm::LogRecovery;
 use crate::lsm::files::{CURRENT, FileName, manifest_name, not_found, number_in, parse, table_name};
-use crate::lsm::manifest::edit::{MAX_NUMBER, StoreState, TableMeta, VersionEdit};
+use crate::lsm::manifest::edit::{MAX_NUMBER, StoreState, TableMeta, VersionEdit, table_id};
 use crate::lsm::manifest::{Manifest, log_id, read_current};
 use crate::lsm::recovery::in_order;
 use crate::lsm::recovery::ownership::Ownership;
@@ -224,7 +225,10 @@ pub(super) fn missing(path: &Path) -> Error {
 /// An SST file, with the facts that its own bytes prove.
 #[derive(Debug)]
 pub(super) struct FoundTable {
+    /// The SST's number. [`undo_renames`] sets it by the table id.
     pub(super) number: u64,
+    /// The number in the name of the file.
+    pub(super) file: u64,
     pub(super) len_bytes: u64,
     pub(super) peek: Peek,
 }
@@ -253,13 +257,40 @@ pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -
         let mut others = all.iter().filter(|(first, _)| *first == table.first_number()).map(|(_, number)| *number);
         !named.contains(&table.number) && others.any(|other| named.contains(&other) || other < table.number)
     };
-    found.extract_if(.., is_double).map(|table| table.number).collect()
+    found.extract_if(.., is_double).map(|table| table.file).collect()
+}
+
+/// Gives SSTs with the file name of another SST their own numbers, if the manifest names these. The
+/// table id in a sound footer proves the number. An SST gets no number whose file exists, unless that
+/// file gets another number, too: even a damaged file may have entries.
+pub(super) fn undo_renames(found: &mut [FoundTable], store_id: &[u8; 16], named: &BTreeSet<u64>) {
+    let own_number = |table: &FoundTable| {
+        let id = table.peek.table_id?;
+        let number = u64_from(id.last_chunk()?);
+        let is_renamed = number != table.file && named.contains(&number) && id == table_id(store_id, number);
+        is_renamed.then_some(number)
+    };
+    let mut renamed: BTreeMap<u64, u64> = BTreeMap::new();
+    for table in found.iter() {
+        if let Some(number) = own_number(table).filter(|number| renamed.values().all(|other| other != number)) {
+            renamed.insert(table.file, number);
+        }
+    }
+    let stays = |number: &u64, renamed: &BTreeMap<u64, u64>| {
+        !renamed.contains_key(number) && found.iter().any(|table| table.file == *number)
+    };
+    while let Some(file) = renamed.iter().find(|(_, number)| stays(number, &renamed)).map(|(file, _)| *file) {
+        renamed.remove(&file);
+    }
+    for table in found {
+        table.number = renamed.get(&table.file).copied().unwrap_or(table.number);
+    }
 }
 
 pub(super) fn look_at_tables(storage: &dyn Storage, dir: &Path, numbers: &BTreeSet<u64>) -> Result<Vec<FoundTable>> {
     let look = |&number: &u64| {
         let bytes = storage.read(&dir.join(table_name(number)))?;
-        Ok(FoundTable { number, len_bytes: bytes.len() as u64, peek: Peek::at(&bytes) })
+        Ok(FoundTable { number, file: number, len_bytes: bytes.len() as u64, peek: Peek::at(&bytes) })
     };
     numbers.iter().map(look).collect()
 }

@@ -39,7 +39,7 @@ use crate::lsm::recovery::{Recovered, choose_extractor, hold, in_order, its_hash
 use crate::lsm::{Db, LogRecovery, Options, Progress};
 use crate::sstable::{Loss, Table};
 use crate::storage::Storage;
-use evidence::{FoundTable, Listing, ManifestEvidence, look_at_tables, missing, split_copies};
+use evidence::{FoundTable, Listing, ManifestEvidence, look_at_tables, missing, split_copies, undo_renames};
 use filterblock::KeyHasher;
 use logs::{LogEvidence, look_at_logs};
 use tables::Tables;
@@ -227,6 +227,7 @@ impl Plan {
         let is_known = evidence.state.store_id != [0; 16];
         let wanted: BTreeSet<u64> = listing.tables.iter().copied().filter(|n| !evidence.removed.contains(n)).collect();
         let mut found = look_at_tables(storage, dir, &wanted)?;
+        undo_renames(&mut found, &evidence.state.store_id, &named);
         let copies = split_copies(&mut found, &named);
         let unnamed: BTreeSet<u64> = found.iter().map(|table| table.number).filter(|n| !named.contains(n)).collect();
         let first_logged = logs::first_sequence(storage, dir, &listing.logs)?;
@@ -446,7 +447,7 @@ fn identify(
     match most_frequent(found.iter().filter_map(|table| table.peek.hash)) {
         Some(hash) => {
             state.hash = hash;
-            let from = found.iter().find(|table| table.peek.hash == Some(hash)).map_or(0, |table| table.number);
+            let from = found.iter().find(|table| table.peek.hash == Some(hash)).map_or(0, |table| table.file);
             its_hasher(options, state).map_err(|error| error.in_file(&dir.join(table_name(from))))
         }
         None => {

@@ -85,7 +85,7 @@ impl Place {
 pub(super) struct Candidate {
     pub(super) meta: TableMeta,
     /// The number that orders the SST. If a repair wrote the SST from another SST and the place is
-    /// not exact, this is the number of the first original. Otherwise it equals `found`.
+    /// not exact, this is the number of the first original.
     pub(super) number: u64,
     /// The number of the file that the repair found.
     pub(super) found: u64,

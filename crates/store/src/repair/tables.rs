@@ -14,7 +14,8 @@ use crate::lsm::files::table_name;
 use crate::lsm::manifest::edit::{StoreState, TableMeta, table_id};
 use crate::lsm::{Options, Progress};
 use crate::sstable::{
-    KeyRange, Known, Loss, Table, TableOptions, TableOrigin, TableReadOptions, TableSummary, TableWriter, salvage,
+    FOOTER_LEN_BYTES, KeyRange, Known, Loss, Table, TableOptions, TableOrigin, TableReadOptions, TableSummary,
+    TableWriter, salvage,
 };
 use filterblock::{KeyHasher, PrefixExtractor, policy::TableShape};
 
@@ -74,7 +75,7 @@ impl Tables<'_> {
         for table in unnamed {
             let origin = table.origin();
             let newer = origin.filter(|origin| evidence.is_next(origin));
-            let path = self.path(table.number);
+            let path = self.path(table.file);
             if let Some(origin) = newer.filter(|_| !is_logged) {
                 if origin.smallest_sequence > state.last_sequence.saturating_add(1) {
                     let error = Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(&path);
@@ -117,7 +118,7 @@ impl Tables<'_> {
         for (table, place) in found.iter().zip(places) {
             // If this condition holds, the WALs hold all writes of this SST.
             if place.is_some_and(|place| place.smallest_sequence > last_sequence) {
-                self.aside.push((self.path(table.number), true));
+                self.aside.push((self.path(table.file), true));
                 continue;
             }
             let meta = named.get(&table.number).map(|(_, meta)| meta);
@@ -125,7 +126,7 @@ impl Tables<'_> {
             if let Some(meta) = self.examine(evidence.state.store_id, table, level, meta)? {
                 let is_exact = place.is_some_and(|place| place.is_exact);
                 let number = if is_exact { table.number } else { table.first_number() };
-                candidates.push(Candidate { meta, number, found: table.number, place });
+                candidates.push(Candidate { meta, number, found: table.file, place });
             }
         }
         let is_there = |number: &u64| found.iter().any(|table| table.number == *number);
@@ -237,7 +238,7 @@ impl Tables<'_> {
         level: usize,
         meta: Option<&TableMeta>,
     ) -> Result<Option<TableMeta>> {
-        let path = self.path(found.number);
+        let path = self.path(found.file);
         let options = TableReadOptions {
             hasher: Some(self.hasher.clone()),
             table_id: Some(table_id(&store_id, found.number)),
@@ -245,7 +246,15 @@ impl Tables<'_> {
             ..TableReadOptions::default()
         };
         let mut errors = Vec::new();
-        match Table::open(self.options.storage.as_ref(), &path, options) {
+        let opened = match found.file == found.number {
+            true => Table::open(self.options.storage.as_ref(), &path, options),
+            // A new file replaces a file with a wrong name. Two renames would not be atomic.
+            false => {
+                let offset = found.len_bytes.saturating_sub(FOOTER_LEN_BYTES as u64);
+                Err(Error::Corrupt { field: Field::TableId, offset }.in_file(&path))
+            }
+        };
+        match opened {
             Ok(table) => {
                 let Progress { done_bytes, total_bytes } = self.done;
                 let mut tell = |within| (self.progress)(Progress { done_bytes: done_bytes + within, total_bytes });
@@ -288,7 +297,7 @@ impl Tables<'_> {
         meta: Option<&TableMeta>,
         errors: Vec<Error>,
     ) -> Result<Option<TableMeta>> {
-        let path = self.path(found.number);
+        let path = self.path(found.file);
         let storage = self.options.storage.as_ref();
         let bytes = storage.read(&path)?;
         let known = Known {

@@ -66,6 +66,33 @@ fn a_repair_can_be_repeated_after_a_crash_at_any_point() {
 }
 
 #[test]
+fn a_repair_of_swapped_ssts_can_be_repeated_after_a_crash_at_any_point() {
+    let storage = Faulty::new();
+    let db = Db::open(DIR, Options { table_size_bytes: 2_000, ..on(&storage) }).unwrap();
+    (0..100).for_each(|i| db.put(&key(i), b"a value of some length").unwrap());
+    db.compact_range(..).unwrap();
+    (20..40).for_each(|i| db.delete(&key(i)).unwrap());
+    db.flush().unwrap();
+    let (expected, image) = (common::scan_all(&db), storage.after(Crash::Kept, 0));
+    let (tables, aside) = (files(&image, Path::new(DIR), ".sst"), Path::new(DIR).join("aside"));
+    for (from, to) in [(&tables[0], &aside), (&tables[1], &tables[0]), (&aside, &tables[1])] {
+        image.rename(from, to).unwrap();
+    }
+    let storage = image.after(Crash::Kept, 0);
+    storage.record();
+    Db::repair(DIR, on(&storage), RepairMode::Write).unwrap();
+    for (seed, moment) in storage.moments().iter().enumerate() {
+        for crash in Crash::ALL {
+            let image = moment.after(crash, seed as u64);
+            let what = format!("{moment:?}, {crash:?}");
+            // Only the log that the repair created may be damaged.
+            Db::repair(DIR, on(&image), RepairMode::Write).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(content(&image, &what) == expected, "{what}");
+        }
+    }
+}
+
+#[test]
 fn a_repair_can_be_repeated_after_any_failed_operation() {
     for gone in GONE {
         let damaged = damaged_everywhere(gone);

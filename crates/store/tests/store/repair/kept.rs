@@ -262,6 +262,55 @@ fn a_missing_or_zeroed_table_loses_only_its_key_range() {
     }
 }
 
+#[test]
+fn a_renamed_table_loses_nothing() {
+    let (sound, content) = damaged_soon();
+    let paths = files(&sound, Path::new(DIR), ".sst");
+    let check = |storage: &Memory, tables: u64, what: &str| {
+        assert!(Db::open(DIR, options(storage)).is_err(), "{what}");
+        let (report, changed) = repair(storage, &content, what);
+        assert!(report.is_complete() && changed.is_empty(), "{what}: {changed:?}\n{report}");
+        assert_eq!((report.tables_rewritten, report.tables_lost), (tables, 0), "{what}\n{report}");
+    };
+    for (i, path) in paths.iter().enumerate() {
+        let own = sound.read(path).unwrap();
+        for other in &paths[i + 1..] {
+            let storage = image(&sound);
+            common::replace(&storage, path, &sound.read(other).unwrap());
+            common::replace(&storage, other, &own);
+            check(&storage, 2, &format!("{} and {} swapped", path.display(), other.display()));
+        }
+        let storage = image(&sound);
+        storage.rename(path, &Path::new(DIR).join("000900.sst")).unwrap();
+        check(&storage, 1, &format!("{} has a free name", path.display()));
+    }
+    // Each SST has the name of the next one.
+    let storage = image(&sound);
+    for (path, next) in paths.iter().zip(paths.iter().cycle().skip(1)) {
+        common::replace(&storage, next, &sound.read(path).unwrap());
+    }
+    check(&storage, paths.len() as u64, "all SSTs have other names");
+}
+
+#[test]
+fn a_table_that_replaced_another_one_costs_only_the_other_one() {
+    let (sound, content) = damaged_soon();
+    let paths = files(&sound, Path::new(DIR), ".sst");
+    for (i, path) in paths.iter().enumerate() {
+        let other = &paths[(i + 1) % paths.len()];
+        for is_copy in [true, false] {
+            let storage = image(&sound);
+            common::replace(&storage, other, &sound.read(path).unwrap());
+            if !is_copy {
+                storage.remove(path).unwrap();
+            }
+            let what = format!("{} in place of {}, copied: {is_copy}", path.display(), other.display());
+            let (report, _) = repair(&storage, &content, &what);
+            assert_eq!((report.tables_rewritten, report.tables_lost), (u64::from(!is_copy), 1), "{what}\n{report}");
+        }
+    }
+}
+
 /// Without the footer, the repair cannot find the index. It then searches for blocks by their
 /// checksums. After a damaged block, it tries only the offsets at which a block may begin.
 #[test]
