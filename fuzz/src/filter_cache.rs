@@ -287,7 +287,7 @@ impl Published {
     }
 }
 
-/// A host, whose caches and sets are compared with the model.
+/// A host with a cache, its filters and the sets that it has published.
 struct Host {
     cache: FilterCache,
     disk: Arc<Disk>,
@@ -541,7 +541,7 @@ impl Host {
             }
         }
         self.check();
-        for is_for_sets in [order % 2 == 0, order % 2 == 1] {
+        for is_for_sets in [order.is_multiple_of(2), !order.is_multiple_of(2)] {
             match is_for_sets {
                 true => self.sets.clear(),
                 false => self.filters.iter_mut().for_each(|filter| filter.host = None),
