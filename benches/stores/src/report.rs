@@ -221,11 +221,12 @@ fn drawing(rows: &[Row]) -> String {
     };
     Bars {
         title: "Gets of key-value stores".into(),
-        subtitle: format!("{} keys of 16 bytes, warm, in random order; shorter is better", thousands(n)),
+        subtitle: format!("{} keys of 16 bytes, warm, in random order; farther left is better", thousands(n)),
         description: "Bars of the mean times of gets in filterblock-store and in other stores, for absent and for \
                       present keys, with one run and with five."
             .into(),
         axis,
+        legend: vec![("filterblock".into(), Colour::Series(0)), ("other stores".into(), Colour::Series(1))],
         groups,
         caption: "compacted: one run; runs-5: five overlapping runs, for the stores that can keep them.".into(),
     }

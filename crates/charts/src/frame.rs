@@ -50,6 +50,8 @@ impl Axis {
     fn with_round_labels(mut self, most: u32) -> Self {
         let rounds =
             |steps: &'static [f64]| (-9..10).flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
+        // Numbers between whole ones need the decimals of their step.
+        let mut decimals = 0;
         let values: Vec<f64> = if self.is_logarithmic {
             let steps: &[f64] = match (self.to / self.from).log10() {
                 decades if decades > 4.0 => &[1.0],
@@ -61,10 +63,12 @@ impl Axis {
             let step = rounds(&[1.0, 2.0, 5.0]).find(|step| (self.to - self.from) / step <= f64::from(most));
             let step = step.unwrap_or(self.to - self.from);
             let first = (self.from / step).ceil();
+            decimals = plain(step).split_once('.').map_or(0, |(_, decimals)| decimals.len());
             (0..=most).map(|number| (first + f64::from(number)) * step).collect()
         };
         let on_axis = values.into_iter().filter(|value| (self.from..=self.to).contains(value));
-        self.labels = on_axis.map(|value| (value, plain(value))).collect();
+        let label = |value: f64| if value < 1.0 { plain(value) } else { format!("{value:.decimals$}") };
+        self.labels = on_axis.map(|value| (value, label(value))).collect();
         self
     }
 
@@ -226,6 +230,13 @@ mod tests {
             parts,
             [vec![(0.0, 50.0), (5.0, 0.0)], vec![(15.0, 0.0), (20.0, 50.0), (30.0, 50.0), (35.0, 100.0)]]
         );
+    }
+
+    #[test]
+    fn labels_between_whole_numbers_have_decimals() {
+        let labels = Axis::from_zero(String::new(), 1.3).labels;
+        let texts: Vec<&str> = labels.iter().map(|(_, label)| &**label).collect();
+        assert_eq!(texts, ["0", "0.2", "0.4", "0.6", "0.8", "1.0", "1.2"]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub fn page(title: &str, body: &str) -> String {
         format!(":root{{{}}}", colours().map(variable).collect::<Vec<_>>().join(";"))
     };
     let (light, dark) = (variables(Theme::Light), variables(Theme::Dark));
-    let fill = |colour: Colour| format!(".fill.{0}{{background:var(--{0})}}", colour.class());
+    let fill = |colour: Colour| format!(".fill.{0},.dot.{0},.key.{0}{{background:var(--{0})}}", colour.class());
     let fills: String = colours().map(fill).collect();
     let title = escaped(title);
     format!(

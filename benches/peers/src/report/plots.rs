@@ -235,6 +235,7 @@ fn build_picture(rows: &[Row]) -> String {
                       other crates are the fastest, then Bloom filters; ribbons and xor filters take the longest."
                 .into(),
         axis: Axis::from_zero("ns of CPU time per key".into(), slowest),
+        legend: vec![("filterblock".into(), OURS), ("other crates".into(), THEIRS)],
         groups,
         caption: "Bars of filters that start threads count the CPU time of all threads.".into(),
     }

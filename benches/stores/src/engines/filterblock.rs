@@ -26,7 +26,11 @@ pub fn contenders() -> Vec<Contender> {
 }
 
 fn open_blocked(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-    open(dir, settings, Arc::new(ByLevel { middle: FilterSpec::default(), bottom: FilterSpec::default(), ..ByLevel::default() }))
+    open(
+        dir,
+        settings,
+        Arc::new(ByLevel { middle: FilterSpec::default(), bottom: FilterSpec::default(), ..ByLevel::default() }),
+    )
 }
 
 fn open_ribbon(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {

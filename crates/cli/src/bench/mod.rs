@@ -12,6 +12,8 @@ mod report;
 mod source;
 mod store;
 
+pub use report::headline;
+
 use crate::prelude::*;
 
 const EXAMPLES: &str = "\

@@ -153,7 +153,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let (machine, versions) = (Machine::here(), Versions::here());
     let mut report = RangeReport { rows, stores, false_negatives, machine, versions, settings };
     interrupt::gracefully(|| arguments.measure(&dir, &mut report))?;
-    let page = || html::page("filterblock bench range-miss", &report, |_| Vec::new());
+    let page = || html::page("filterblock bench range-miss", &report, html::plots::range_miss);
     outputs.publish(&report, || report.svg(), page, || report.to_text())?;
     Ok(if report.false_negatives == 0 { Exit::Success } else { Exit::Negative })
 }

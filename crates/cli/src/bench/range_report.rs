@@ -150,9 +150,13 @@ impl RangeReport {
     pub fn svg(&self) -> String {
         let keys = count(self.settings.keys, "key");
         misses(
-            ["Mean latency of queries that find nothing", "Mean latency of a query that finds nothing."],
-            format!("{keys} in five sorted runs; data in the page cache, no block cache"),
-            "ns per query (logarithmic)".into(),
+            "A query without result",
+            "Mean latency of a query that finds nothing.",
+            format!(
+                "{keys} in five sorted runs, each with {}; data in the page cache, no block cache",
+                self.settings.filter
+            ),
+            "mean ns per query (logarithmic)".into(),
             self.groups(),
             &self.machine,
         )
@@ -172,7 +176,12 @@ impl RangeReport {
                 };
                 self.rows.iter().filter(is_kind)
             };
-            let with = of_kind(true).map(|row| (row.filter.as_str(), row.bits_per_key, row.mean_ns));
+            // The subtitle names the filter that all stores have.
+            let shared = format!("{} + ", self.settings.filter);
+            let with = of_kind(true).map(|row| {
+                let name = row.filter.strip_prefix(&shared).unwrap_or(&row.filter);
+                (name, row.bits_per_key, row.mean_ns)
+            });
             let bars = bars(with, of_kind(false).next().map(|row| row.mean_ns));
             let heading = match range_len {
                 Some(len) => format!("Scan of {}, {query}", count(len, "integer")),

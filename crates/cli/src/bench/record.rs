@@ -191,8 +191,8 @@ impl Record {
     fn page(&self) -> Outcome<String> {
         match self {
             Self::Points(report) => html::page("filterblock bench point-miss", report, html::plots::point_miss),
-            Self::Ranges(report) => html::page("filterblock bench range-miss", report, |_| Vec::new()),
-            Self::Loads(record) => html::page("filterblock bench load", record, |_| Vec::new()),
+            Self::Ranges(report) => html::page("filterblock bench range-miss", report, html::plots::range_miss),
+            Self::Loads(record) => html::page("filterblock bench load", record, html::plots::load),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use charts::bars::{Bar, Bars, Group};
 use charts::frame::Axis;
-use charts::text::whole;
+use charts::text::{distinct, whole};
 use charts::theme::Colour;
 use comfy_table::Cell;
 use filterblock::FilterCacheCounts;
@@ -427,35 +427,82 @@ pub fn draw(report: &Report, filters: &[String]) -> String {
     };
     let (keys, reads) = (count(settings.keys, "key"), &settings.io);
     misses(
-        ["Mean latency of a miss, with and without filters", "Mean latency of a get of an absent key."],
+        "A miss",
+        "Mean latency of a get of an absent key.",
         format!("A get of an absent key among {keys}; {reads} reads, {waits}"),
-        format!("ns per get, {} time (logarithmic)", settings.mean_clock),
+        format!("mean ns per get, {} time (logarithmic)", settings.mean_clock),
         groups(report, filters),
         &report.machine,
     )
 }
 
-/// Draws groups of latencies as an SVG document. Screen readers read all bars.
+/// Draws groups of latencies as an SVG document. The title says how much less time `query` takes with
+/// filters. Each filter has the same colour in all groups. Screen readers read all bars.
 pub fn misses(
-    [title, description]: [&str; 2],
+    query: &str,
+    description: &str,
     subtitle: String,
     axis_title: String,
-    groups: Vec<Group>,
+    mut groups: Vec<Group>,
     machine: &Machine,
 ) -> String {
     let slowest = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value).fold(100.0, f64::max);
     let bar = |bar: &Bar| format!("{} {}", bar.label, bar.value_text);
     let group =
         |group: &Group| format!(" {}: {}.", group.heading, group.bars.iter().map(bar).collect::<Vec<_>>().join("; "));
+    let description = format!("{description}{}", groups.iter().map(group).collect::<String>());
+    let bars = || groups.iter().flat_map(|group| &group.bars);
+    let names = distinct(bars().filter(|bar| bar.colour != WITHOUT).map(filter_of));
+    let mut legend: Vec<(String, Colour)> = names.into_iter().zip((0..).map(Colour::Series)).collect();
+    if bars().any(|bar| bar.colour == WITHOUT) {
+        legend.push((NO_FILTERS.into(), WITHOUT));
+    }
+    let ratios = groups.iter().flat_map(|group| {
+        let without = group.bars.iter().find(|bar| bar.colour == WITHOUT).map_or(f64::NAN, |bar| bar.value);
+        group.bars.iter().filter(|bar| bar.colour != WITHOUT).map(move |bar| without / bar.value)
+    });
+    let title = match headline(ratios) {
+        Some(less) => format!("{query} takes {less} time with filters"),
+        None => format!("{query} with and without filters"),
+    };
+    for bar in groups.iter_mut().flat_map(|group| &mut group.bars).filter(|bar| bar.colour != WITHOUT) {
+        let name = filter_of(bar);
+        bar.colour = legend.iter().find(|(known, _)| *known == name).map_or(bar.colour, |(_, colour)| *colour);
+    }
     Bars {
-        title: title.into(),
+        title,
         subtitle,
-        description: format!("{description}{}", groups.iter().map(group).collect::<String>()),
+        description,
         axis: Axis::decades(axis_title, 10.0, slowest, |ns| thousands(whole(ns))),
+        legend,
         caption: machine.short(),
         groups,
     }
     .svg()
+}
+
+const NO_FILTERS: &str = "no filters";
+/// The colour of measurements without filters.
+const WITHOUT: Colour = Colour::Faint;
+
+/// Returns the name of the filter in the label of a bar, which ends with the bits per key.
+fn filter_of(bar: &Bar) -> String {
+    bar.label.rsplit_once(", ").map_or(&*bar.label, |(name, _)| name).to_owned()
+}
+
+/// Returns how many times less some queries cost with filters: a range like `2.5 to 84 times less`, or
+/// the maximum if filters do not always help. Returns `None` if they never help.
+pub fn headline(ratios: impl Iterator<Item = f64>) -> Option<String> {
+    let ends = ratios.filter(|ratio| ratio.is_finite()).fold(None, |ends, ratio| {
+        let (low, high) = ends.unwrap_or((ratio, ratio));
+        Some((ratio.min(low), ratio.max(high)))
+    });
+    let (low, high) = ends?;
+    match (times(low), times(high)?) {
+        (Some(low), high) if low == high => Some(format!("{high} times less")),
+        (Some(low), high) => Some(format!("{low} to {high} times less")),
+        (None, high) => Some(format!("up to {high} times less")),
+    }
 }
 
 /// Returns a group of bars for each layout: a bar for each filter, and one for reads without
@@ -492,20 +539,39 @@ fn note(layout: &str) -> &'static str {
 /// Returns a bar for each filter, its bits per key and its mean latency in ns, and a bar for reads
 /// without filters.
 pub fn bars<'a>(with: impl Iterator<Item = (&'a str, f64, f64)>, without_ns: Option<f64>) -> Vec<Bar> {
-    let with = with.zip((0..).map(Colour::Series)).map(|((filter, bits, ns), colour)| {
-        let gain = without_ns.map_or(String::new(), |without| times_less(without / ns));
-        Bar::new(format!("{filter}, {bits:.1} bits per key"), ns, format!("{} ns{gain}", significant(ns)), colour)
+    let with = with.map(|(filter, bits, ns)| {
+        let gain = without_ns.and_then(|without| times(without / ns));
+        let gain = gain.map_or(String::new(), |times| format!(", {times} times less"));
+        let label = format!("{filter}, {bits:.1} bits per key");
+        Bar::new(label, ns, format!("{} ns{gain}", significant(ns)), Colour::Series(0))
     });
-    let without = without_ns.map(|ns| Bar::new("no filters", ns, format!("{} ns", significant(ns)), Colour::Faint));
+    let without = without_ns.map(|ns| Bar::new(NO_FILTERS, ns, format!("{} ns", significant(ns)), WITHOUT));
     with.chain(without).collect()
 }
 
-/// Returns a text with the factor by which filters reduce the latency. The text is empty if the
-/// factor is below 1.05.
-fn times_less(ratio: f64) -> String {
+/// Formats a factor, or returns `None` if it is below 1.05.
+fn times(ratio: f64) -> Option<String> {
     match ratio {
-        ratio if ratio < 1.05 => String::new(),
-        ratio if ratio < 9.95 => format!(", {ratio:.1} times less"),
-        ratio => format!(", {} times less", thousands(whole(ratio))),
+        ratio if ratio < 1.05 => None,
+        ratio if ratio < 9.95 => Some(format!("{ratio:.1}")),
+        ratio => Some(thousands(whole(ratio))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_headline_names_the_range_of_the_factors() {
+        for (ratios, less) in [
+            (&[27.3, 2406.2, 84.0][..], Some("27 to 2,406 times less")),
+            (&[33.2], Some("33 times less")),
+            (&[0.9, 5.04], Some("up to 5.0 times less")),
+            (&[0.9, 1.04, f64::NAN, f64::INFINITY], None),
+            (&[], None),
+        ] {
+            assert_eq!(headline(ratios.iter().copied()).as_deref(), less, "{ratios:?}");
+        }
     }
 }

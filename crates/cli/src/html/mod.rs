@@ -52,9 +52,13 @@ fn label(field: &str) -> String {
     field.replace("_len_bytes", " bytes").replace('_', " ").replace("false positive rate", "FPR")
 }
 
+/// Returns whether a field is a fraction of 1, which people read as a percentage.
+fn is_share(field: &str) -> bool {
+    field.ends_with("rate") || field.starts_with("share_of") || field.ends_with("fill")
+}
+
 /// Formats a value of the report for people. The name of its field decides the format.
 fn shown(field: &str, value: &Value) -> String {
-    let is_share = field.ends_with("rate") || field.starts_with("share_of") || field.ends_with("fill");
     // Seeds and versions are not quantities, so their digits are not grouped.
     let is_name = field.ends_with("seed") || field.ends_with("version");
     match value {
@@ -62,7 +66,7 @@ fn shown(field: &str, value: &Value) -> String {
         Value::Bool(value) => if *value { "yes" } else { "no" }.into(),
         Value::Number(number) => match (number.as_u64(), number.as_f64()) {
             (Some(whole), _) if is_name => whole.to_string(),
-            (_, Some(share)) if is_share => percent(share),
+            (_, Some(share)) if is_share(field) => percent(share),
             (Some(whole), _) => thousands(whole),
             (None, Some(number)) => significant(number),
             (None, None) => number.to_string(),
@@ -131,7 +135,8 @@ fn add_fields(page: &mut String, name: &str, fields: &Map<String, Value>) {
 }
 
 /// Adds a list of objects. If there are several rows, columns whose values are all equal are shown
-/// above the table, except the first column. Columns without any value are left out.
+/// above the table, except the first column. Columns without any value are left out. A table of many
+/// columns and few rows has a line for each column, and does not sort.
 fn add_rows(page: &mut String, name: &str, rows: &[Value]) {
     let rows: Vec<Vec<(String, &Value)>> = rows.iter().map(flat).collect();
     let mut columns: Vec<&str> = Vec::new();
@@ -156,9 +161,23 @@ fn add_rows(page: &mut String, name: &str, rows: &[Value]) {
         let same = constant.iter().map(|column| format!("{} {}", label(column), shown(column, &value_of(row, column))));
         *page += &format!("<p class=\"note\">In all rows: {}.</p>\n", text(&same.collect::<Vec<_>>().join("; ")));
     }
+    let class = if is_turned(rows.len(), varied.len()) { "turned" } else { "sorts" };
     *page += &format!(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{heading}\"><table class=\"sorts\">\n<thead><tr>"
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{heading}\"><table class=\"{class}\">\n<thead><tr>"
     );
+    if class == "turned" {
+        let numbers = (1..=rows.len()).map(|number| format!("<th scope=\"col\" class=\"number\">{number}</th>"));
+        *page += &format!("<th scope=\"col\">number</th>{}</tr></thead>\n<tbody>\n", numbers.collect::<String>());
+        for column in varied {
+            let cell = |row: &Vec<(String, &Value)>| {
+                format!("<td class=\"number\">{}</td>", text(&shown(column, &value_of(row, column))))
+            };
+            let cells: String = rows.iter().map(cell).collect();
+            *page += &format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", text(&label(column)));
+        }
+        *page += "</tbody>\n</table></div>\n</section>\n";
+        return;
+    }
     let is_number = |column: &&str| rows.iter().any(|row| value_of(row, column).is_number());
     let varied: Vec<(&str, bool)> = varied.iter().map(|column| (*column, is_number(column))).collect();
     for (column, in_numbers) in &varied {
@@ -174,6 +193,12 @@ fn add_rows(page: &mut String, name: &str, rows: &[Value]) {
         *page += "</tr>\n";
     }
     *page += "</tbody>\n</table></div>\n</section>\n";
+}
+
+/// Returns whether a table shows its rows as columns. A table of many columns and few rows then fits
+/// into a window of 800 pixels.
+fn is_turned(rows: usize, columns: usize) -> bool {
+    (2..=7).contains(&rows) && columns > 2 * rows
 }
 
 /// Returns a cell. In a column of numbers, `data-sort` is the exact number, or empty if there is

@@ -2,9 +2,12 @@
 
 use serde_json::Value;
 
-use super::{flat, label, shown};
+use super::{flat, is_share, label, shown};
+use crate::bench::headline;
+use crate::prelude::*;
 use charts::bars::{Bar, Bars, Group};
-use charts::frame::Axis;
+use charts::frame::{Axis, plain};
+use charts::text::{distinct, whole};
 use charts::theme::Colour;
 
 /// The colour of measurements with filters, and of filters in general.
@@ -13,6 +16,10 @@ const WITH_FILTERS: Colour = Colour::Series(0);
 const WITHOUT_FILTERS: Colour = Colour::Faint;
 /// The colour of the current filters in --what-if, and of classical variants.
 const CURRENT: Colour = Colour::Series(1);
+
+/// The end of the label of a measurement without filters.
+const OFF: &str = ", filters off";
+const LEGEND: [(&str, Colour); 2] = [("with filters", WITH_FILTERS), ("filters off", WITHOUT_FILTERS)];
 
 /// The scale from values to lengths of bars.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,23 +57,65 @@ impl Plot {
         }
     }
 
-    fn bars(self, title: &str, unit: &str, scale: Scale) -> Bars {
-        let values = || self.groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value);
-        let most = values().fold(0.0, f64::max);
-        let end = |value: f64| shown(self.field, &Value::from(value));
+    /// Makes the picture. Its legend has the entries of `legend` whose colours occur, if there are several.
+    fn bars(self, title: &str, unit: &str, scale: Scale, legend: &[(&str, Colour)]) -> Bars {
+        let bars = || self.groups.iter().flat_map(|group| &group.bars);
+        let most = bars().map(|bar| bar.value).fold(0.0, f64::max);
+        let is_share = is_share(self.field);
         let axis = match scale {
             Scale::Logarithmic if most > 0.0 => {
-                let least = values().filter(|value| *value > 0.0).fold(most, f64::min);
-                Axis::decades(String::new(), least, most, end)
+                let least = bars().map(|bar| bar.value).filter(|value| *value > 0.0).fold(most, f64::min);
+                Axis::decades(String::new(), least, most, |value| tick(value, is_share))
             }
             _ => {
                 let to = if scale == Scale::Share || most <= 0.0 { 1.0 } else { most };
-                let labels = [0.0, to].map(|value| (value, end(value))).into();
+                // Rates are drawn as percentages, so the percentages are round numbers.
+                let factor = if is_share { 100.0 } else { 1.0 };
+                let Axis { labels, .. } = Axis::from_zero(String::new(), to * factor);
+                let label = |(value, label): (f64, String)| match (is_share, value >= 1_000.0) {
+                    (true, _) => (value / factor, format!("{label} %")),
+                    (false, true) => (value, thousands(whole(value))),
+                    (false, false) => (value, label),
+                };
+                let labels = labels.into_iter().map(label).collect();
                 Axis { title: String::new(), from: 0.0, to, is_logarithmic: false, labels }
             }
         };
-        let (title, subtitle, nothing) = (title.into(), unit.into(), String::new());
-        Bars { title, subtitle, description: nothing.clone(), axis, groups: self.groups, caption: nothing }
+        let is_used = |colour: Colour| bars().any(|bar| bar.colour == colour);
+        let legend = legend.iter().filter(|(_, colour)| is_used(*colour));
+        let legend: Vec<_> = legend.map(|(name, colour)| ((*name).to_owned(), *colour)).collect();
+        Bars {
+            title: title.into(),
+            subtitle: unit.into(),
+            description: String::new(),
+            axis,
+            legend: if legend.len() > 1 { legend } else { Vec::new() },
+            groups: self.groups,
+            caption: String::new(),
+        }
+    }
+
+    /// Returns a sentence with the factors between the bars with filters and those without. Each bar is
+    /// compared with the bar of the same filter in its group.
+    fn headline(&self) -> String {
+        let ratios = self.groups.iter().flat_map(|group| {
+            let without = || group.bars.iter().filter(|bar| bar.colour == WITHOUT_FILTERS);
+            let with = group.bars.iter().filter(|bar| bar.colour == WITH_FILTERS);
+            with.filter_map(move |bar| {
+                let other = without().find(|other| other.label == format!("{}{OFF}", bar.label))?;
+                Some(other.value / bar.value)
+            })
+        });
+        headline(ratios).map_or(String::new(), |less| format!(": {less} with filters"))
+    }
+}
+
+/// Formats a power of ten for an axis.
+fn tick(value: f64, is_share: bool) -> String {
+    match is_share {
+        true => format!("{} %", plain(value * 100.0)),
+        false if value >= 1_000.0 => thousands(whole(value)),
+        false => plain(value),
     }
 }
 
@@ -80,6 +129,12 @@ fn text<'a>(row: &'a Value, field: &str) -> &'a str {
     row.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Returns whether the filters were asked in a measurement, its colour, and the end of its label.
+fn series(row: &Value) -> (Colour, &'static str) {
+    let is_asked = row.get("filters_consulted").and_then(Value::as_bool) == Some(true);
+    if is_asked { (WITH_FILTERS, "") } else { (WITHOUT_FILTERS, OFF) }
+}
+
 /// Returns the plots of `bench point-miss`: times and reads in each layout, with filters and
 /// without.
 pub fn point_miss(report: &Value) -> Vec<Bars> {
@@ -88,17 +143,57 @@ pub fn point_miss(report: &Value) -> Vec<Bars> {
         for layout in rows(report, "/settings/layouts").filter_map(Value::as_str) {
             let of_layout = rows(report, "/rows").filter(|row| text(row, "layout") == layout);
             for row in of_layout.filter(|row| text(row, "workload") == workload) {
-                let is_asked = row.get("filters_consulted").and_then(Value::as_bool) == Some(true);
-                let (colour, note) = if is_asked { (WITH_FILTERS, "") } else { (WITHOUT_FILTERS, ", filters off") };
-                plot.add(layout, &format!("{}{note}", text(row, "filter")), colour, row);
+                let (colour, off) = series(row);
+                plot.add(layout, &format!("{}{off}", text(row, "filter")), colour, row);
             }
         }
-        plot.bars(title, unit, Scale::Logarithmic)
+        let title = format!("{title}{}", plot.headline());
+        plot.bars(&title, unit, Scale::Logarithmic, &LEGEND)
     };
     vec![
         plot("Mean time of a get of an absent key", "ns", "absent", "mean_ns"),
         plot("Mean time of a get of a present key", "ns", "present", "mean_ns"),
         plot("Data blocks read for an absent key", "blocks per get", "absent", "block_reads_per_get"),
+    ]
+}
+
+/// Returns the plots of `bench range-miss`: times and reads of each kind of query, with filters and
+/// without.
+pub fn range_miss(report: &Value) -> Vec<Bars> {
+    let plot = |title: &str, unit, field| {
+        let kind = |row: &Value| match row.get("range_len").and_then(Value::as_u64) {
+            Some(len) => format!("scan of {}, {}", count(len, "integer"), text(row, "query")),
+            None => text(row, "query").to_owned(),
+        };
+        let mut plot = Plot::new(field);
+        for wanted in distinct(rows(report, "/rows").map(kind)) {
+            for row in rows(report, "/rows").filter(|row| kind(row) == wanted) {
+                let (colour, off) = series(row);
+                plot.add(&wanted, &format!("{}{off}", text(row, "filter")), colour, row);
+            }
+        }
+        let title = format!("{title}{}", plot.headline());
+        plot.bars(&title, unit, Scale::Logarithmic, &LEGEND)
+    };
+    vec![
+        plot("Mean time of a query that finds nothing", "ns", "mean_ns"),
+        plot("Data blocks read for such a query", "blocks per query", "block_reads_per_query"),
+    ]
+}
+
+/// Returns the plots of `bench load`: speed and amplification of each load.
+pub fn load(record: &Value) -> Vec<Bars> {
+    let plot = |title: &str, unit, field| {
+        let mut plot = Plot::new(field);
+        for (number, row) in (1..).zip(rows(record, "/loads")) {
+            let keys = row.pointer("/settings/keys").and_then(Value::as_u64).unwrap_or(0);
+            plot.add("", &format!("{number}: {}", count(keys, "key")), WITH_FILTERS, row);
+        }
+        plot.bars(title, unit, Scale::FromZero, &[])
+    };
+    vec![
+        plot("Speed of the load", "puts per second", "load_puts_per_second"),
+        plot("Write amplification", "bytes written per byte of keys and values", "load_write_amplification"),
     ]
 }
 
@@ -122,9 +217,14 @@ pub fn inspect(report: &Value) -> Vec<Bars> {
         rates.add("", &chunk, WITH_FILTERS, row);
     }
     vec![
-        what_if.bars("Size of each filter for the same keys", "bytes", Scale::FromZero),
-        fill.bars("Fill ratio", "share of the bits that are set", Scale::Share),
-        rates.bars("Expected false-positive rate of each filter", "in the order of the file", Scale::FromZero),
+        what_if.bars(
+            "Size of each filter for the same keys",
+            "bytes",
+            Scale::FromZero,
+            &[("current", CURRENT), ("other filters", WITH_FILTERS)],
+        ),
+        fill.bars("Fill ratio", "share of the bits that are set", Scale::Share, &[]),
+        rates.bars("Expected false-positive rate of each filter", "in the order of the file", Scale::FromZero, &[]),
     ]
 }
 
@@ -138,7 +238,8 @@ pub fn plan(report: &Value) -> Vec<Bars> {
             let colour = if in_memory_only { CURRENT } else { WITH_FILTERS };
             plot.add(group, text(row, "filter"), colour, row);
         }
-        plot.bars(title, unit, scale)
+        let legend = [("filter blocks", WITH_FILTERS), ("in memory only", CURRENT)];
+        plot.bars(title, unit, scale, &legend)
     };
     vec![
         plot("Size", "bits per key", Scale::FromZero, "bits_per_key"),
