@@ -49,11 +49,35 @@ pub const BYTE_UNITS: [(&str, u64); 8] = [
     ("kB", 1_000),
 ];
 
-/// Parses a whole number of bytes, as [`parse_whole`] does, with an optional unit such as `MiB` or `MB`.
+/// Parses a number of bytes with an optional unit such as `MiB` or `MB`. A number with a unit may have decimals;
+/// a fraction of a byte is dropped.
 pub fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
     let unit = BYTE_UNITS.into_iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, bytes)));
-    let (number, bytes) = unit.unwrap_or((text, 1));
-    parse_whole(number)?.checked_mul(bytes)
+    let Some((number, bytes)) = unit else { return parse_whole(text) };
+    if let Some(whole) = parse_whole(number) {
+        return whole.checked_mul(bytes);
+    }
+    let (whole, decimals) = number.trim_end().split_once('.').filter(|(whole, _)| !whole.contains(['e', 'E']))?;
+    let is_fraction = (1..=18).contains(&decimals.len()) && decimals.bytes().all(|byte| byte.is_ascii_digit());
+    let scale = 10u128.pow(u32::try_from(decimals.len()).ok().filter(|_| is_fraction)?);
+    let fraction = u128::from(decimals.parse::<u64>().ok()?) * u128::from(bytes) / scale;
+    parse_whole(whole)?.checked_mul(bytes)?.checked_add(u64::try_from(fraction).ok()?)
+}
+
+/// Parses a number that may have decimals: `9.5`, `1e-3` or `1_000.5`. Returns `None` for any other text, and for a
+/// number that is not finite.
+pub fn parse_number(text: &str) -> Option<f64> {
+    let text: String = text.chars().filter(|letter| !"_ ".contains(*letter)).collect();
+    text.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// Parses a share of 1: `0.01` or `1%`.
+pub fn parse_share(text: &str) -> Option<f64> {
+    let Some(percent) = text.trim().strip_suffix('%') else { return parse_number(text) };
+    // Decimal digits are shifted as text, because a division by 100 may round.
+    let shifted = || parse_number(&format!("{}e-2", percent.trim_end()));
+    parse_number(percent).and_then(|percent| shifted().or(Some(percent / 100.0)))
 }
 
 /// Rounds to the nearest integer. A negative number or NaN gives 0, and a number that is too large
@@ -229,8 +253,21 @@ mod tests {
         }
         let bytes =
             [("256MB", Some(256_000_000)), ("1_024 KiB", Some(1 << 20)), ("64MiB", Some(64 << 20)), ("12", Some(12))];
-        for (text, value) in bytes.into_iter().chain([("MB", None), ("1mb", None), ("99999999999TiB", None)]) {
+        let decimals =
+            [("1.5MiB", Some(3 << 19)), ("0.3 KiB ", Some(307)), ("1.5", None), ("1e3.5kB", None), (".kB", None)];
+        let wrong = [("MB", None), ("1mb", None), ("99999999999TiB", None), ("16777216.5TiB", None)];
+        for (text, value) in bytes.into_iter().chain(decimals).chain(wrong) {
             assert_eq!(parse_bytes(text), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_are_parsed_as_fractions_and_as_percentages() {
+        for (text, share) in [("0.01", 0.01), ("1%", 0.01), ("0.7 %", 0.007), ("1e-1%", 0.001), (" 1_0%", 0.1)] {
+            assert_eq!(parse_share(text), Some(share), "{text}");
+        }
+        for text in ["", "%", "abc", "0,01", "nan", "inf%", "1%%", "1/100"] {
+            assert_eq!(parse_share(text), None, "{text}");
         }
     }
 

@@ -66,6 +66,11 @@ pub fn number(expected: &'static str) -> impl Fn(&str) -> Result<f64, &'static s
     move |text| text.parse().map_err(|_| expected)
 }
 
+/// Parses a false-positive rate, such as `0.01` or `1%`. The caller checks the range.
+pub fn rate(text: &str) -> Result<f64, &'static str> {
+    text::parse_share(text).ok_or(RATE_EXPECTED)
+}
+
 /// Returns one line that says what is wrong with the command line and what to do. Returns `None`
 /// for help, for version, and for a missing subcommand, which prints the help.
 pub fn line(refused: &clap::Error) -> Option<String> {

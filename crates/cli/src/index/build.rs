@@ -14,7 +14,7 @@ use super::input::{Builder, FileList, Input, spill};
 use super::{failure, open};
 use crate::new_file::NewFile;
 use crate::prelude::*;
-use crate::refused_value::{RATE_EXPECTED, number};
+use crate::refused_value::{RATE_EXPECTED, rate};
 use charts::text::quoted;
 use filterblock_parquet::index::{Built, IndexReader, KeyType, Settings};
 
@@ -86,7 +86,7 @@ pub struct Arguments {
     column: Option<String>,
     /// The wanted false-positive rate (FPR) of each file; filters taken with --from-filters may
     /// have a higher one
-    #[arg(long, value_name = "RATE", default_value = "0.01", value_parser = number(RATE_EXPECTED))]
+    #[arg(long, value_name = "RATE", default_value = "0.01", value_parser = rate)]
     fpr: f64,
     /// Replace OUT if it exists
     #[arg(long)]

@@ -12,7 +12,7 @@ use super::report::{FileReport, Report};
 use super::{DEFAULT_FPR, check};
 use crate::new_file::NewFile;
 use crate::prelude::*;
-use crate::refused_value::{BITS_EXPECTED, RATE_EXPECTED, number};
+use crate::refused_value::{BITS_EXPECTED, number, rate};
 use filterblock_parquet::Loss;
 use filterblock_parquet::filters::{Budget, Sizing};
 use filterblock_parquet::folder::EXTENSIONS;
@@ -103,7 +103,7 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "columns")]
     advised: bool,
     /// The false-positive rate of the filters, above 0 and below 1 [default: 0.01]
-    #[arg(long, value_name = "P", value_parser = number(RATE_EXPECTED), conflicts_with = "bits_per_key")]
+    #[arg(long, value_name = "P", value_parser = rate, conflicts_with = "bits_per_key")]
     fpr: Option<f64>,
     /// The bits of a filter for each distinct value, 1 to 100
     #[arg(long, value_name = "B", value_parser = number(BITS_EXPECTED))]

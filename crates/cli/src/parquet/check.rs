@@ -8,7 +8,7 @@ use super::check_report::{FileReport, Given, Report};
 use super::files;
 use super::one_file::{Source, find};
 use crate::prelude::*;
-use crate::refused_value::{RATE_EXPECTED, number};
+use crate::refused_value::rate;
 use charts::text::quoted_path;
 use filterblock_parquet::check::{self, Request};
 use filterblock_parquet::engines;
@@ -67,10 +67,10 @@ pub struct Arguments {
     #[arg(long)]
     values: bool,
     /// The false-positive rate that decides the needed size, above 0 and below 1
-    #[arg(long, value_name = "P", value_parser = number(RATE_EXPECTED), default_value = "0.01")]
+    #[arg(long, value_name = "P", value_parser = rate, default_value = "0.01")]
     fpr: f64,
     /// A filter with a higher expected false-positive rate is undersized
-    #[arg(long, value_name = "P", value_parser = number(RATE_EXPECTED), default_value_t = MAX_FPR)]
+    #[arg(long, value_name = "P", value_parser = rate, default_value_t = MAX_FPR)]
     max_fpr: f64,
     /// Print the report of each file, also if there are several
     #[arg(long, conflicts_with = "quiet")]

@@ -13,7 +13,7 @@ use crate::filter_choice;
 use crate::html;
 use crate::new_file::NewFile;
 use crate::prelude::*;
-use crate::refused_value::{BITS_EXPECTED, RATE_EXPECTED, number, whole};
+use crate::refused_value::{BITS_EXPECTED, RATE_EXPECTED, number, rate, whole};
 use filterblock::planning::{BlockPlan, Goal, MAX_KEYS};
 use filterblock::{FilterKind, FilterSpec};
 use filterblock_family::plan::{Variant, VariantPlan};
@@ -55,13 +55,13 @@ pub struct Arguments {
     /// The number of distinct keys, such as 1000000, 1_000_000 or 1e6
     #[arg(long, value_name = "N", value_parser = whole(1..=MAX_KEYS, 1_000_000))]
     keys: u64,
-    /// The wanted false-positive rate (FPR), above 0 and below 1
-    #[arg(long, value_name = "RATE", value_parser = number(RATE_EXPECTED))]
+    /// The wanted false-positive rate (FPR), above 0 and below 1, such as 0.01 or 1%
+    #[arg(long, value_name = "RATE", value_parser = rate)]
     fpr: Option<f64>,
     /// Bits per key, from 1 to 100
     #[arg(long, value_name = "BITS", value_parser = number(BITS_EXPECTED))]
     bits_per_key: Option<f64>,
-    /// Bytes for the whole block, such as 1048576, 64MiB or 256MB
+    /// Bytes for the whole block, such as 1048576, 1.5MiB or 256MB
     #[arg(long, value_name = "BYTES", value_parser = filter_choice::memory)]
     memory: Option<u64>,
     /// Print as JSON

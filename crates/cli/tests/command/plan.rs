@@ -189,7 +189,7 @@ fn impossible_plans_are_refused() {
             &["--keys", "10", "--memory", "0"],
             &["--memory: 0 bytes are too few for 10 keys (at least 1 bit per key, checksums and trailer); try 1044\n"],
         ),
-        (&["--keys", "10", "--memory", "1.5MB"], &["--memory", "a unit such as MiB or MB"]),
+        (&["--keys", "10", "--memory", "1.5"], &["--memory", "a unit such as MiB or MB"]),
         (&["--keys", "10", "--memory", "99999999999TiB"], &["--memory"]),
         (&["--keys", "72057594037927937", "--fpr", "0.01"], &["from 1 to 72057594037927936"]),
         (&["--keys", "99999999999999999999", "--fpr", "0.01"], &["--keys"]),
@@ -205,6 +205,10 @@ fn impossible_plans_are_refused() {
     }
     assert!(shell.files().is_empty(), "an impossible plan has drawn a picture");
     shell.run(&["plan", "--keys", "10", "--memory", "1044"]).exits(0);
+    for (one, other) in [(["--fpr", "1%"], ["--fpr", "0.01"]), (["--memory", "1.5KiB"], ["--memory", "1536"])] {
+        let plan = |budget: &[&str; 2]| shell.run(&[&["plan", "--keys", "10"], &budget[..]].concat()).exits(0);
+        assert_eq!(plan(&one), plan(&other));
+    }
     shell.write("file", "");
     shell.run(&["plan", "--keys", "10", "--fpr", "0.1", "--svg", "file"]).fails_with(&["file"]);
 }
