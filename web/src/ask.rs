@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::file::{Block, Content, Opened, Parquet, Raw};
+use crate::plan::typed;
 use charts::text;
 
 /// The keys that a person has typed, and how to look them up.
@@ -26,7 +27,8 @@ pub(crate) struct Question {
     prefixes: bool,
     /// The column of a Parquet file, or `None` for the only column with filters.
     column: Option<String>,
-    row_group: Option<usize>,
+    /// The number of a row group as a person has typed it, or `None` for all row groups.
+    row_group: Option<String>,
     /// The type of Parquet values.
     value_type: Option<String>,
 }
@@ -269,13 +271,16 @@ fn chunks_of<'a>(file: &'a Parquet, question: &Question) -> Result<Vec<&'a Parqu
     if groups == 0 {
         return Err("the file has no row groups, so it has no values".to_owned());
     }
-    if question.row_group.is_some_and(|number| number >= groups) {
+    let expected = "a whole number; write 0, or nothing for all row groups";
+    let row_group = question.row_group.as_deref().map(|text| typed("row group", text, text::parse_whole, expected));
+    let row_group = row_group.transpose()?.map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+    if row_group.is_some_and(|number| number >= groups) {
         return Err(format!(
             "no such row group: the file has {}; give a number from 0",
             text::count(groups as u64, "row group")
         ));
     }
-    let is_group = |chunk: &&ParquetColumnChunk| question.row_group.is_none_or(|number| number == chunk.row_group);
+    let is_group = |chunk: &&ParquetColumnChunk| row_group.is_none_or(|number| number == chunk.row_group);
     let chunks = || file.metadata.column_chunks().iter().filter(is_group);
     let path = match &question.column {
         Some(column) => column.as_str(),

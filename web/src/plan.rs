@@ -1,6 +1,7 @@
 //! Calculates for all kinds: the plans of `filterblock plan`, the formula of each kind with its
 //! numbers, and the curves of the plots.
 
+use charts::text::{parse_bytes, parse_number, parse_share, parse_whole};
 use filterblock::planning::{MAX_KEYS, Plan};
 use filterblock::{
     Error, FilterKind, FilterSpec,
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::report::value;
 
-/// The known numbers. They come as text, because a script has no exact integers above 2^53.
+/// The known numbers, as a person has typed them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Question {
@@ -24,24 +25,41 @@ pub(crate) struct Question {
     memory_bytes: Option<String>,
 }
 
-/// Returns the number, or an error if the text is not a number of type `T`.
-pub(crate) fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
-    text.trim().parse().map_err(|_| format!("{name}: {text:?} is not a valid number, or is too large; give another"))
+/// Parses a typed number with a parser of the command. The error repeats the text in words for people.
+pub(crate) fn typed<T>(name: &str, text: &str, parse: fn(&str) -> Option<T>, expected: &str) -> Result<T, String> {
+    parse(text.trim()).ok_or_else(|| match text.trim() {
+        "" => format!("{name}: nothing is written; expected {expected}"),
+        written => format!("{name}: {written:?} is not {expected}"),
+    })
+}
+
+pub(crate) fn keys_of(text: &str) -> Result<u64, String> {
+    typed("keys", text, parse_whole, "a whole number below 2^64; write 1000000, 1,000,000 or 1e6")
+}
+
+pub(crate) fn fpr_of(text: &str) -> Result<f64, String> {
+    let expected = "a rate above 0 and below 1; write 0.01 or 1%";
+    let rate = typed("FPR", text, parse_share, expected)?;
+    if rate > 0.0 && rate < 1.0 { Ok(rate) } else { Err(format!("FPR: expected {expected}")) }
+}
+
+pub(crate) fn bits_per_key_of(text: &str) -> Result<f64, String> {
+    let expected = "a number from 1 to 100; write 10";
+    let bits = typed("bits per key", text, parse_number, expected)?;
+    if (1.0..=100.0).contains(&bits) { Ok(bits) } else { Err(format!("bits per key: expected {expected}")) }
+}
+
+pub(crate) fn memory_of(text: &str) -> Result<u64, String> {
+    typed("memory", text, parse_bytes, "a number of bytes below 2^64; write 1048576 bytes or 1.5 MiB")
 }
 
 /// Answers with the fields of `filterblock plan --json` without measured times, and adds probes and
 /// formula of each kind.
 pub(crate) fn answer(question: &Question) -> Result<Value, String> {
-    let given = |name, text: &Option<String>| text.as_deref().map(|text| number::<f64>(name, text)).transpose();
-    let memory = question.memory_bytes.as_deref().map(|text| number::<u64>("memory", text)).transpose()?;
-    let (fpr, bits) = (given("FPR", &question.fpr)?, given("bits per key", &question.bits_per_key)?);
-    if fpr.is_some_and(|rate| !(rate > 0.0 && rate < 1.0)) {
-        return Err("FPR: expected a rate above 0 and below 1; try 0.01".to_owned());
-    }
-    if bits.is_some_and(|bits| !(1.0..=100.0).contains(&bits)) {
-        return Err("bits per key: expected 1 to 100; try 10".to_owned());
-    }
-    let Some(keys) = question.keys.as_deref().map(|text| number::<u64>("keys", text)).transpose()? else {
+    let memory = question.memory_bytes.as_deref().map(memory_of).transpose()?;
+    let fpr = question.fpr.as_deref().map(fpr_of).transpose()?;
+    let bits = question.bits_per_key.as_deref().map(bits_per_key_of).transpose()?;
+    let Some(keys) = question.keys.as_deref().map(keys_of).transpose()? else {
         return match (fpr, memory) {
             (Some(rate), Some(memory)) => Ok(most_keys(rate, memory)),
             _ => Err("to solve for keys, give the FPR and the memory".to_owned()),
@@ -155,7 +173,7 @@ pub(crate) struct CurvesQuestion {
 /// Answers with the FPR of each kind by payload bits per key: `[[bits, FPR], …]`. The number of
 /// keys is limited to the range from 1 to [`MAX_KEYS`].
 pub(crate) fn curves(question: &CurvesQuestion) -> Result<Value, String> {
-    let keys = number::<u64>("keys", &question.keys)?.clamp(1, MAX_KEYS);
+    let keys = keys_of(&question.keys)?.clamp(1, MAX_KEYS);
     let curve = |kind: FilterKind| {
         let points = (8..=80).step_by(2).filter_map(|quarters| {
             let spec = FilterSpec::bits_per_key(kind, f64::from(quarters) / 4.0).ok()?;

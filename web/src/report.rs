@@ -52,6 +52,9 @@ fn of_foreign(opened: &Opened) -> Value {
     match &opened.content {
         Content::LevelDb(table) => {
             report.add_leveldb(table);
+            if table.key_forms().count() > 1 {
+                report.notes.push("to count the keys, choose what the LevelDB keys are".to_owned());
+            }
             report.notes.extend(unusable_filters(table));
         }
         Content::RocksDb(table) => report.add_rocksdb(table),

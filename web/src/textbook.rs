@@ -1,18 +1,19 @@
 //! Solves the formulas of the textbook Bloom filter of `m` bits, `n` keys and `k` probes for its
 //! keys, FPR, memory or probes. Shows the formula with its numbers.
 
+use charts::text::{parse_whole, whole};
 use filterblock::planning::{best_probes, bits_for, classical_fpr, ideal_probes, lowest_fpr, shortest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::plan::number;
+use crate::plan::{bits_per_key_of, fpr_of as rate_of, keys_of, memory_of, typed};
 
 /// The maximum number of probes that are tried.
 const MAX_PROBES: u32 = 100;
 /// The maximum number of probes in the plot.
 const PLOTTED_PROBES: u32 = 24;
 
-/// The number to solve for, and the known numbers as text. Without `probes`, the calculator uses
+/// The number to solve for, and the known numbers as a person has typed them. Without `probes`, the calculator uses
 /// the best number of probes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,7 +21,8 @@ pub(crate) struct Question {
     solve: Unknown,
     keys: Option<String>,
     fpr: Option<String>,
-    bits: Option<String>,
+    bits_per_key: Option<String>,
+    memory_bytes: Option<String>,
     probes: Option<String>,
 }
 
@@ -46,11 +48,20 @@ struct Found {
 /// Answers with the number of keys, bits and probes, the FPR, and the formula that gave the unknown
 /// number.
 pub(crate) fn answer(question: &Question) -> Result<Value, String> {
-    let needed = |name: &str, text: &Option<String>| text.clone().ok_or_else(|| format!("{name} is missing; give it"));
-    let keys = || number::<u64>("keys", &needed("keys", &question.keys)?).and_then(|keys| positive("keys", keys));
-    let bits = || number::<u64>("memory", &needed("memory", &question.bits)?).and_then(|bits| positive("memory", bits));
-    let fpr = || number::<f64>("FPR", &needed("FPR", &question.fpr)?).and_then(rate);
-    let probes = question.probes.as_deref().map(|text| number::<u32>("probes", text)).transpose()?;
+    let missing = |name: &str| format!("{name}: nothing is written; give it");
+    let keys = || keys_of(question.keys.as_ref().ok_or(missing("keys"))?).and_then(|keys| positive("keys", keys));
+    let bits = || match (&question.bits_per_key, &question.memory_bytes) {
+        (Some(bits), _) => positive("memory", whole((bits_per_key_of(bits)? * keys()? as f64).floor())),
+        (None, Some(bytes)) => {
+            let bits = memory_of(bytes)?.checked_mul(8).ok_or("memory: at most 2^61 bytes; give less memory")?;
+            positive("memory", bits)
+        }
+        (None, None) => Err(missing("memory")),
+    };
+    let fpr = || rate_of(question.fpr.as_ref().ok_or(missing("FPR"))?);
+    let probes = |text| typed("probes", text, parse_whole, "a whole number; write 7");
+    let probes = question.probes.as_deref().map(probes).transpose()?;
+    let probes = probes.map(|probes| u32::try_from(probes).unwrap_or(u32::MAX));
     if probes.is_some_and(|probes| !(1..=MAX_PROBES).contains(&probes)) {
         return Err(format!("probes: expected 1 to {MAX_PROBES}; try 7"));
     }
@@ -65,20 +76,13 @@ pub(crate) fn answer(question: &Question) -> Result<Value, String> {
     let points = (1..=PLOTTED_PROBES).map(|k| json!([k, classical_fpr(keys, bits, k)]));
     Ok(json!({
         "keys": keys, "bits": bits, "probes": probes, "fpr": classical_fpr(keys, bits, probes),
-        "bits_per_key": bits_per_key, "ideal_probes": ideal_probes(bits_per_key), "least_fpr": lowest_fpr(bits_per_key),
+        "bits_per_key": bits_per_key, "ideal_probes": ideal_probes(bits_per_key), "least_fpr": lowest_fpr(bits_per_key), "given_fpr": question.fpr.is_some().then(fpr).transpose()?,
         "formula": { "text": text, "filled": filled }, "by_probes": points.collect::<Vec<_>>(),
     }))
 }
 
 fn positive(name: &str, value: u64) -> Result<u64, String> {
     if value > 0 { Ok(value) } else { Err(format!("{name}: expected at least 1; try 1000000")) }
-}
-
-fn rate(rate: f64) -> Result<f64, String> {
-    match rate > 0.0 && rate < 1.0 {
-        true => Ok(rate),
-        false => Err("FPR: expected a rate above 0 and below 1; try 0.01".to_owned()),
-    }
 }
 
 fn memory(keys: u64, fpr: f64, probes: Option<u32>) -> Result<Found, String> {

@@ -7,11 +7,8 @@ filterblock.tools.push((engine, link) => {
     const slider = Object.fromEntries(names.map((name) => [name, byId(`${name}-slider`)]));
     const [unit, best] = [byId('unit'), byId('best')];
     const solve = () => document.querySelector('input[name="solve"]:checked').value;
-    // Numbers may be written with separators, as the page shows them.
-    const clean = (text) => text.replace(/[\s,_']/g, '');
-    const number = (name) => Number(clean(field[name].value));
-    // Keys stay text, because they may exceed 2^53. 1e6 is also a number.
-    const keysText = () => (/^\d+$/.test(clean(field.keys.value)) ? clean(field.keys.value) : String(Math.round(number('keys'))));
+    // The last answer of the textbook filter, or null after an error.
+    let last = null;
 
     // The position of each slider for a value, and the value for a position.
     const scales = {
@@ -29,27 +26,28 @@ filterblock.tools.push((engine, link) => {
         Object.assign(slider.memory, isBits ? { min: 1, max: 40, step: 0.1 } : { min: 2, max: 14, step: 0.01 });
     }
 
-    // The memory as the core takes it: bits per key, or bytes.
+    // The memory as the core takes it: bits per key, or bytes with their unit.
     function memory() {
-        if (unit.value === 'bits') return { bits_per_key: String(number('memory')) };
-        return { memory_bytes: String(Math.floor(number('memory') * Number(unit.value))) };
+        if (unit.value === 'bits') return { bits_per_key: field.memory.value };
+        return { memory_bytes: unit.value === '1' ? field.memory.value : `${field.memory.value} ${unit.selectedOptions[0].text}` };
     }
-    function memoryBits() {
-        const { bits_per_key: perKey, memory_bytes: len } = memory();
-        return perKey ? String(Math.floor(Number(perKey) * number('keys'))) : String(BigInt(len) * 8n);
+    function inUnit({ bits, bits_per_key: perKey }) {
+        if (unit.value === '1') return String(Math.ceil(bits / 8));
+        const number = unit.value === 'bits' ? perKey : bits / 8 / Number(unit.value);
+        return number.toLocaleString('en', { maximumSignificantDigits: 6, useGrouping: false });
     }
 
     function questions() {
-        const [what, keys, fpr] = [solve(), keysText(), String(number('fpr'))];
-        const probes = best.checked ? null : clean(field.probes.value);
-        const plan = { memory: { keys, fpr }, fpr: { keys, ...memory() }, keys: { fpr, ...memory() }, probes: { keys, ...memory() } }[what];
-        const textbook = { memory: { keys, fpr, probes }, fpr: { keys, bits: memoryBits(), probes }, keys: { fpr, bits: memoryBits(), probes }, probes: { keys, bits: memoryBits() } }[what];
-        return [{ do: 'plan', ...plan }, { do: 'textbook', solve: what, ...textbook }];
+        const [what, keys, fpr] = [solve(), field.keys.value, field.fpr.value];
+        const probes = best.checked ? null : field.probes.value;
+        const known = { memory: { keys, fpr }, fpr: { keys, ...memory() }, keys: { fpr, ...memory() }, probes: { keys, ...memory() } }[what];
+        return [{ do: 'plan', ...known }, { do: 'textbook', solve: what, ...known, probes: what === 'probes' ? null : probes }];
     }
 
     function command(plan) {
-        if (plan.keys === undefined) return 'filterblock plan, run with several values of --keys';
-        const goal = plan.fpr ? `--fpr ${plan.fpr}` : plan.bits_per_key ? `--bits-per-key ${plan.bits_per_key}` : `--memory ${plan.memory_bytes}`;
+        if (plan.keys === null) return 'filterblock plan, run with several values of --keys';
+        const { false_positive_rate: fpr, bits_per_key: bits, memory_bytes: bytes } = plan.budget;
+        const goal = fpr ? `--fpr ${fpr}` : bits ? `--bits-per-key ${bits}` : `--memory ${bytes}`;
         return `filterblock plan --keys ${plan.keys} ${goal}`;
     }
 
@@ -75,12 +73,10 @@ filterblock.tools.push((engine, link) => {
         const what = solve();
         if (what === 'keys') field.keys.value = String(found.keys);
         if (what === 'fpr') field.fpr.value = String(Number(found.fpr.toPrecision(6)));
-        if (what === 'memory') field.memory.value = unit.value === 'bits' ? String(Number(found.bits_per_key.toPrecision(6))) : String(Number((found.bits / 8 / Number(unit.value)).toPrecision(6)));
+        if (what === 'memory') field.memory.value = inUnit(found);
         if (what === 'probes' || best.checked) field.probes.value = String(found.probes);
-        for (const name of names) {
-            const at = scales[name].to(number(name));
-            if (Number.isFinite(at)) slider[name].value = at;
-        }
+        const values = { keys: Number(found.keys), fpr: found.given_fpr ?? found.fpr, memory: Number(inUnit(found)), probes: found.probes };
+        for (const name of names) slider[name].value = scales[name].to(values[name]);
     }
 
     function say(found) {
@@ -134,17 +130,17 @@ filterblock.tools.push((engine, link) => {
         });
         byId('curves-keys').textContent = whole(keys);
         draw.plot(byId('plot-bits'), { title: `FPR of each kind by bits per key, for ${whole(keys)} keys. The table has the numbers.`, xName: 'bits per key', x: [2, 20], curves: series });
-        byId('legend').replaceChildren(...series.map(({ name, class: colour }) => element('li', {}, [element('span', { class: `key ${colour}` }), name])));
         draw.plot(byId('plot-probes'), { title: `FPR by number of probes; ${found.probes} probes give ${percent(found.fpr)}`, xName: 'probes', x: [0, 24], isDotted: true, curves: [{ name: 'textbook', class: 's0', points: found.by_probes, marks: [[found.probes, found.fpr]] }] });
     }
 
     function compute() {
         lock();
         const [planned, textbook] = questions();
-        link.write({ solve: solve(), n: keysText(), p: clean(field.fpr.value), m: clean(field.memory.value), unit: unit.value, k: best.checked ? 'best' : field.probes.value, kind: byId('formula-kind').value || null });
+        link.write({ solve: solve(), n: field.keys.value, p: field.fpr.value, m: field.memory.value, unit: unit.value, k: best.checked ? 'best' : field.probes.value, kind: byId('formula-kind').value || null });
         byId('shared').textContent = '';
         try {
             const found = engine.ask(textbook);
+            last = found;
             fill(found);
             say(found);
             byId('answer').classList.remove('error');
@@ -153,11 +149,12 @@ filterblock.tools.push((engine, link) => {
                 table(plan);
                 formulas(plan);
                 plots(plan, found);
-                byId('command').textContent = command(planned);
+                byId('command').textContent = command(plan);
             } catch (error) {
                 table({ filters: [{ filter: 'every kind', refused: error.message }] });
             }
         } catch (error) {
+            last = null;
             byId('answer').textContent = error.message;
             byId('answer').classList.add('error');
         }
@@ -180,20 +177,12 @@ filterblock.tools.push((engine, link) => {
             soon();
         });
     }
-    let factor = unit.value;
     unit.addEventListener('change', () => {
-        // Converts the memory to the other unit.
-        const of = (u) => (u === 'bits' ? number('keys') / 8 : Number(u));
-        const converted = (number('memory') * of(factor)) / of(unit.value);
-        if (Number.isFinite(converted)) field.memory.value = String(Number(converted.toPrecision(6)));
-        factor = unit.value;
+        if (last) field.memory.value = inUnit(last);
         memoryRange();
         soon();
     });
-    [best, byId('formula-kind'), ...document.querySelectorAll('input[name="solve"]')].forEach((input) => input.addEventListener('change', () => {
-        compute();
-        factor = unit.value;
-    }));
+    [best, byId('formula-kind'), ...document.querySelectorAll('input[name="solve"]')].forEach((input) => input.addEventListener('change', compute));
     byId('calculator-form').addEventListener('submit', (event) => event.preventDefault());
     byId('share').addEventListener('click', async () => {
         compute();
@@ -211,10 +200,11 @@ filterblock.tools.push((engine, link) => {
             best.checked = given.get('k') === 'best';
             if (!best.checked) field.probes.value = given.get('k');
         }
-        factor = unit.value;
         memoryRange();
         compute();
     }
     self.addEventListener('hashchange', restore);
+    // The plots are as wide as their places.
+    self.addEventListener('resize', soon);
     restore();
 });

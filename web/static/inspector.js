@@ -1,7 +1,7 @@
 // The inspector: opens a file in the worker, draws its map, and asks it for typed keys.
 'use strict';
 filterblock.tools.push((engine, link) => {
-    const { byId, element, svg, significant, percent, whole, bytes } = draw;
+    const { byId, element, svg, significant, percent, whole, bytes, keyNodes } = draw;
     const files = new filterblock.FileEngine();
     let [report, openings, asks, length] = [null, 0, 0, 0];
     // The maximum number of rows of a table. Further rows are only counted.
@@ -98,8 +98,11 @@ filterblock.tools.push((engine, link) => {
         return element('dl', {}, pairs.filter(isTold).flatMap(([name, value]) => [element('dt', { text: name.replaceAll('_', ' ') }), element('dd', { text: shown(value) })]));
     }
 
-    function grid(title, columns, rows) {
-        const head = element('tr', {}, columns.map((name) => element('th', { scope: 'col', text: name })));
+    // Makes a table. Columns without any value are left out.
+    function grid(title, all, allRows) {
+        const isUsed = (_, at) => allRows.some((row) => row[at] !== null && row[at] !== undefined);
+        const [columns, rows] = [all.filter(isUsed), allRows.map((row) => row.filter(isUsed))];
+        const head = element('tr', {}, columns.map((name, at) => element('th', { scope: 'col', class: rows.some((row) => typeof row[at] === 'number') ? 'n' : '', text: name })));
         const body = rows.slice(0, SHOWN).map((row) => element('tr', {}, row.map((value) => element('td', { class: typeof value === 'number' ? 'n' : String(value).length > 32 ? 'wrap' : '', text: shown(value ?? '–') }))));
         const parts = [element('h3', { text: title }), element('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': title }, [element('table', {}, [element('thead', {}, [head]), element('tbody', {}, body)])])];
         if (rows.length > SHOWN) parts.push(element('p', { class: 'note', text: `${whole(rows.length - SHOWN)} more are not shown; the command shows all with --json.` }));
@@ -136,8 +139,7 @@ filterblock.tools.push((engine, link) => {
         }
         const group = byId('row-group').value.trim();
         const isHex = byId('hex').checked;
-        const request = { do: 'ask', keys, hex: isHex, prefixes: byId('prefixes').checked, column: byId('column').value || null, row_group: group === '' ? null : Number(group), value_type: isHex ? null : byId('value-type').value || null };
-        if (Number.isNaN(request.row_group)) request.row_group = Number.MAX_SAFE_INTEGER;
+        const request = { do: 'ask', keys, hex: isHex, prefixes: byId('prefixes').checked, column: byId('column').value || null, row_group: group || null, value_type: isHex ? null : byId('value-type').value || null };
         const found = await files.ask(request);
         if (asked !== asks || !report) return;
         status.classList.toggle('error', Boolean(found.error));
@@ -156,9 +158,12 @@ filterblock.tools.push((engine, link) => {
         status.textContent = [`${whole(count('maybe'))} maybe, ${whole(count('absent'))} absent${wrong ? `, ${whole(wrong)} not understood` : ''}; ${reads()}.`, found.remark].filter(Boolean).join(' Note: ');
         byId('answers').tBodies[0].replaceChildren(...found.answers.map((one) => {
             const why = one.error ?? [one.doubt, one.places?.slice(0, 20).join(', '), one.places?.length > 20 ? `and ${one.places.length - 20} more` : null].filter(Boolean).join('; ');
-            return element('tr', {}, [element('th', { scope: 'row', text: one.key }), element('td', { class: one.answer ?? 'error', text: one.answer ?? 'no answer' }), element('td', { class: 'wrap', text: why })]);
+            return element('tr', {}, [element('th', { scope: 'row', class: 'typed' }, keyNodes(one.key)), element('td', { class: one.answer ?? 'error', text: one.answer ?? 'no answer' }), element('td', { class: 'wrap', text: why })]);
         }));
     }
+
+    // Most messages name the damage themselves.
+    const damage = (text) => (text.startsWith('damaged') ? `D${text.slice(1)}` : `Damaged: ${text}`);
 
     async function verify() {
         const [button, status, opening] = [byId('verify'), byId('verify-status'), openings];
@@ -168,7 +173,7 @@ filterblock.tools.push((engine, link) => {
         button.disabled = false;
         if (opening !== openings) return;
         const walked = Object.entries(found.walked ?? {}).map(([name, value]) => (name === 'note' ? value : `${whole(value)} ${name.replaceAll('_', ' ')}`)).join(', ');
-        status.textContent = found.error ?? (found.sound ? `Sound${walked ? `: ${walked}` : ''}.` : `Damaged: ${found.damage}`);
+        status.textContent = found.error ?? (found.sound ? `Sound${walked ? `: ${walked}` : ''}.` : damage(found.damage));
     }
 
     let timer = null;

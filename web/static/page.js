@@ -23,6 +23,8 @@
         }
         if (isFocused) tab.focus();
         link.write({ view: tab.getAttribute('aria-controls') });
+        // A tool that was hidden had no size.
+        self.dispatchEvent(new Event('resize'));
     }
 
     tabs.forEach((tab, i) => {

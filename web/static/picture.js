@@ -1,7 +1,7 @@
 // The picture: keys set bits, one probe at a time, and then a key is asked.
 'use strict';
 filterblock.tools.push((engine, link) => {
-    const { byId, svg, percent } = draw;
+    const { byId, svg, percent, visible } = draw;
     const kind = () => document.querySelector('input[name="picture-kind"]:checked').value;
     const [bits, probes] = [byId('picture-bits'), byId('picture-probes')];
     let [found, steps, at, timer] = [null, [], 0, null];
@@ -51,7 +51,7 @@ filterblock.tools.push((engine, link) => {
             probed.forEach(({ position, was_set: wasSet }, i) => {
                 drawn.push(position);
                 const place = line === null ? '' : ` in line ${line}`;
-                list.push({ text: `Add “${key}”, probe ${i + 1} of ${probed.length}: bit ${position}${place} ${wasSet ? 'is already set' : 'is set'}.`, set: drawn.length, now: [position], line });
+                list.push({ text: `Add “${visible(key)}”, probe ${i + 1} of ${probed.length}: bit ${position}${place} ${wasSet ? 'is already set' : 'is set'}.`, set: drawn.length, now: [position], line });
             });
         }
         const { key, line, probes: probed } = found.asked;
@@ -59,7 +59,7 @@ filterblock.tools.push((engine, link) => {
         const asked = clear < 0 ? probed : probed.slice(0, clear + 1);
         asked.forEach(({ position, was_set: isSet }, i) => {
             const isLast = i === asked.length - 1;
-            list.push({ text: `Ask “${key}”, probe ${i + 1} of ${probed.length}: bit ${position} is ${isSet ? 'set' : 'clear'}. ${isLast ? verdict() : ''}`, set: drawn.length, now: [position], isMissed: !isSet, line });
+            list.push({ text: `Ask “${visible(key)}”, probe ${i + 1} of ${probed.length}: bit ${position} is ${isSet ? 'set' : 'clear'}. ${isLast ? verdict() : ''}`, set: drawn.length, now: [position], isMissed: !isSet, line });
         });
         list.drawn = drawn;
         return list;
@@ -86,13 +86,13 @@ filterblock.tools.push((engine, link) => {
         const list = [{ text: `No equation yet; the filter will have ${found.slots} slots.`, rows: 0 }];
         found.steps.forEach(({ key, start, added, slot }, i) => {
             const how = slot === null ? 'it follows from the others' : `it takes slot ${slot}${added ? ` after ${added} other${added === 1 ? '' : 's'} were added to it` : ''}`;
-            list.push({ text: `Add “${key}”: its equation starts at slot ${start}; ${how}.`, rows: i + 1 });
+            list.push({ text: `Add “${visible(key)}”: its equation starts at slot ${start}; ${how}.`, rows: i + 1 });
         });
         list.push({ text: `The system is solved from the last slot: ${found.slots} rows of ${found.columns} bits are the filter.`, rows: found.steps.length, isSolved: true });
         const columns = found.asked.columns;
         const differs = columns.findIndex(({ sum, fingerprint }) => sum !== fingerprint);
         columns.slice(0, differs < 0 ? columns.length : differs + 1).forEach(({ sum, fingerprint }, i, all) => {
-            list.push({ text: `Ask “${found.asked.key}”, column ${i + 1} of ${columns.length}: the selected bits add up to ${sum}, the fingerprint has ${fingerprint}. ${i === all.length - 1 ? verdict() : ''}`, rows: found.steps.length, isSolved: true, column: i });
+            list.push({ text: `Ask “${visible(found.asked.key)}”, column ${i + 1} of ${columns.length}: the selected bits add up to ${sum}, the fingerprint has ${fingerprint}. ${i === all.length - 1 ? verdict() : ''}`, rows: found.steps.length, isSolved: true, column: i });
         });
         return list;
     }
@@ -105,7 +105,7 @@ filterblock.tools.push((engine, link) => {
         const cell = (x, y, value, state) => parts.push(svg('rect', { class: `bit ${state}`, x: x * size, y: y * size, width: size, height: size }), svg('text', { class: `in ${state}`, x: (x + 0.5) * size, y: (y + 0.7) * size, text: value }));
         const short = (key) => (key.length > 20 ? `${key.slice(0, 19)}…` : key);
         const equation = (y, key, { start, coefficients }, fingerprint, state) => {
-            parts.push(svg('text', { x: left * size - 8, y: (y + 0.7) * size, 'text-anchor': 'end', text: short(key) }));
+            parts.push(svg('text', { x: left * size - 8, y: (y + 0.7) * size, 'text-anchor': 'end', text: short(visible(key)) }));
             for (let slot = 0; slot < slots; slot += 1) cell(left + slot, y, slot >= start && slot < start + coefficients.length ? coefficients[slot - start] : '', coefficients[slot - start] ? state : '');
             fingerprint.forEach((bit, column) => cell(left + slots + gap + column, y, bit, bit ? state : ''));
         };
@@ -138,7 +138,6 @@ filterblock.tools.push((engine, link) => {
     function stop() {
         clearInterval(timer);
         timer = null;
-        byId('play').setAttribute('aria-pressed', 'false');
         byId('play').textContent = 'Play';
     }
 
@@ -148,7 +147,6 @@ filterblock.tools.push((engine, link) => {
             return;
         }
         if (at === steps.length - 1) go(0);
-        byId('play').setAttribute('aria-pressed', 'true');
         byId('play').textContent = 'Pause';
         timer = setInterval(() => (at < steps.length - 1 ? go(at + 1) : stop()), 700);
     });
