@@ -210,15 +210,11 @@ fn drawing(rows: &[Row]) -> String {
             }
         }
     }
-    let values = || groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value);
-    let (from, to) = (values().fold(100.0, f64::min) / 2.0, values().fold(1_000.0, f64::max));
-    let axis = Axis {
-        title: "ns of CPU time for a get (logarithmic)".into(),
-        from,
-        to,
-        is_logarithmic: true,
-        labels: Axis::powers_of_ten(from, to, integer),
-    };
+    let values = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value);
+    let mut axis = Axis::around("ns of CPU time for a get (logarithmic)", values, true);
+    for (value, label) in &mut axis.labels {
+        *label = integer(*value);
+    }
     Bars {
         title: "Gets of key-value stores".into(),
         subtitle: format!("{} keys of 16 bytes, warm, in random order; farther left is better", thousands(n)),
