@@ -204,6 +204,32 @@ pub fn unhex(digits: &[u8], out: &mut Vec<u8>) -> Result<(), usize> {
     Ok(())
 }
 
+/// Formats a factor, or returns `None` if it is below 1.05.
+#[must_use]
+pub fn times(ratio: f64) -> Option<String> {
+    match ratio {
+        ratio if ratio < 1.05 => None,
+        ratio if ratio < 9.95 => Some(format!("{ratio:.1}")),
+        ratio => Some(thousands(whole(ratio))),
+    }
+}
+
+/// Returns how many times less some queries cost with filters: a range like `2.5 to 84 times less`, or
+/// the maximum if filters do not always help. Returns `None` if they never help.
+#[must_use]
+pub fn headline(ratios: impl Iterator<Item = f64>) -> Option<String> {
+    let ends = ratios.filter(|ratio| ratio.is_finite()).fold(None, |ends, ratio| {
+        let (low, high) = ends.unwrap_or((ratio, ratio));
+        Some((ratio.min(low), ratio.max(high)))
+    });
+    let (low, high) = ends?;
+    match (times(low), times(high)?) {
+        (Some(low), high) if low == high => Some(format!("{high} times less")),
+        (Some(low), high) => Some(format!("{low} to {high} times less")),
+        (None, high) => Some(format!("up to {high} times less")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,5 +319,18 @@ mod tests {
         assert_eq!(unhex(b"00g0", &mut bytes), Err(2));
         assert_eq!(unhex(b"000", &mut bytes), Err(3));
         assert_eq!(unhex("0é".as_bytes(), &mut bytes), Err(1));
+    }
+
+    #[test]
+    fn a_headline_names_the_range_of_the_factors() {
+        for (ratios, less) in [
+            (&[27.3, 2406.2, 84.0][..], Some("27 to 2,406 times less")),
+            (&[33.2], Some("33 times less")),
+            (&[0.9, 5.04], Some("up to 5.0 times less")),
+            (&[0.9, 1.04, f64::NAN, f64::INFINITY], None),
+            (&[], None),
+        ] {
+            assert_eq!(headline(ratios.iter().copied()).as_deref(), less, "{ratios:?}");
+        }
     }
 }

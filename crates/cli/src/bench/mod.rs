@@ -12,8 +12,6 @@ mod report;
 mod source;
 mod store;
 
-pub use report::headline;
-
 use crate::prelude::*;
 
 const EXAMPLES: &str = "\

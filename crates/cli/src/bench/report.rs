@@ -461,7 +461,7 @@ pub fn misses(
         let without = group.bars.iter().find(|bar| bar.colour == WITHOUT).map_or(f64::NAN, |bar| bar.value);
         group.bars.iter().filter(|bar| bar.colour != WITHOUT).map(move |bar| without / bar.value)
     });
-    let title = match headline(ratios) {
+    let title = match text::headline(ratios) {
         Some(less) => format!("{query} takes {less} time with filters"),
         None => format!("{query} with and without filters"),
     };
@@ -488,21 +488,6 @@ const WITHOUT: Colour = Colour::Faint;
 /// Returns the name of the filter in the label of a bar, which ends with the bits per key.
 fn filter_of(bar: &Bar) -> String {
     bar.label.rsplit_once(", ").map_or(&*bar.label, |(name, _)| name).to_owned()
-}
-
-/// Returns how many times less some queries cost with filters: a range like `2.5 to 84 times less`, or
-/// the maximum if filters do not always help. Returns `None` if they never help.
-pub fn headline(ratios: impl Iterator<Item = f64>) -> Option<String> {
-    let ends = ratios.filter(|ratio| ratio.is_finite()).fold(None, |ends, ratio| {
-        let (low, high) = ends.unwrap_or((ratio, ratio));
-        Some((ratio.min(low), ratio.max(high)))
-    });
-    let (low, high) = ends?;
-    match (times(low), times(high)?) {
-        (Some(low), high) if low == high => Some(format!("{high} times less")),
-        (Some(low), high) => Some(format!("{low} to {high} times less")),
-        (None, high) => Some(format!("up to {high} times less")),
-    }
 }
 
 /// Returns a group of bars for each layout: a bar for each filter, and one for reads without
@@ -540,38 +525,11 @@ fn note(layout: &str) -> &'static str {
 /// without filters.
 pub fn bars<'a>(with: impl Iterator<Item = (&'a str, f64, f64)>, without_ns: Option<f64>) -> Vec<Bar> {
     let with = with.map(|(filter, bits, ns)| {
-        let gain = without_ns.and_then(|without| times(without / ns));
+        let gain = without_ns.and_then(|without| text::times(without / ns));
         let gain = gain.map_or(String::new(), |times| format!(", {times} times less"));
         let label = format!("{filter}, {bits:.1} bits per key");
         Bar::new(label, ns, format!("{} ns{gain}", significant(ns)), Colour::Series(0))
     });
     let without = without_ns.map(|ns| Bar::new(NO_FILTERS, ns, format!("{} ns", significant(ns)), WITHOUT));
     with.chain(without).collect()
-}
-
-/// Formats a factor, or returns `None` if it is below 1.05.
-fn times(ratio: f64) -> Option<String> {
-    match ratio {
-        ratio if ratio < 1.05 => None,
-        ratio if ratio < 9.95 => Some(format!("{ratio:.1}")),
-        ratio => Some(thousands(whole(ratio))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_headline_names_the_range_of_the_factors() {
-        for (ratios, less) in [
-            (&[27.3, 2406.2, 84.0][..], Some("27 to 2,406 times less")),
-            (&[33.2], Some("33 times less")),
-            (&[0.9, 5.04], Some("up to 5.0 times less")),
-            (&[0.9, 1.04, f64::NAN, f64::INFINITY], None),
-            (&[], None),
-        ] {
-            assert_eq!(headline(ratios.iter().copied()).as_deref(), less, "{ratios:?}");
-        }
-    }
 }

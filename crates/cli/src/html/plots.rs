@@ -3,11 +3,10 @@
 use serde_json::Value;
 
 use super::{flat, is_share, label, shown};
-use crate::bench::headline;
 use crate::prelude::*;
 use charts::bars::{Bar, Bars, Group};
 use charts::frame::{Axis, plain};
-use charts::text::{distinct, whole};
+use charts::text::{distinct, headline, whole};
 use charts::theme::Colour;
 
 /// The colour of measurements with filters, and of filters in general.
