@@ -85,7 +85,15 @@ fn replaced_files_keep_their_owner() {
     fs::set_permissions(shell.path("a.filter"), Permissions::from_mode(0o644)).unwrap();
     let before = fs::read(shell.path("a.filter")).unwrap();
     let exe = shell.path("filterblock");
-    fs::copy(env!("CARGO_BIN_EXE_filterblock"), &exe).unwrap();
+    // If this process wrote the copy, a child that another test starts could hold it open, and Linux refuses to
+    // run a file that is open for writing.
+    assert!(
+        Command::new("cp")
+            .args([env!("CARGO_BIN_EXE_filterblock").as_ref(), exe.as_path()])
+            .status()
+            .unwrap()
+            .success()
+    );
     let mut build = Command::new("setpriv");
     build.args(["--reuid=999", "--regid=999", "--clear-groups", "--"]).arg(&exe);
     build.args(["build", "--force", "-o", "a.filter", "--seed", "9", "keys"]).current_dir(shell.dir.path());
