@@ -84,25 +84,12 @@ fn replaced_files_keep_their_owner() {
     fs::set_permissions(shell.dir.path(), Permissions::from_mode(0o777)).unwrap();
     fs::set_permissions(shell.path("a.filter"), Permissions::from_mode(0o644)).unwrap();
     let before = fs::read(shell.path("a.filter")).unwrap();
-    let exe = shell.path("filterblock");
-    // If this process wrote the copy, a child that another test starts could hold it open, and Linux refuses to
-    // run a file that is open for writing.
-    assert!(
-        Command::new("cp")
-            .args([env!("CARGO_BIN_EXE_filterblock").as_ref(), exe.as_path()])
-            .status()
-            .unwrap()
-            .success()
-    );
-    let mut build = Command::new("setpriv");
-    build.args(["--reuid=999", "--regid=999", "--clear-groups", "--"]).arg(&exe);
-    build.args(["build", "--force", "-o", "a.filter", "--seed", "9", "keys"]).current_dir(shell.dir.path());
-    let Ok(output) = build.stdin(Stdio::null()).output() else { return };
-    Run::new(output).fails_with(&["a.filter", "owner", "1234"]);
+    let build = ["build", "--force", "-o", "a.filter", "--seed", "9", "keys"];
+    let Some(run) = run_as_other(&shell, &build) else { return };
+    run.fails_with(&["a.filter", "owner", "1234"]);
     assert_eq!(fs::read(shell.path("a.filter")).unwrap(), before);
     let found = fs::metadata(shell.path("a.filter")).unwrap();
     assert_eq!((found.uid(), found.gid()), (1234, 4321));
-    fs::remove_file(exe).unwrap();
     assert_eq!(shell.files(), ["a.filter", "keys"]);
 }
 
@@ -198,7 +185,10 @@ fn a_merge_without_keys_replaces_nothing_by_default() {
 /// function runs a copy. Returns `None` if `setpriv` is not installed.
 fn run_as_other(shell: &Shell, arguments: &[&str]) -> Option<Run> {
     let exe = shell.path("filterblock");
-    fs::copy(env!("CARGO_BIN_EXE_filterblock"), &exe).unwrap();
+    // If this process wrote the copy, a child that another test starts could hold it open, and Linux refuses to
+    // run a file that is open for writing.
+    let mut copy = Command::new("cp");
+    assert!(copy.arg(env!("CARGO_BIN_EXE_filterblock")).arg(&exe).status().unwrap().success());
     let mut other = Command::new("setpriv");
     other.args(["--reuid=999", "--regid=999", "--clear-groups", "--"]).arg(&exe).args(arguments);
     let output = other.current_dir(shell.dir.path()).stdin(Stdio::null()).output().ok()?;
