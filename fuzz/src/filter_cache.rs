@@ -449,11 +449,18 @@ impl Host {
             filter.table.damaged_later.load(Ordering::Relaxed) && loaded.is_some_and(|loaded| loaded.ready().is_some())
         };
         let (copies, before): (Vec<_>, _) = (self.filters.iter().filter(is_copy).collect(), self.cache.counts());
+        let len_bytes = |filter: &Filter| {
+            let loaded = filter.cached.upgrade().and_then(|cached| cached.loaded());
+            loaded.and_then(|loaded| Some(loaded.ready()?.metadata().block_len_bytes)).unwrap_or(0)
+        };
+        let lens: Vec<_> = self.filters.iter().map(len_bytes).collect();
         self.disk.0.lock().unwrap().is_rebalance = true;
-        let _ = unless_read_panics(|| self.cache.rebalance());
+        let done = unless_read_panics(|| self.cache.rebalance());
         self.disk.0.lock().unwrap().is_rebalance = false;
-        let has_evicted = self.cache.counts().evictions > before.evictions;
-        assert!(has_evicted || copies.iter().all(is_copy), "the last copy of a damaged filter is given up");
+        let evictions = self.cache.counts().evictions - before.evictions;
+        let shorter = self.filters.iter().zip(lens).filter(|(filter, len)| len_bytes(filter) < *len).count();
+        assert!(done.is_none() || evictions == shorter as u64, "{evictions} evictions, {shorter} filters are shorter");
+        assert!(evictions > 0 || copies.iter().all(is_copy), "the last copy of a damaged filter is given up");
     }
 
     /// Drops a set or the host's reference to a filter.

@@ -489,9 +489,9 @@ impl CachedFilter {
         let Ok(room) = self.cache.room(AlignedBytes::allocated(self.len_bytes)) else { return self.refuse() };
         let earlier = mem::replace(&mut *state, State::Loading(own_id));
         drop(state);
-        // The drop of an error of the host must not happen under the lock.
-        drop(earlier);
+        // The drop of an error of the host may panic, and must not happen under the lock.
         let mut load = Load { filter: self, failures, next: None };
+        drop(earlier);
         load.next = Some(match self.read_filter(wanted, room) {
             Ok((filter, level)) => State::In(Arc::new(filter), level),
             Err(NotLoaded::Failed(reason)) => self.failed(failures, reason),
@@ -579,10 +579,10 @@ impl CachedFilter {
             }
             // One column more is not worth a read, but a range filter is.
             Some(_) if wanted > level + 1 || wanted > level && shape.has_ranges && wanted == shape.highest() => {
-                match self.grown(wanted, shape.bytes_at(level)) {
-                    Some(next) => next,
-                    None => return false,
-                }
+                let Some(next) = self.grown(wanted, shape.bytes_at(level)) else { return false };
+                let is_out = matches!(next, State::Out { .. });
+                self.cache.0.counts.evictions.fetch_add(u64::from(is_out), Ordering::Relaxed);
+                next
             }
             Some(_) | None => return false,
         };

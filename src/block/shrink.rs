@@ -10,8 +10,7 @@ use super::parsed::ParsedBlock;
 use super::part::Verify;
 use super::reader::FilterBlock;
 use crate::error::{Result, too_large};
-use crate::filters::Params;
-use crate::simd::try_collect;
+use crate::filters::{Params, zeros};
 
 const SHRUNK: &str = "a shrunk filter";
 
@@ -52,7 +51,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let (bytes, trailer) = (self.as_bytes(), &self.trailer);
         let payload = self.filter.payload(bytes);
         let (header, mut copy) = if self.filter.params == params {
-            let copy = try_collect(payload.iter().copied()).map_err(too_large(SHRUNK))?;
+            let mut copy = zeros(payload.len()).map_err(too_large(SHRUNK))?;
+            copy.copy_from_slice(payload);
             (header.clone(), copy)
         } else {
             self.filter.params.copy_columns(header, payload, &params)?

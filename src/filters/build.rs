@@ -83,7 +83,7 @@ pub(crate) struct Effort {
 /// Allocates a payload of zeros with room for the bytes that a filter block appends: a checksum of
 /// 4 bytes per page, the extension and the trailer. Without this room, appending would copy the
 /// payload and need twice the memory.
-pub(super) fn zeros(len: usize) -> Result<Vec<u8>, NoMemory> {
+pub(crate) fn zeros(len: usize) -> Result<Vec<u8>, NoMemory> {
     let mut payload = try_zeros(len.checked_add(room_behind(len)).ok_or(NoMemory)?)?;
     payload.truncate(len);
     Ok(payload)

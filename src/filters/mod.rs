@@ -69,7 +69,7 @@ mod statistics;
 mod tests;
 
 pub use build::Header;
-pub(crate) use build::{Effort, Filled, MAX_RECORD_LEN_BYTES, Rounding, build};
+pub(crate) use build::{Effort, Filled, MAX_RECORD_LEN_BYTES, Rounding, build, zeros};
 pub(crate) use filter::{Budget, Budgets, Info, MILLIBITS, Planned};
 pub use filter::{KeyBits, TOO_LARGE};
 pub(crate) use kernels::{FilterView, InlineParams, Kernel};

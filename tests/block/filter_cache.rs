@@ -578,3 +578,41 @@ fn hit_rate_and_time_by_the_number_of_filters() {
         }
     }
 }
+
+#[test]
+fn an_error_whose_drop_panics_does_not_block_the_filter() {
+    #[derive(Debug)]
+    struct Bomb;
+    impl std::fmt::Display for Bomb {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("bomb")
+        }
+    }
+    impl std::error::Error for Bomb {}
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("the drop of the host's error")
+        }
+    }
+    let (cache, bytes) = (FilterCache::new(1 << 20), block_of("blocked-bloom:12", 0..1_000, TABLE));
+    let (calls, copy) = (AtomicUsize::new(0), bytes.clone());
+    let filter = cached_by(&cache, &bytes, move |to| {
+        if calls.fetch_add(1, Ordering::Relaxed) == 0 {
+            return Err(Bomb.into());
+        }
+        to.copy_from_slice(&copy);
+        Ok(())
+    });
+    let (set, slots) = set_of(&[Arc::new(filter)]);
+    let (set, slot) = (Arc::new(set), slots[0]);
+    assert_eq!(set.ask_hash(slot, hash(1)), Answer::Unfiltered);
+    let again = || set.ask_hash(slot, hash(1));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(again)).is_err());
+    let (sender, receiver) = mpsc::channel();
+    let other = set.clone();
+    std::thread::spawn(move || (0..4).try_for_each(|_| sender.send(other.ask_hash(slot, hash(1)))));
+    for _ in 0..4 {
+        assert!(receiver.recv_timeout(std::time::Duration::from_secs(60)).is_ok(), "the filter is loading for ever");
+    }
+    assert_finds(&set, slot, 0..1_000);
+}

@@ -159,10 +159,10 @@ impl Slot {
         }
         // If the SST has only a range filter, ask it for the range that holds just this key.
         let answer = match (answer, context.filter_use) {
-            (Answer::Unfiltered, FilterUse::Consult) => {
-                let filter = context.filters.filter(self.filter);
-                filter.map_or(answer, |filter| filter.ask(context.filters.hasher().key(probe.key)))
-            }
+            (Answer::Unfiltered, FilterUse::Consult) => match context.filters.filter(self.filter).map(Arc::as_ref) {
+                Some(TableFilter::Ready(block)) => block.may_contain(block.hasher().key(probe.key)).into(),
+                _ => answer,
+            },
             _ => answer,
         };
         if answer == Answer::No {
