@@ -394,12 +394,13 @@ typedef struct filterblock_source {
     /**
      * Fills `buffer` with the `len` bytes of the filter, and returns 0. Any other result is an error of the
      * caller, and later queries try again. The library calls the function in a thread that asks the filter
-     * or calls `filterblock_cache_rebalance`, one call at a time for one filter. It must not wait for another thread that asks filters. It must not
-     * unwind. It must not be NULL.
+     * or calls `filterblock_cache_rebalance`, one call at a time for one filter. It must not wait for
+     * another thread that asks filters. It must not unwind. It must not be NULL.
      */
     int32_t (*read)(void *context, void *buffer, size_t len);
     /**
-     * Frees `context` after the last call of `read`, in any thread. It may be NULL.
+     * Frees `context` after the last call of `read`, in any thread, perhaps during a call of this library. It
+     * must not wait for a lock that the caller holds then. It may be NULL.
      */
     void (*free)(void *context);
     /**
