@@ -5,6 +5,7 @@ use crate::distinct;
 use crate::error::{Error, Result, check_rate};
 
 const BLOCK_BITS: f64 = 256.0;
+const MAX_BITS_PER_VALUE: f64 = 100.0;
 /// The number of lanes of a block. A value sets one of the 32 bits of each lane.
 const LANES: i32 = 8;
 /// The share of a lane's bits that stay 0 after one value.
@@ -36,15 +37,20 @@ impl Sizing {
     /// to a power of two, which all known readers accept. Arrow C++ and Velox reject other numbers.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for a rate that is not above 0 and below 1, and for less than 1
-    /// or more than 100 bits per value.
+    /// Returns [`Error::Invalid`] for a rate that is not above 0 and below 1, for a rate that needs more
+    /// than 100 bits per value, and for less than 1 or more than 100 bits per value.
     pub fn new(budget: Budget, is_exact: bool) -> Result<Self> {
         let values_per_block = match budget {
             Budget::Fpr(rate) => {
                 check_rate(rate)?;
+                let lowest = fpr_at(BLOCK_BITS / MAX_BITS_PER_VALUE);
+                if rate < lowest {
+                    let reason = format!("a filter would take more than 100 bits per value; try {lowest:.1e}");
+                    return Err(Error::Invalid { what: "false-positive rate", given: rate.to_string(), reason });
+                }
                 values_per_block(rate)
             }
-            Budget::BitsPerValue(bits) if !(1.0..=100.0).contains(&bits) => {
+            Budget::BitsPerValue(bits) if !(1.0..=MAX_BITS_PER_VALUE).contains(&bits) => {
                 let reason = "expected 1 to 100; try 10.5 for a false-positive rate of 1 %".to_owned();
                 return Err(Error::Invalid { what: "bits per value", given: bits.to_string(), reason });
             }

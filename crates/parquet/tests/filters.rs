@@ -37,7 +37,9 @@ fn the_expected_rate_is_the_measured_one() {
 
 #[test]
 fn budgets_out_of_range_are_refused() {
-    for budget in [Budget::Fpr(0.0), Budget::Fpr(1.0), Budget::Fpr(f64::NAN), Budget::BitsPerValue(0.9)] {
+    for budget in
+        [Budget::Fpr(0.0), Budget::Fpr(1.0), Budget::Fpr(f64::NAN), Budget::Fpr(1e-12), Budget::BitsPerValue(0.9)]
+    {
         let error = Sizing::new(budget, false).unwrap_err();
         assert!(error.to_string().contains("try"), "{error}");
     }
@@ -47,7 +49,7 @@ fn budgets_out_of_range_are_refused() {
 fn sizes_stay_within_one_block_and_128_mib() {
     for is_exact in [false, true] {
         assert_eq!(sizing(0.5, is_exact).num_blocks(0), 1);
-        assert_eq!(sizing(1e-9, is_exact).num_blocks(u64::MAX) * 32, 128 << 20);
+        assert_eq!(sizing(1e-6, is_exact).num_blocks(u64::MAX) * 32, 128 << 20);
     }
 }
 

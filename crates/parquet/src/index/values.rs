@@ -45,7 +45,7 @@ impl ParquetColumn {
             if file.leaves().len() > NAMES_MAX {
                 names.push("...");
             }
-            return Err(Error::invalid("column", format!("no column {path:?}; the file has: {}", names.join(", "))));
+            return Err(Error::invalid("column", format!("no column {path:?}; give one of: {}", names.join(", "))));
         };
         if found.next().is_some() {
             let reason = format!("several columns have the path {path:?}; rename one of them");
