@@ -133,6 +133,12 @@ filterblock.tools.push((engine, link) => {
         draw.plot(byId('plot-probes'), { title: `FPR by number of probes; ${found.probes} probes give ${percent(found.fpr)}`, xName: 'probes', x: [0, 24], isDotted: true, curves: [{ name: 'textbook', class: 's0', points: found.by_probes, marks: [[found.probes, found.fpr]] }] });
     }
 
+    // Shows the plan or, in its place, why there is none. Numbers of the previous plan would look like an answer.
+    function show(refused) {
+        document.querySelectorAll('.planned').forEach((part) => { part.hidden = refused !== null; });
+        if (refused !== null) table({ filters: [{ filter: 'every kind', refused }] });
+    }
+
     function compute() {
         lock();
         const [planned, textbook] = questions();
@@ -146,15 +152,18 @@ filterblock.tools.push((engine, link) => {
             byId('answer').classList.remove('error');
             try {
                 const plan = engine.ask(planned);
+                show(null);
                 table(plan);
                 formulas(plan);
                 plots(plan, found);
                 byId('command').textContent = command(plan);
             } catch (error) {
-                table({ filters: [{ filter: 'every kind', refused: error.message }] });
+                show(error.message);
             }
         } catch (error) {
             last = null;
+            show(error.message);
+            byId('formula').textContent = byId('filled').textContent = '';
             byId('answer').textContent = error.message;
             byId('answer').classList.add('error');
         }

@@ -43,11 +43,14 @@ async function links(open) {
         expect((await text(tab, 'answer')).includes(part), `${solve}: ${await text(tab, 'answer')}`);
         expect((await tab.$$('#kinds tbody tr')).length >= 7, `${solve}: the table is empty`);
     }
+    const numbers = () => tab.$eval('#calculator', ({ innerText }) => /ln\(|FPR by|bloom:|filterblock plan/.test(innerText));
     for (const [id, wrong] of [['keys', '0'], ['keys', 'many'], ['fpr', '1'], ['fpr', '-1'], ['keys', '1e80']]) {
         const sound = await tab.$eval(`#${id}`, (field) => field.value);
         await type(tab, id, wrong);
         expect(/;/.test(await text(tab, 'answer')), `${id}=${wrong}: ${await text(tab, 'answer')}`);
+        expect(!(await numbers()), `${id}=${wrong}: numbers of the last answer stay below the error`);
         await type(tab, id, sound);
+        expect(await numbers(), `${id}=${sound}: no numbers after an error`);
     }
     for (const [id, written, part] of [
         ['keys', 'abc', 'keys: "abc" is not a whole number'], ['keys', '', 'keys: nothing is written'], ['keys', '1,000,000', '9.59 bits per key'],

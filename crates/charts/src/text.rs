@@ -27,13 +27,17 @@ pub fn thousands(value: impl TryInto<u64>) -> String {
 }
 
 /// Parses a whole number as people write it: `1000000`, `1_000_000`, `1,000,000`, `1e6` or `2.5e6`. Returns
-/// `None` for any other text, and for a number that does not fit into 64 bits.
+/// `None` for any other text, such as a decimal comma, and for a number that does not fit into 64 bits.
 pub fn parse_whole(text: &str) -> Option<u64> {
-    let text: String = text.chars().filter(|letter| !"_,' ".contains(*letter)).collect();
+    let text = text.trim().replace('_', "");
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((&text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let zeros = exponent.parse::<usize>().ok().filter(|&exponent| exponent < 100)?.checked_sub(fraction.len())?;
-    let is_number = !whole.is_empty() && whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
+    let mut groups = whole.split([',', '\'', ' ']);
+    let is_first = |group: &str| !group.is_empty() && (group.len() == whole.len() || group.len() <= 3);
+    let is_grouped = groups.next().is_some_and(is_first) && groups.all(|group| group.len() == 3);
+    let whole = whole.replace([',', '\'', ' '], "");
+    let is_number = is_grouped && whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
     format!("{whole}{fraction}{}", "0".repeat(zeros)).parse().ok().filter(|_| is_number)
 }
 
@@ -274,6 +278,11 @@ mod tests {
             "18446744073709551616",
             "0x1",
             ".",
+            "1,5",
+            "1,5e6",
+            "1000,000",
+            ",000",
+            "1,000,",
         ] {
             assert_eq!(parse_whole(text), None, "{text}");
         }
@@ -281,7 +290,7 @@ mod tests {
             [("256MB", Some(256_000_000)), ("1_024 KiB", Some(1 << 20)), ("64MiB", Some(64 << 20)), ("12", Some(12))];
         let decimals =
             [("1.5MiB", Some(3 << 19)), ("0.3 KiB ", Some(307)), ("1.5", None), ("1e3.5kB", None), (".kB", None)];
-        let wrong = [("MB", None), ("1mb", None), ("99999999999TiB", None), ("16777216.5TiB", None)];
+        let wrong = [("MB", None), ("1mb", None), ("2,5MB", None), ("99999999999TiB", None), ("16777216.5TiB", None)];
         for (text, value) in bytes.into_iter().chain(decimals).chain(wrong) {
             assert_eq!(parse_bytes(text), value, "{text}");
         }

@@ -61,10 +61,10 @@ pub fn bold(text: &str) -> String {
     if has_colours() { format!("{BOLD}{text}{RESET}") } else { text.to_owned() }
 }
 
-/// Makes the words red that report damage.
+/// Makes the words red that report damage or a filter that denies a value.
 fn with_red_damage(text: &str) -> String {
     let red = |text: String, word: &str| text.replace(word, &format!("{RED}{word}{RESET}"));
-    ["damaged:", "damaged;", "LOST"].into_iter().fold(text.to_owned(), red)
+    ["damaged:", "damaged;", "LOST", "the filter denies", "denying values"].into_iter().fold(text.to_owned(), red)
 }
 
 /// Returns the number of columns of a text, which may have colours.

@@ -111,7 +111,7 @@ fn unknown(refused: &clap::Error, given: ContextKind, similar: ContextKind, what
         _ => see_help(refused),
     };
     Some(match what {
-        "option" if given.parse::<f64>().is_ok() => {
+        "option" if given.starts_with('-') && given.parse::<f64>().is_ok() => {
             format!("unexpected argument {given:?}; options take numbers from 0 on; {next}")
         }
         "option" if !given.starts_with('-') => format!("unexpected argument {given:?}; {next}"),

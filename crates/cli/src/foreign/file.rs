@@ -297,7 +297,7 @@ impl FileArguments {
             Some(column) if file.leaves().iter().all(|leaf| *leaf.path != **column) => {
                 let known = match (groups, file.leaves().first()) {
                     (0, None) => "the file has no columns and no row groups; give a file with rows".to_owned(),
-                    _ => format!("the file has: {}", columns(file.leaves().iter().map(|leaf| &*leaf.path))),
+                    _ => format!("give one of: {}", columns(file.leaves().iter().map(|leaf| &*leaf.path))),
                 };
                 refuse(path, format!("no column {column:?}; {known}"))
             }

@@ -5,6 +5,8 @@
 
 pub mod plots;
 
+use std::collections::BTreeSet;
+
 use charts::bars::Bars;
 use charts::text::{escaped, quoted};
 use serde::Serialize;
@@ -12,6 +14,9 @@ use serde_json::{Map, Value};
 
 use crate::machine::Machine;
 use crate::prelude::*;
+
+/// The greatest width of a table in pixels that fits into a window of 800 pixels.
+const MAX_WIDTH: usize = 740;
 
 /// Makes the page of a report: first the plots, then the tables, then the report as JSON.
 pub fn page(title: &str, report: &impl Serialize, plots: impl FnOnce(&Value) -> Vec<Bars>) -> Outcome<String> {
@@ -127,16 +132,23 @@ fn add_fields(page: &mut String, name: &str, fields: &Map<String, Value>) {
     let rows: String = rows.collect();
     if !rows.is_empty() {
         let heading = text(&label(name));
-        *page += &format!(
-            "<section>\n<h2>{heading}</h2>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
-             aria-label=\"{heading}\"><table>\n<tbody>\n{rows}</tbody>\n</table></div>\n</section>\n"
-        );
+        let table = table(&heading, "", &format!("<tbody>\n{rows}</tbody>\n"));
+        *page += &format!("<section>\n<h2>{heading}</h2>\n{table}</section>\n");
     }
+}
+
+/// Returns a table that scrolls if the window is too narrow.
+fn table(heading: &str, class: &str, content: &str) -> String {
+    let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+    format!(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{heading}\"><table{class}>\n{content}</table></div>\n"
+    )
 }
 
 /// Adds a list of objects. If there are several rows, columns whose values are all equal are shown
 /// above the table, except the first column. Columns without any value are left out. A table of many
-/// columns and few rows has a line for each column, and does not sort.
+/// columns and few rows has a line for each column, and does not sort. Another table of many columns
+/// is split into several tables.
 fn add_rows(page: &mut String, name: &str, rows: &[Value]) {
     let rows: Vec<Vec<(String, &Value)>> = rows.iter().map(flat).collect();
     let mut columns: Vec<&str> = Vec::new();
@@ -161,38 +173,79 @@ fn add_rows(page: &mut String, name: &str, rows: &[Value]) {
         let same = constant.iter().map(|column| format!("{} {}", label(column), shown(column, &value_of(row, column))));
         *page += &format!("<p class=\"note\">In all rows: {}.</p>\n", text(&same.collect::<Vec<_>>().join("; ")));
     }
-    let class = if is_turned(rows.len(), varied.len()) { "turned" } else { "sorts" };
-    *page += &format!(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{heading}\"><table class=\"{class}\">\n<thead><tr>"
-    );
-    if class == "turned" {
+    if is_turned(rows.len(), varied.len()) {
         let numbers = (1..=rows.len()).map(|number| format!("<th scope=\"col\" class=\"number\">{number}</th>"));
-        *page += &format!("<th scope=\"col\">number</th>{}</tr></thead>\n<tbody>\n", numbers.collect::<String>());
+        let numbers: String = numbers.collect();
+        let mut content = format!("<thead><tr><th scope=\"col\">number</th>{numbers}</tr></thead>\n<tbody>\n");
         for column in varied {
             let cell = |row: &Vec<(String, &Value)>| {
                 format!("<td class=\"number\">{}</td>", text(&shown(column, &value_of(row, column))))
             };
             let cells: String = rows.iter().map(cell).collect();
-            *page += &format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", text(&label(column)));
+            content += &format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", text(&label(column)));
         }
-        *page += "</tbody>\n</table></div>\n</section>\n";
+        *page += &table(&heading, "turned", &(content + "</tbody>\n"));
+        *page += "</section>\n";
         return;
     }
-    let is_number = |column: &&str| rows.iter().any(|row| value_of(row, column).is_number());
-    let varied: Vec<(&str, bool)> = varied.iter().map(|column| (*column, is_number(column))).collect();
-    for (column, in_numbers) in &varied {
-        let class = if *in_numbers { " class=\"number\"" } else { "" };
-        *page += &format!("<th scope=\"col\"{class}>{}</th>", text(&label(column)));
-    }
-    *page += "</tr></thead>\n<tbody>\n";
-    for row in &rows {
-        *page += "<tr>";
-        for (number, (column, in_numbers)) in varied.iter().enumerate() {
-            *page += &cell(number == 0, *in_numbers, column, &value_of(row, column));
+    // The shortest list of first columns that differs in all rows names the rows.
+    let is_name = |names: &usize| {
+        let names = |row: &Vec<_>| varied.iter().take(*names).map(|field| value_of(row, field).to_string()).collect();
+        rows.iter().map(names).collect::<BTreeSet<Vec<_>>>().len() == rows.len()
+    };
+    let names = (1..=4).find(is_name).unwrap_or(1);
+    let measured = varied.iter().map(|column| {
+        let values: Vec<Value> = rows.iter().map(|row| value_of(row, column)).collect();
+        let width = width(&label(column), values.iter().map(|value| shown(column, value)));
+        ((*column, values.iter().any(Value::is_number)), width)
+    });
+    let parts = parts(&measured.collect::<Vec<_>>(), names);
+    for (number, part) in parts.iter().enumerate() {
+        let mut heading = heading.clone();
+        if parts.len() > 1 {
+            heading += &format!(", part {} of {}", number + 1, parts.len());
+            *page += &format!("<h3>{heading}</h3>\n");
         }
-        *page += "</tr>\n";
+        let mut content = String::from("<thead><tr>");
+        for (column, in_numbers) in part {
+            let class = if *in_numbers { " class=\"number\"" } else { "" };
+            content += &format!("<th scope=\"col\"{class}>{}</th>", text(&label(column)));
+        }
+        content += "</tr></thead>\n<tbody>\n";
+        for row in &rows {
+            content += "<tr>";
+            for (number, (column, in_numbers)) in part.iter().enumerate() {
+                content += &cell(number == 0, *in_numbers, column, &value_of(row, column));
+            }
+            content += "</tr>\n";
+        }
+        *page += &table(&heading, "sorts", &(content + "</tbody>\n"));
     }
-    *page += "</tbody>\n</table></div>\n</section>\n";
+    *page += "</section>\n";
+}
+
+/// Estimates the width of a column in pixels, for a window of 800 pixels. Headings and long texts wrap.
+fn width(heading: &str, cells: impl Iterator<Item = String>) -> usize {
+    let heading = heading.split(' ').map(|word| word.chars().count());
+    7 * heading.chain(cells.map(|cell| cell.chars().count())).max().unwrap_or(0).min(18) + 10
+}
+
+/// Splits columns, given with their widths, into parts of at most [`MAX_WIDTH`]. Each part begins with
+/// the first `names` columns, and has at least one more.
+fn parts<T: Copy>(columns: &[(T, usize)], names: usize) -> Vec<Vec<T>> {
+    let named = || -> (Vec<T>, Vec<usize>) { columns.iter().take(names).copied().unzip() };
+    let (mut part, mut widths) = named();
+    let mut parts = Vec::new();
+    for (column, width) in columns.iter().skip(names) {
+        if part.len() > names && widths.iter().sum::<usize>() + width > MAX_WIDTH {
+            parts.push(part);
+            (part, widths) = named();
+        }
+        part.push(*column);
+        widths.push(*width);
+    }
+    parts.push(part);
+    parts
 }
 
 /// Returns whether a table shows its rows as columns. A table of many columns and few rows then fits
@@ -213,5 +266,23 @@ fn cell(is_first: bool, in_numbers: bool, column: &str, value: &Value) -> String
     match in_numbers {
         true => format!("<{element} class=\"number\" data-sort=\"{sort}\">{shown}</{end}>"),
         false => format!("<{element}{long}>{shown}</{end}>"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wide_table_is_split_and_repeats_its_names() {
+        let width = |heading, cell: &str| width(heading, [cell.to_owned()].into_iter());
+        assert_eq!([width("mean ns", "7"), width("p50 ns", "1,234"), width("kind", &"a".repeat(80))], [38, 45, 136]);
+        let columns: Vec<(usize, usize)> = (0..20).map(|column| (column, 60 + column)).collect();
+        let found = parts(&columns, 2);
+        let expected = [(2..11), (11..19), (19..20)].map(|rest| [0, 1].into_iter().chain(rest).collect::<Vec<_>>());
+        assert_eq!(found, expected);
+        assert!(found.iter().all(|part| part.iter().map(|column| 60 + column).sum::<usize>() <= MAX_WIDTH));
+        assert_eq!(parts(&columns, 1).concat().len(), 21);
+        assert_eq!(parts::<u8>(&[], 1), [[0; 0]]);
     }
 }

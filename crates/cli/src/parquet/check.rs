@@ -159,7 +159,8 @@ impl Arguments {
             output::print_json(report)?;
         } else if !self.quiet && !self.each && num_files > 1 {
             let files = self.files.iter().map(|path| quoted_path(&printable(&path.display().to_string())));
-            output::print(&report.summary(&files.collect::<Vec<_>>().join(" ")))?;
+            let files = if self.files.len() > 3 { "FILE...".into() } else { files.collect::<Vec<_>>().join(" ") };
+            output::print(&report.summary(&files))?;
         } else if !self.quiet && !report.files.is_empty() {
             output::print(&format!("The column \"used by\" is from tests with these engines: {}.\n", engines::TRIED))?;
             if report.files.iter().any(FileReport::has_filters) {

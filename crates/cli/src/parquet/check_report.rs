@@ -187,9 +187,10 @@ impl Report {
         if self.findings > 0 {
             text += &format!("{}; --each names the files, and says what to do\n", count(self.findings, "finding"));
         }
-        if self.files.iter().any(|file| !file.advised().is_empty()) {
+        if let Some(file) = self.files.iter().find(|file| !file.advised().is_empty()) {
             text += &format!(
-                "Filters may help for columns without them: filterblock parquet add {files} --advised -o OUT\n"
+                "Filters may help for columns without them: filterblock parquet add {files} --advised {}-o OUT\n",
+                file.given.fpr_option()
             );
         }
         text

@@ -293,6 +293,9 @@ fn the_advised_columns_of_each_file_get_filters() {
     let text = shell.run(&["parquet", "check", "lake"]).exits(0);
     assert!(text.contains("1 file: user.name, step, flag, kind none; id right (such as lake/id.parquet)"), "{text}");
     assert!(text.contains("filterblock parquet add lake --advised -o OUT"), "{text}");
+    let (one, other) = ("lake/id.parquet", "lake/none.parquet");
+    let text = shell.run(&["parquet", "check", "--fpr", "0.001", one, other, one, other]).exits(0);
+    assert!(text.contains("filterblock parquet add FILE... --advised --fpr 0.001 -o OUT"), "{text}");
     let text = shell.run(&["parquet", "add", "--advised", "lake", "-o", "out"]).exits(0);
     assert_eq!(text.lines().filter(|line| line.starts_with("  id: 3 filters")).count(), 1, "{text}");
     assert_eq!(text.lines().filter(|line| line.starts_with("  user.name: 3 filters")).count(), 2, "{text}");

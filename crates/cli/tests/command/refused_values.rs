@@ -188,6 +188,7 @@ fn a_wrong_command_line_is_explained_in_one_line() {
         (&["build", "--forse"], "unknown option --forse; did you mean --force?"),
         (&["buid"], "unknown command buid; did you mean build?"),
         (&["db", "xyzzy"], "unknown command xyzzy; run \"filterblock db --help\""),
+        (&["plan", "1000000", "--fpr", "0.01"], "unexpected argument \"1000000\"; run \"filterblock plan --help\""),
         (&["diff", "a", "b", "c"], "unexpected argument \"c\"; run \"filterblock diff --help\""),
         (&["query", "f", "k", "--count", "-q"], "--count cannot be used with --quiet; omit one of them"),
         (

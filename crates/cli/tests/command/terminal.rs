@@ -14,10 +14,8 @@ use crate::{repository, streams};
 
 /// A call of each subcommand, and calls with wide tables and long messages. `foreign` is the folder of files that
 /// other engines wrote, and `record` the folder of records of benchmarks.
-const CALLS: [&str; 57] = [
+const CALLS: [&str; 55] = [
     "--help",
-    "plan --help",
-    "bench point-miss --help",
     "build --nonsense",
     "build -o nothing/such/a/folder/with/a/long/name/new.filter keys",
     "build -o built --force --filter bumped-ribbon:fpr=0.001 keys",
@@ -119,8 +117,9 @@ fn no_line_is_longer_than_the_terminal() {
     // Short names leave the lines to the command.
     std::os::unix::fs::symlink(folder("tests/golden/foreign"), shell.path("foreign")).unwrap();
     std::os::unix::fs::symlink(folder("benches/record"), shell.path("record")).unwrap();
+    let helps = all_subcommands().into_iter().map(|words| format!("{} --help", words.join(" ")));
     let mut long = Vec::new();
-    for call in CALLS {
+    for call in CALLS.into_iter().map(str::to_owned).chain(helps) {
         let arguments: Vec<&str> = call.split(' ').collect();
         // Scripts and JSON stay whole.
         let is_whole = call.starts_with("completions") || call.starts_with("export");
@@ -145,6 +144,7 @@ fn colours_mark_absent_keys_and_damage() {
         (&["query", "fruit.filter", "zebra"][..], green),
         (&["index", "query", "ids.index", "1"], green),
         (&["verify", "bad.filter"], red),
+        (&["verify", "fruit.filter", "--against", "absent"], "\u{1b}[1;31mthe filter denies"),
         (&["query", "bad.filter", "zebra"], red),
     ] {
         let (_, shown) = run(&shell, arguments, 80, b"", &[]);
