@@ -2,9 +2,9 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyByteArray;
 
-use crate::memory::NoMemory;
+use crate::buffer;
+use crate::memory;
 
 /// Returns a writable NumPy array of `len` answers. `fill` writes the answers: 1 for "maybe" and 0
 /// for "absent".
@@ -13,18 +13,10 @@ pub fn filled<'py>(
     len: usize,
     fill: impl FnOnce(&mut [u8]) -> PyResult<()>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    // Python prints an error of its own if it has no memory for a bytearray.
-    Vec::<u8>::new().try_reserve_exact(len.saturating_add(1)).map_err(NoMemory::from)?;
-    let bytes = PyByteArray::new_with(py, len, |bytes| {
-        // An answer that `fill` does not write stays "maybe".
-        bytes.fill(1);
-        fill(bytes)
-    })?;
+    memory::check(len)?;
     let numpy = py.import(intern!(py, "numpy"))?;
-    let dtype = numpy.getattr(intern!(py, "bool_"))?;
-    if len == 0 {
-        // `frombuffer` raises an exception for an empty buffer.
-        return numpy.call_method1(intern!(py, "empty"), (0, dtype));
-    }
-    numpy.call_method1(intern!(py, "frombuffer"), (bytes, dtype))
+    // The system zeroes a page of the array when `fill` first writes it. To zero a long array at once
+    // would delay the answer to Ctrl-C by seconds.
+    let array = numpy.call_method1(intern!(py, "zeros"), (len, numpy.getattr(intern!(py, "bool_"))?))?;
+    buffer::fill(&array, fill).map(|()| array)
 }

@@ -3,17 +3,34 @@
 
 use std::path::PathBuf;
 
+use filterblock::Secret;
 use pyo3::exceptions::{PyOSError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pyclass::PyClass;
-use pyo3::types::{PyBool, PyByteArray, PyBytes, PyMemoryView, PyString};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyMemoryView, PyString};
 
 use crate::buffer;
+use crate::errors::of_block;
 use crate::memory;
 
 fn refused(expected: &str, found: &Bound<'_, PyAny>) -> PyErr {
     let kind = found.get_type().name().map_or_else(|_| "another type".to_owned(), memory::short);
     PyTypeError::new_err(format!("must be {expected}, not {kind}"))
+}
+
+/// Raises `TypeError` if a caller gave keyword arguments that `callable` of this module does not have.
+pub fn refuse_others(py: Python<'_>, callable: &str, others: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    let Some((name, _)) = others.and_then(|others| others.iter().next()) else { return Ok(()) };
+    let known = py.import("filterblock._filterblock")?.getattr(callable)?.getattr("__text_signature__")?.to_string();
+    let name = memory::short(name);
+    // The words of the command and of other packages.
+    let next = match name.as_str() {
+        "fpr" | "false_positive_rate" if known.contains("error_rate=") => "use error_rate=".to_owned(),
+        "force" if known.contains("overwrite=") => "use overwrite=True".to_owned(),
+        "expected_items" if known.contains("capacity") => "use capacity=".to_owned(),
+        _ => format!("the arguments are {known}"),
+    };
+    Err(PyTypeError::new_err(format!("there is no argument {name}; {next}")))
 }
 
 /// A `str`.
@@ -66,6 +83,10 @@ impl Bytes<'_> {
     pub fn get(&self) -> &[u8] {
         self.0.as_bytes()
     }
+
+    pub fn secret(&self) -> PyResult<Secret> {
+        Secret::new(self.get()).map_err(of_block)
+    }
 }
 
 impl<'py> FromPyObject<'_, 'py> for Bytes<'py> {
@@ -97,6 +118,33 @@ impl<'py> FromPyObject<'_, 'py> for TableId {
     }
 }
 
+/// Extracts a number. For an object of another type, raises a `TypeError` that says what is expected.
+fn number<'py, T>(found: Borrowed<'_, 'py, PyAny>, expected: &str) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    found.extract().map_err(|error: PyErr| match error.is_instance_of::<PyTypeError>(found.py()) {
+        true => refused(expected, &found),
+        false => error,
+    })
+}
+
+/// An integer of 64 bits without a sign.
+#[derive(Debug, Clone, Copy)]
+pub struct Whole(pub u64);
+
+impl<'py> FromPyObject<'_, 'py> for Whole {
+    type Error = PyErr;
+
+    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let taken = number(found, "an int, for example 1_000_000 or int(1e6)").map(Self);
+        taken.map_err(|error| match error.is_instance_of::<PyOverflowError>(found.py()) {
+            true => PyOverflowError::new_err("the int is negative or too large; pass an int from 0 to 2**64 - 1"),
+            false => error,
+        })
+    }
+}
+
 /// An integer of 32 bits without a sign.
 #[derive(Debug, Clone, Copy)]
 pub struct Word(pub u32);
@@ -105,7 +153,7 @@ impl<'py> FromPyObject<'_, 'py> for Word {
     type Error = PyErr;
 
     fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let number = found.extract::<u64>()?;
+        let Whole(number) = found.extract()?;
         let too_large = |_| PyOverflowError::new_err(format!("{number} is too large; pass an int below 2**32"));
         u32::try_from(number).map(Self).map_err(too_large)
     }
@@ -151,6 +199,13 @@ impl<'py> FromPyObject<'_, 'py> for Name {
 #[derive(Debug)]
 pub struct Names(pub Vec<Name>);
 
+impl Names {
+    /// Works like [`Name::told`] for all paths.
+    pub fn told<T>(&self, py: Python<'_>, result: PyResult<T>) -> PyResult<T> {
+        self.0.iter().fold(result, |result, name| name.told(py, result))
+    }
+}
+
 impl<'py> FromPyObject<'_, 'py> for Names {
     type Error = PyErr;
 
@@ -176,7 +231,7 @@ impl<'py> FromPyObject<'_, 'py> for ErrorRate {
     type Error = PyErr;
 
     fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let rate = found.extract::<f64>()?;
+        let rate = number::<f64>(found, "a float, for example 0.01")?;
         if rate > 0.0 && rate < 1.0 {
             return Ok(Self(rate));
         }

@@ -8,10 +8,11 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyTuple};
 
-use crate::args::{Bytes, ErrorRate, Other};
+use crate::args::{self, Bytes, ErrorRate, Other, Whole};
 use crate::errors::{of_block, of_variant};
 use crate::filter::{self, Filter};
 use crate::fork_lock::ForkLock;
+use crate::interrupt;
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
 use crate::memory::{self, new_bytes};
@@ -66,10 +67,19 @@ type Parts<'py> = (Bound<'py, PyBytes>, u64, u64, f64);
 impl Bloom {
     #[new]
     #[pyo3(
-        signature = (capacity, error_rate=ErrorRate(0.01), hash_func=None, *, seed=0),
+        signature = (capacity=None, error_rate=ErrorRate(0.01), hash_func=None, *, seed=Whole(0), **others),
         text_signature = "(capacity, error_rate=0.01, *, seed=0)"
     )]
-    fn new(capacity: u64, error_rate: ErrorRate, hash_func: Option<&Bound<'_, PyAny>>, seed: u64) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        capacity: Option<Whole>,
+        error_rate: ErrorRate,
+        hash_func: Option<&Bound<'_, PyAny>>,
+        seed: Whole,
+        others: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        args::refuse_others(py, "Bloom", others)?;
+        let capacity = capacity.ok_or_else(|| PyTypeError::new_err("give a capacity, for example Bloom(1000)"))?.0;
         // Users of rbloom pass a function here, and users of pybloomfiltermmap3 a path.
         if hash_func.is_some() {
             return Err(PyTypeError::new_err(
@@ -78,7 +88,7 @@ impl Bloom {
             ));
         }
         let error_rate = error_rate.0;
-        let bits = variants::Bloom::with_fpr(capacity, error_rate, HashSeed(seed)).map_err(of_variant)?;
+        let bits = variants::Bloom::with_fpr(capacity, error_rate, HashSeed(seed.0)).map_err(of_variant)?;
         Ok(Self::of(bits, capacity, error_rate))
     }
 
@@ -137,9 +147,11 @@ impl Bloom {
 
     /// Return a Filter of the keys that were added so far. It gives the same answers, and can be
     /// saved or sent.
-    fn freeze(&self, py: Python<'_>) -> PyResult<Filter> {
-        let bytes = self.read(py, variants::Bloom::freeze)?;
-        Filter::of_own(AlignedBytes::copy_of(&bytes).map_err(of_block)?.into())
+    fn freeze(slf: &Bound<'_, Self>) -> PyResult<Filter> {
+        interrupt::with(slf, slf.get().num_bits()? / 8 >= interrupt::LONG, |this| {
+            let bytes = this.bits.read()?.freeze().map_err(of_variant)?;
+            Filter::of_own(AlignedBytes::copy_of(&bytes).map_err(of_block)?.into(), &this.hasher)
+        })?
     }
 
     /// Remove all keys.

@@ -350,3 +350,11 @@ pub fn bytes_of_view<'py>(view: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny
     drop(buffer);
     view.call_method0("tobytes")
 }
+
+/// Calls `fill` with the bytes of a new array of NumPy.
+pub fn fill(array: &Bound<'_, PyAny>, fill: impl FnOnce(&mut [u8]) -> PyResult<()>) -> PyResult<()> {
+    let buffer = PyUntypedBuffer::get(array)?;
+    // SAFETY: NumPy has initialized the bytes, and they stay exported. No other code has the new
+    // array.
+    fill(unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast(), buffer.len_bytes()) })
+}

@@ -48,11 +48,19 @@ pub fn of_io(error: &io::Error, path: Option<&Path>) -> PyErr {
     }
 }
 
+/// What to do if a new file cannot be made because its folder is missing.
+pub const NO_FOLDER: &str = "make its folder first";
+
 /// Adds to an `OSError` about a file that exists, or is missing, what to do next.
-pub fn advised(py: Python<'_>, error: PyErr, next: &str) -> PyErr {
+pub fn advised(py: Python<'_>, error: PyErr, if_exists: &str, if_missing: &str) -> PyErr {
     // The type of a new exception is `OSError`. Its value has the subclass.
     let value = error.value(py);
-    if value.is_instance_of::<PyFileExistsError>() || value.is_instance_of::<PyFileNotFoundError>() {
+    let next = match () {
+        () if value.is_instance_of::<PyFileExistsError>() => if_exists,
+        () if value.is_instance_of::<PyFileNotFoundError>() => if_missing,
+        () => "",
+    };
+    if !next.is_empty() {
         let text = value.getattr("strerror").map_or_else(|_| String::new(), |text| text.to_string());
         // Without memory, the exception keeps its text.
         let _ = value.setattr("strerror", format!("{text}; {next}"));

@@ -15,9 +15,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
-use crate::args::{ErrorRate, Name, Text, Word};
+use crate::args::{ErrorRate, Name, Text, Whole, Word};
 use crate::bloom::bits_of;
-use crate::errors::{advised, locked, of_io, of_variant};
+use crate::errors::{NO_FOLDER, advised, locked, of_io, of_variant};
 use crate::fork_lock::{self, ForkLock};
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
@@ -61,7 +61,7 @@ impl FileFilter {
         filter: PyResult<variants::FileFilter>,
         perm: Option<Word>,
     ) -> PyResult<Self> {
-        let filter = filename.told(py, filter).map_err(|error| advised(py, error, EXISTS))?;
+        let filter = filename.told(py, filter).map_err(|error| advised(py, error, EXISTS, NO_FOLDER))?;
         #[cfg(unix)]
         if let Some(Word(perm)) = perm {
             use std::os::unix::fs::PermissionsExt;
@@ -184,7 +184,7 @@ impl FileFilter {
                 });
                 let opened = filename.told(py, opened.map_err(of_variant)).map_err(|error| match capacity {
                     Some(_) => error,
-                    None => advised(py, error, "to create it, give a capacity"),
+                    None => advised(py, error, "", "to create it, give a capacity"),
                 })?;
                 let opened = Bound::new(py, Self::of(opened))?;
                 let path = filename.path.canonicalize().map_err(|error| of_io(&error, Some(&filename.path)))?;
@@ -237,14 +237,14 @@ impl FileFilter {
     #[pyo3(signature = (capacity, error_rate, filename, perm=None, hash_seeds=None))]
     fn new(
         py: Python<'_>,
-        capacity: u64,
+        capacity: Whole,
         error_rate: ErrorRate,
         filename: Name,
         perm: Option<Word>,
         hash_seeds: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let seed = seed_of(hash_seeds)?;
-        let made = py.detach(|| variants::FileFilter::create(&filename.path, capacity, error_rate.0, seed));
+        let made = py.detach(|| variants::FileFilter::create(&filename.path, capacity.0, error_rate.0, seed));
         Self::made(py, &filename, made.map_err(of_variant), perm)
     }
 
@@ -264,7 +264,7 @@ impl FileFilter {
         py: Python<'py>,
         filename: Name,
         mode: Option<Text<'_>>,
-        capacity: Option<u64>,
+        capacity: Option<Whole>,
         error_rate: Option<ErrorRate>,
     ) -> PyResult<Bound<'py, Self>> {
         let mode = mode.as_ref().map_or(Ok("rw"), Text::get_short)?;
@@ -276,7 +276,7 @@ impl FileFilter {
         let opened = match mode {
             "rw" => py.detach(|| variants::FileFilter::open(&filename.path)),
             "r" => py.detach(|| variants::FileFilter::open_read_only(&filename.path)),
-            "a" => return Self::open_or_create(py, &filename, capacity, error_rate),
+            "a" => return Self::open_or_create(py, &filename, capacity.map(|number| number.0), error_rate),
             _ => {
                 return Err(PyValueError::new_err(format!(
                     "there is no mode {mode:?}; use \"r\" to ask, \"rw\" to ask and add, or \"a\" to create the file if it \

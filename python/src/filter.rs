@@ -16,7 +16,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyTuple, PyType};
 
-use crate::args::{Bytes, ErrorRate, Flag, Name, Objects, Other, TableId, Text, Word};
+use crate::args::{self, Bytes, ErrorRate, Flag, Name, Objects, Other, TableId, Text, Whole, Word};
 use crate::errors::{of_block, of_io, of_variant, panicked};
 use crate::interrupt;
 use crate::key::{self, Accepts};
@@ -53,26 +53,25 @@ pub struct Filter {
 }
 
 /// The secret of a block, and what the caller expects of the block.
-struct Known<'a> {
-    secret: Option<&'a [u8]>,
+struct Known {
+    secret: Option<Secret>,
     table_id: Option<[u8; 16]>,
     checksum: Option<u32>,
 }
 
-impl<'a> Known<'a> {
-    fn of(secret: Option<&'a Bytes<'_>>, table_id: Option<TableId>, checksum: Option<Word>) -> Self {
-        let (table_id, checksum) = (table_id.map(|id| id.0), checksum.map(|word| word.0));
-        Self { secret: secret.map(Bytes::get), table_id, checksum }
+impl Known {
+    fn of(secret: Option<Bytes<'_>>, table_id: Option<TableId>, checksum: Option<Word>) -> PyResult<Self> {
+        let secret = secret.map(|secret| secret.secret()).transpose()?;
+        Ok(Self { secret, table_id: table_id.map(|id| id.0), checksum: checksum.map(|word| word.0) })
     }
 }
 
 impl Filter {
     /// Opens a block, verifies all checksums, and compares it with what the caller expects.
-    fn of_bytes(bytes: SharedBytes, path: Option<&Path>, known: &Known<'_>) -> PyResult<Self> {
+    fn of_bytes(bytes: SharedBytes, path: Option<&Path>, known: &Known) -> PyResult<Self> {
         let open = || {
-            let secret = known.secret.map(Secret::new).transpose()?;
             let locked = ParsedBlock::open(bytes.clone(), Verify::AtOpen)?;
-            let hasher = locked.metadata().hash.hasher(secret.as_ref())?;
+            let hasher = locked.metadata().hash.hasher(known.secret.as_ref())?;
             let block = match (known.table_id, known.checksum) {
                 (None, None) => locked.bind_to(&hasher)?,
                 (table_id, checksum) => {
@@ -96,9 +95,10 @@ impl Filter {
         Ok(Self { block: Box::new(opened.map_err(of_block)?), bytes, path: path.map(Path::to_path_buf) })
     }
 
-    /// Opens a block that this process has just made without a secret.
-    pub fn of_own(bytes: SharedBytes) -> PyResult<Self> {
-        Self::of_bytes(bytes, None, &Known { secret: None, table_id: None, checksum: None })
+    /// Opens a block that this process has just made.
+    pub fn of_own(bytes: SharedBytes, hasher: &KeyHasher) -> PyResult<Self> {
+        let block = ParsedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.bind_to(hasher));
+        Ok(Self { block: Box::new(block.map_err(of_block)?), bytes, path: None })
     }
 
     /// Returns the types of keys that the filter accepts.
@@ -157,7 +157,10 @@ pub fn _build_with_a_bug(py: Python<'_>) -> PyResult<()> {
 #[pymethods]
 impl Filter {
     #[new]
-    #[pyo3(signature = (keys, spec=None, *, error_rate=None, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1))]
+    #[pyo3(
+        signature = (keys, spec=None, *, error_rate=None, width=None, seed=Whole(0), secret=None, table_id=None, ranges=None, threads=1, **others),
+        text_signature = "(keys, spec=None, *, error_rate=None, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1)"
+    )]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn new(
         py: Python<'_>,
@@ -165,15 +168,17 @@ impl Filter {
         spec: Option<&Bound<'_, PyAny>>,
         error_rate: Option<ErrorRate>,
         width: Option<usize>,
-        seed: u64,
+        seed: Whole,
         secret: Option<Bytes<'_>>,
         table_id: Option<TableId>,
         ranges: Option<Text<'_>>,
         threads: usize,
+        others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        args::refuse_others(py, "Filter", others)?;
         let hasher = match secret {
-            Some(secret) => KeyHasher::sip13(HashSeed(seed), &Secret::new(secret.get()).map_err(of_block)?),
-            None => KeyHasher::xxh3(HashSeed(seed)),
+            Some(secret) => KeyHasher::sip13(HashSeed(seed.0), &secret.secret()?),
+            None => KeyHasher::xxh3(HashSeed(seed.0)),
         };
         let threads = NonZeroUsize::new(threads).ok_or_else(|| PyValueError::new_err("threads must be at least 1"))?;
         let spec = spec_of(spec, error_rate)?;
@@ -194,11 +199,9 @@ impl Filter {
             builder.add(builder.hasher().key(key));
             if builder.is_short_of_memory() { Err(NoMemory) } else { Ok(()) }
         })?;
-        let is_long = num_keys >= LONG;
-        let finish = move || finished(|| AlignedBytes::copy_of(&builder.finish()?.bytes));
-        let bytes = if is_long { interrupt::run(py, finish)? } else { py.detach(finish) }?;
-        let block = ParsedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.bind_to(&hasher));
-        Ok(Self { block: Box::new(block.map_err(of_block)?), bytes, path: None })
+        interrupt::run(py, num_keys >= LONG, move || {
+            Self::of_own(finished(|| AlignedBytes::copy_of(&builder.finish()?.bytes))?, &hasher)
+        })?
     }
 
     /// Build a filter of keys: `Filter.build(...)` is `Filter(...)`.
@@ -235,9 +238,8 @@ impl Filter {
         checksum: Option<Word>,
         mapped: Flag,
     ) -> PyResult<Self> {
-        let (name, path) = (&path, path.path.as_path());
-        let known = Known::of(secret.as_ref(), table_id, checksum);
-        name.told(py, py.detach(|| Self::of_bytes(save::read(path, mapped.0)?, Some(path), &known)))
+        let known = Known::of(secret, table_id, checksum)?;
+        interrupt::open(py, &path, move |path| Self::of_bytes(save::read(path, mapped.0)?, Some(path), &known))
     }
 
     /// Open a copy of the bytes that `to_bytes` returned, and verify every checksum in them. The
@@ -245,13 +247,16 @@ impl Filter {
     #[staticmethod]
     #[pyo3(signature = (data, *, secret=None, table_id=None, checksum=None))]
     fn from_bytes(
+        py: Python<'_>,
         data: Bytes<'_>,
         secret: Option<Bytes<'_>>,
         table_id: Option<TableId>,
         checksum: Option<Word>,
     ) -> PyResult<Self> {
-        let bytes = AlignedBytes::copy_of(data.get()).map_err(of_block)?.into();
-        Self::of_bytes(bytes, None, &Known::of(secret.as_ref(), table_id, checksum))
+        let bytes: SharedBytes = AlignedBytes::copy_of(data.get()).map_err(of_block)?.into();
+        let known = Known::of(secret, table_id, checksum)?;
+        let is_long = data.get().len() as u64 >= interrupt::LONG;
+        interrupt::run(py, is_long, move || Self::of_bytes(bytes, None, &known))?
     }
 
     /// Return a filter of the keys of all `filters`. The filters must have the same kind, size,
@@ -263,15 +268,17 @@ impl Filter {
     fn merge(py: Python<'_>, filters: Objects<'_, Self>) -> PyResult<Self> {
         let mut blocks = Vec::new();
         for filter in &filters.0 {
+            py.check_signals()?;
             memory::check(memory::ROOM)?;
             memory::push(&mut blocks, filter.get().locked()?)?;
         }
-        let merged = py.detach(|| merge_blocks(&blocks)).map_err(of_variant)?;
-        let hasher = filters.0.first().map(|filter| filter.get().block.hasher().clone());
-        let hasher = hasher.ok_or_else(|| PyValueError::new_err("merge needs at least one filter"))?;
-        let bytes: SharedBytes = AlignedBytes::copy_of(&merged).map_err(of_block)?.into();
-        let block = ParsedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.bind_to(&hasher));
-        Ok(Self { block: Box::new(block.map_err(of_block)?), bytes, path: None })
+        let none = || PyValueError::new_err("merge needs at least one filter; give a list, such as [a, b]");
+        let hasher = filters.0.first().ok_or_else(none)?.get().block.hasher().clone();
+        let is_long = filters.0.iter().map(|filter| filter.get().nbytes()).sum::<u64>() >= interrupt::LONG;
+        interrupt::run(py, is_long, move || {
+            let merged = merge_blocks(&blocks).map_err(of_variant)?;
+            Self::of_own(AlignedBytes::copy_of(&merged).map_err(of_block)?.into(), &hasher)
+        })?
     }
 
     fn __or__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, Self>) -> PyResult<Self> {
@@ -361,15 +368,15 @@ impl Filter {
     }
 
     /// Verify the checksums again. Raises DamagedError with field and offset if one is wrong.
-    fn verify(&self, py: Python<'_>) -> PyResult<()> {
-        let verified = py.detach(|| {
-            ParsedBlock::open(self.bytes.clone(), Verify::AtOpen)?;
-            self.block.verify_pages()
-        });
-        verified.map_err(|error| match &self.path {
-            Some(path) => of_block(error.in_file(path)),
-            None => of_block(error),
-        })
+    fn verify(slf: &Bound<'_, Self>) -> PyResult<()> {
+        interrupt::with(slf, slf.get().nbytes() >= interrupt::LONG, |this| {
+            let verified =
+                ParsedBlock::open(this.bytes.clone(), Verify::AtOpen).and_then(|_| this.block.verify_pages());
+            verified.map_err(|error| match &this.path {
+                Some(path) => of_block(error.in_file(path)),
+                None => of_block(error),
+            })
+        })?
     }
 
     /// Return a dict that describes the filter, for example its kind, size, error rate, hash

@@ -16,8 +16,8 @@ use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::args::{ErrorRate, Flag, Name, Names, Text};
-use crate::errors::{advised, of_io, of_parquet};
+use crate::args::{self, ErrorRate, Flag, Name, Names, Text};
+use crate::errors::{NO_FOLDER, advised, of_io, of_parquet};
 use crate::interrupt;
 use crate::key::{self, Accepts};
 use crate::memory;
@@ -52,8 +52,8 @@ impl Index {
     #[staticmethod]
     #[pyo3(signature = (path, *, base=None))]
     fn open(py: Python<'_>, path: Name, base: Option<Name>) -> PyResult<Self> {
-        let opened = py.detach(|| Self::of(path.path.clone(), base.map(|base| base.path)));
-        path.told(py, opened)
+        let base = base.map(|base| base.path);
+        interrupt::open(py, &path, move |path| Self::of(path, base))
     }
 
     /// The paths of the files, as they were given to the build.
@@ -79,45 +79,46 @@ impl Index {
     /// The value has one of the types that `parquet.ParquetFile.row_groups` takes. A file that has
     /// changed since the build, is missing or cannot be read may have every value, and gives a
     /// warning. `changed` names such files.
-    fn query(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Vec<OsString>> {
-        let found = self.ask(py, vec![self.hashes(value)?])?;
-        Ok(found.into_iter().flatten().filter_map(|file| self.name(file)).collect())
+    fn query(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<Vec<OsString>> {
+        let this = slf.get();
+        let found = Self::ask(slf, vec![this.hashes(value)?])?;
+        Ok(found.into_iter().flatten().filter_map(|file| this.name(file)).collect())
     }
 
     /// Return the answers of `query` for many values, as a list of lists. The files are checked for
     /// changes only once.
-    fn query_many(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<OsString>>> {
+    fn query_many(slf: &Bound<'_, Self>, values: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<OsString>>> {
+        let this = slf.get();
         if values.is_instance_of::<PyString>() {
             return Err(PyTypeError::new_err("a str is one value, not many; give a list of values"));
         }
         let mut asked = Vec::new();
         for value in values.try_iter()? {
-            py.check_signals()?;
-            memory::push(&mut asked, self.hashes(&value?)?)?;
+            slf.py().check_signals()?;
+            memory::push(&mut asked, this.hashes(&value?)?)?;
         }
-        let names = |files: Vec<usize>| files.into_iter().filter_map(|file| self.name(file)).collect();
-        Ok(self.ask(py, asked)?.into_iter().map(names).collect())
+        let names = |files: Vec<usize>| files.into_iter().filter_map(|file| this.name(file)).collect();
+        Ok(Self::ask(slf, asked)?.into_iter().map(names).collect())
     }
 
     /// Return a dict of the files that have changed since the build, are missing or cannot be read.
     /// It has the path and the reason. Build the index again.
-    fn changed<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let told = PyDict::new(py);
-        for (file, why) in py.detach(|| self.differences()) {
-            told.set_item(self.name(file), why)?;
+    fn changed<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
+        let told = PyDict::new(slf.py());
+        for (file, why) in interrupt::with(slf, true, Self::differences)? {
+            told.set_item(slf.get().name(file), why)?;
         }
         Ok(told)
     }
 
     /// Verify the checksum of every row. Raises DamagedError for the first wrong one. A query of a
     /// damaged row answers with all files.
-    fn verify(&self, py: Python<'_>) -> PyResult<()> {
-        let first = py.detach(|| {
+    fn verify(slf: &Bound<'_, Self>) -> PyResult<()> {
+        interrupt::with(slf, true, |this| {
             let mut first = None;
-            self.reader.verify(|_, error| first = first.take().or(error));
-            first
-        });
-        first.map_or(Ok(()), |error| Err(of_parquet(error.in_file(&self.path))))
+            this.reader.verify(|_, error| first = first.take().or(error));
+            first.map_or(Ok(()), |error| Err(of_parquet(error.in_file(&this.path))))
+        })?
     }
 
     /// The number of files.
@@ -142,12 +143,12 @@ impl Index {
 }
 
 impl Index {
-    fn of(path: PathBuf, base: Option<PathBuf>) -> PyResult<Self> {
-        let file = save::open(&path)?;
-        let reader = IndexReader::open(file).map_err(|error| of_parquet(error.in_file(&path)))?;
+    fn of(path: &Path, base: Option<PathBuf>) -> PyResult<Self> {
+        let file = save::open(path)?;
+        let reader = IndexReader::open(file).map_err(|error| of_parquet(error.in_file(path)))?;
         let Settings { key_type, logical_type, .. } = reader.settings().clone();
         let column = ParquetColumn { leaf: 0, key_type, logical_type, integer_bits: None, num_values: 0 };
-        Ok(Self { reader, column, path, base })
+        Ok(Self { reader, column, path: path.to_path_buf(), base })
     }
 
     fn name(&self, file: usize) -> Option<OsString> {
@@ -176,10 +177,12 @@ impl Index {
     }
 
     /// Returns the numbers of the files that may have each value.
-    fn ask(&self, py: Python<'_>, values: Vec<Option<Vec<u64>>>) -> PyResult<Vec<Vec<usize>>> {
-        let (found, num_changed, num_degraded) = py.detach(|| {
-            let all: Vec<usize> = (0..self.reader.files().len()).collect();
-            let changed = self.differences();
+    fn ask(slf: &Bound<'_, Self>, values: Vec<Option<Vec<u64>>>) -> PyResult<Vec<Vec<usize>>> {
+        let num_files = slf.get().__len__();
+        let is_long = num_files + values.len() > 100;
+        let (found, num_changed, num_degraded) = interrupt::with(slf, is_long, move |this| {
+            let all: Vec<usize> = (0..num_files).collect();
+            let changed = this.differences();
             let (mut hashes, mut owners, mut found) = (Vec::new(), Vec::new(), Vec::new());
             for (number, value) in values.into_iter().enumerate() {
                 // A file is left out only if the index denies each encoding for it.
@@ -193,7 +196,7 @@ impl Index {
                 }
             }
             let mut num_degraded = 0;
-            self.reader.candidates_of_many(&hashes, |position, files, answer| {
+            this.reader.candidates_of_many(&hashes, |position, files, answer| {
                 num_degraded += usize::from(answer == filterblock_parquet::index::Answer::Degraded);
                 if let Some(found) = owners.get(position).and_then(|&number| found.get_mut(number)) {
                     found.extend_from_slice(files);
@@ -204,16 +207,15 @@ impl Index {
                 files.dedup();
             }
             (found, changed.len(), num_degraded)
-        });
+        })?;
         let warn = |text: String| {
-            let text = CString::new(format!("{}: {text}", self.path.display()))?;
-            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
+            let text = CString::new(format!("{}: {text}", slf.get().path.display()))?;
+            PyErr::warn(slf.py(), &slf.py().get_type::<PyUserWarning>(), &text, 1)
         };
         if num_changed > 0 {
             warn(format!(
-                "{num_changed} of {} files have changed, are missing or cannot be read, so they may have every value; look at \
-                 changed(), give base=, or build the index again",
-                self.__len__()
+                "{num_changed} of {num_files} files have changed, are missing or cannot be read, so they may have every \
+                 value; look at changed(), give base=, or build the index again"
             ))?;
         }
         if num_degraded > 0 {
@@ -233,9 +235,10 @@ impl Index {
 /// differ, and DamagedError, UnsupportedError, OSError or MemoryError.
 #[pyfunction]
 #[pyo3(
-    signature = (path, files, column, *, error_rate=ErrorRate(0.01), base=None, overwrite=Flag(false)),
+    signature = (path, files, column, *, error_rate=ErrorRate(0.01), base=None, overwrite=Flag(false), **others),
     text_signature = "(path, files, column, *, error_rate=0.01, base=None, overwrite=False)"
 )]
+#[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
 pub fn index_build(
     py: Python<'_>,
     path: Name,
@@ -244,7 +247,9 @@ pub fn index_build(
     error_rate: ErrorRate,
     base: Option<Name>,
     overwrite: Flag,
+    others: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Index> {
+    args::refuse_others(py, "index_build", others)?;
     let base = base.map(|base| base.path);
     let mut inputs = Vec::new();
     for name in &files.0 {
@@ -255,8 +260,8 @@ pub fn index_build(
         }
     }
     let built = built(py, &path, inputs, column.get_short()?.to_owned(), error_rate.0, overwrite.0);
-    let built = files.0.iter().fold(built, |built, name| name.told(py, built));
-    path.told(py, built.and_then(|()| Index::of(path.path.clone(), base)))
+    path.told(py, files.told(py, built))?;
+    interrupt::open(py, &path, move |path| Index::of(path, base))
 }
 
 /// A file of an index.
@@ -276,7 +281,7 @@ fn built(
     overwrites: bool,
 ) -> PyResult<()> {
     let path = path.path.as_path();
-    let of_index = |error| advised(py, of_io(&error, Some(path)), "to replace it: overwrite=True");
+    let of_index = |error| advised(py, of_io(&error, Some(path)), "to replace it: overwrite=True", NO_FOLDER);
     let places: HashSet<PathBuf> = inputs.iter().filter_map(|input| input.place.canonicalize().ok()).collect();
     if path.canonicalize().is_ok_and(|path| places.contains(&path)) {
         return Err(PyValueError::new_err(format!(
@@ -287,7 +292,7 @@ fn built(
     let new = py.detach(|| NewFile::beside(path, overwrites)).map_err(of_index)?;
     let spill = tempfile::tempfile_in(dir_of(path)).map_err(of_index)?;
     let index = path.to_path_buf();
-    let bytes = interrupt::run(py, move || {
+    let bytes = interrupt::run(py, true, move || {
         let builder = collected(inputs, &column, error_rate, spill)?;
         Ok::<_, PyErr>(builder.build().map_err(|error| of_parquet(error.in_file(&index)))?.bytes)
     })??;

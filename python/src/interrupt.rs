@@ -1,12 +1,15 @@
 //! Answers Ctrl-C during long work. Python runs the handlers of signals only in its main thread, and
 //! only if this thread asks for them.
 
+use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyClass, boolean_struct::True};
 
+use crate::args::Name;
 use crate::errors::panicked;
 use crate::memory::NoMemory;
 
@@ -52,13 +55,19 @@ impl Signals {
     }
 }
 
-/// Runs `work` on another thread and without the GIL, and asks for signals meanwhile. After the
-/// exception of a signal handler, `work` goes on, but nobody gets its result. So `work` must not
-/// change anything that others see.
+/// The number of bytes that are worth starting a thread. To read fewer bytes takes less time.
+pub const LONG: u64 = 1 << 20;
+
+/// Runs `work` without the GIL. If it is long, runs it on another thread, and asks for signals
+/// meanwhile. After the exception of a signal handler, `work` goes on, but nobody gets its result.
+/// So `work` must not change anything that others see.
 ///
 /// # Errors
 /// Raises the exception of a signal handler, and `MemoryError` if there is no memory for a thread.
-pub fn run<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+pub fn run<T: Send + 'static>(py: Python<'_>, is_long: bool, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+    if !is_long {
+        return Ok(py.detach(work));
+    }
     let (sender, mut receiver) = mpsc::sync_channel(1);
     let work = move || {
         let _ = sender.send(work());
@@ -75,4 +84,25 @@ pub fn run<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 
             }
         }
     }
+}
+
+/// Runs `work` on an object, as [`run`] does.
+pub fn with<T: PyClass<Frozen = True> + Sync, R: Send + 'static>(
+    object: &Bound<'_, T>,
+    is_long: bool,
+    work: impl FnOnce(&T) -> R + Send + 'static,
+) -> PyResult<R> {
+    let (py, object) = (object.py(), object.clone().unbind());
+    run(py, is_long, move || work(object.get()))
+}
+
+/// Runs `open` on the path of a file, as [`run`] does.
+pub fn open<T: Send + 'static>(
+    py: Python<'_>,
+    name: &Name,
+    open: impl FnOnce(&Path) -> PyResult<T> + Send + 'static,
+) -> PyResult<T> {
+    let path = name.path.clone();
+    let is_long = py.detach(|| path.metadata()).is_ok_and(|found| found.len() >= LONG);
+    name.told(py, run(py, is_long, move || open(&path)).flatten())
 }

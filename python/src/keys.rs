@@ -62,7 +62,11 @@ impl<'py> Keys<'py> {
                 let kind = keys.get_type();
                 if !kind.hasattr(intern!(keys.py(), "__iter__"))? && !kind.hasattr(intern!(keys.py(), "__getitem__"))? {
                     let name = memory::type_name(&keys);
-                    return Err(PyTypeError::new_err(format!("a {name} has no keys; give a list of keys")));
+                    let article = if name.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+                    return Err(PyTypeError::new_err(format!(
+                        "{article} {name} has no keys; give a list of keys; to make a filter that takes keys one by one: \
+                         Bloom(1000, 0.01)"
+                    )));
                 }
                 Self::Objects(keys, accepts)
             }
@@ -175,6 +179,12 @@ fn refuse_others(keys: &Bound<'_, PyAny>) -> PyResult<()> {
             "a {} does not list its keys; give the keys, or unite filters with left | right; Bloom.freeze() returns a \
              Filter",
             kind.name()?
+        ));
+    }
+    if kind.hasattr(intern!(keys.py(), "readline"))? {
+        return refused(format!(
+            "a {} gives lines with their ends; give (line.rstrip(\"\\n\") for line in file)",
+            name()
         ));
     }
     if keys.cast::<PyMapping>().is_ok() {
@@ -308,6 +318,9 @@ fn collect<'py>(
             copy(now, batch);
             rest = later;
             Ok(())
-        })
+        })?;
+        // An answer that is not written must be "maybe".
+        rest.fill(1);
+        Ok(())
     })
 }

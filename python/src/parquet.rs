@@ -18,13 +18,13 @@ use filterblock_parquet::folder;
 use filterblock_parquet::index::{KeyType, ParquetColumn};
 use filterblock_parquet::values::{FileStart, ParquetValues};
 use filterblock_parquet::{Error, Footer, PhysicalType};
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUserWarning, PyValueError};
+use pyo3::exceptions::{PyFileNotFoundError, PyOverflowError, PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyString};
 
-use crate::args::{ErrorRate, Flag, Name, Text, Texts};
+use crate::args::{self, ErrorRate, Flag, Name, Names, Text, Texts};
 use crate::buffer;
-use crate::errors::{advised, of_io, of_parquet};
+use crate::errors::{NO_FOLDER, advised, of_io, of_parquet};
 use crate::interrupt;
 use crate::memory::{self, copied};
 use crate::save::{self, NewFile};
@@ -52,12 +52,10 @@ impl ParquetFile {
     #[staticmethod]
     #[pyo3(signature = (path, *, mapped=Flag(true)), text_signature = "(path, *, mapped=True)")]
     fn open(py: Python<'_>, path: Name, mapped: Flag) -> PyResult<Self> {
-        let opened = py.detach(|| {
-            let path = path.path.clone();
-            let file = Parquet::open(save::read(&path, mapped.0)?).map_err(|error| of_parquet(error.in_file(&path)))?;
-            Ok(Self { file, path })
-        });
-        path.told(py, opened)
+        interrupt::open(py, &path, move |path| {
+            let file = Parquet::open(save::read(path, mapped.0)?).map_err(|error| of_parquet(error.in_file(path)))?;
+            Ok(Self { file, path: path.to_path_buf() })
+        })
     }
 
     /// The number of row groups.
@@ -285,6 +283,11 @@ pub fn files_of(path: &Path) -> PyResult<Vec<(PathBuf, Option<PathBuf>)>> {
                 path.display()
             )));
         }
+        if !path.exists() && path.to_string_lossy().contains(['*', '?', '[']) {
+            let why = "patterns are not expanded; give the folder, or glob.glob(pattern)";
+            // The error number of a missing file is 2.
+            return Err(PyFileNotFoundError::new_err((2, why, path.as_os_str().to_owned())));
+        }
         return Ok(vec![(path.to_path_buf(), None)]);
     }
     let found = folder::files_in(path, folder::EXTENSIONS).map_err(of_parquet)?;
@@ -296,6 +299,15 @@ pub fn files_of(path: &Path) -> PyResult<Vec<(PathBuf, Option<PathBuf>)>> {
         )));
     }
     Ok(found.into_iter().map(|below| (path.join(&below), Some(below))).collect())
+}
+
+/// Works like [`files_of`] for all paths.
+fn all_files_of(py: Python<'_>, paths: &Names) -> PyResult<Vec<(PathBuf, Option<PathBuf>)>> {
+    let mut files = Vec::new();
+    for name in &paths.0 {
+        files.extend(name.told(py, py.detach(|| files_of(&name.path)))?);
+    }
+    Ok(files)
 }
 
 /// The columns that get filters.
@@ -329,9 +341,9 @@ impl Columns {
     }
 }
 
-/// Add Bloom filters for columns to Parquet files. The data pages do not change. `path` is a file or
-/// a folder. In a folder, all files *.parquet, *.parq and *.pq at any depth get filters, except those
-/// whose names begin with a dot or an underscore.
+/// Add Bloom filters for columns to Parquet files. The data pages do not change. `path` is a file, a
+/// folder or a list of both. In a folder, all files *.parquet, *.parq and *.pq at any depth get
+/// filters, except those whose names begin with a dot or an underscore.
 ///
 /// The files with filters are written to `out`, a file or a folder. Or with in_place=True they
 /// replace the old files. `columns` is a list of names. Or with advised=True the columns are those
@@ -349,24 +361,29 @@ impl Columns {
 /// `replace` replaces filters that exist. `overwrite` replaces files in `out` that exist.
 #[pyfunction]
 #[pyo3(
-    signature = (path, out=None, columns=None, *, advised=Flag(false), in_place=Flag(false), error_rate=ErrorRate(0.01), bits_per_value=None, exact_size=Flag(false), replace=Flag(false), overwrite=Flag(false)),
+    signature = (path, out=None, columns=None, *, advised=Flag(false), in_place=Flag(false), error_rate=None, bits_per_value=None, exact_size=Flag(false), replace=Flag(false), overwrite=Flag(false), **others),
     text_signature = "(path, out=None, columns=None, *, advised=False, in_place=False, error_rate=0.01, bits_per_value=None, exact_size=False, replace=False, overwrite=False)"
 )]
 #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
 pub fn parquet_add<'py>(
     py: Python<'py>,
-    path: Name,
+    path: Names,
     out: Option<Name>,
     columns: Option<Texts>,
     advised: Flag,
     in_place: Flag,
-    error_rate: ErrorRate,
+    error_rate: Option<ErrorRate>,
     bits_per_value: Option<f64>,
     exact_size: Flag,
     replace: Flag,
     overwrite: Flag,
+    others: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    args::refuse_others(py, "parquet_add", others)?;
     let columns = match (columns, advised) {
+        (Some(columns), Flag(false)) if columns.0.is_empty() => {
+            return Err(PyTypeError::new_err("columns is empty; name a column, or give advised=True"));
+        }
         (Some(columns), Flag(false)) => Columns::Named(columns.0),
         (None, Flag(true)) => Columns::Advised,
         _ => {
@@ -376,15 +393,21 @@ pub fn parquet_add<'py>(
     if out.is_some() == in_place.0 {
         return Err(PyTypeError::new_err("give either out, the path of the new file or folder, or in_place=True"));
     }
-    let budget = bits_per_value.map_or(Budget::Fpr(error_rate.0), Budget::BitsPerValue);
+    let budget = match (error_rate, bits_per_value) {
+        (Some(_), Some(_)) => {
+            return Err(PyTypeError::new_err("error_rate and bits_per_value both choose the size; give one of them"));
+        }
+        (rate, None) => Budget::Fpr(rate.map_or(0.01, |rate| rate.0)),
+        (None, Some(bits)) => Budget::BitsPerValue(bits),
+    };
     let sizing = Sizing::new(budget, exact_size.0).map_err(of_parquet)?;
-    let files = path.told(py, py.detach(|| files_of(&path.path)))?;
+    let files = all_files_of(py, &path)?;
     let targets = match &out {
         None => files.iter().map(|(path, _)| path.clone()).collect(),
-        Some(out) => targets_below(py, &path.path, &out.path, &files)?,
+        Some(out) => targets_below(py, &path, &out.path, &files)?,
     };
     let mut told = Vec::new();
-    for ((file, _), target) in files.into_iter().zip(targets) {
+    for ((file, below), target) in files.into_iter().zip(targets) {
         if let Some((table, format)) = in_place.0.then(|| folder::table_around(&target)).flatten() {
             let text = CString::new(format!(
                 "{}: the metadata of this {format} table record the length of each file, so readers may refuse the replaced \
@@ -393,9 +416,16 @@ pub fn parquet_add<'py>(
             ))?;
             PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
         }
+        let folder = below.and(target.parent());
+        let missing = folder.map(|folder| folder.ancestors().take_while(|folder| !folder.exists()).collect::<Vec<_>>());
+        if let Some(folder) = folder {
+            fs::create_dir_all(folder).map_err(|error| of_io(&error, Some(folder)))?;
+        }
         let work = Work { columns: columns.clone(), sizing, replace: replace.0 };
-        let added = work.add(py, file, &target, in_place.0, overwrite.0);
-        let added = path.told(py, added);
+        let added = path.told(py, work.add(py, file, &target, in_place.0, overwrite.0)).inspect_err(|_| {
+            // No empty folder stays. A folder that has other files is not removed.
+            missing.iter().flatten().for_each(|folder| drop(fs::remove_dir(folder)));
+        });
         let (footer, added) = if let Some(out) = &out { out.told(py, added)? } else { added? };
         for filter in added {
             let found = PyDict::new(py);
@@ -413,10 +443,11 @@ pub fn parquet_add<'py>(
 }
 
 /// Returns the path of each new file in `out`. Raises `ValueError` if a new file would replace an
-/// input, or if the folder `out` lies in the folder `path`: the next call would read the new files.
+/// input or another new file, or if `out` lies in a folder of `paths`: the next call would read the
+/// new files.
 fn targets_below(
     py: Python<'_>,
-    path: &Path,
+    paths: &Names,
     out: &Path,
     files: &[(PathBuf, Option<PathBuf>)],
 ) -> PyResult<Vec<PathBuf>> {
@@ -427,10 +458,12 @@ fn targets_below(
             target.display()
         )))
     };
-    if path.is_dir() && real(out)?.starts_with(real(path)?) {
-        return refused(out, "the new folder is the old folder or lies in it; choose a folder beside it");
+    for Name { path, .. } in &paths.0 {
+        if path.is_dir() && real(out)?.starts_with(real(path)?) {
+            return refused(out, "the new folder is the old folder or lies in it; choose a folder beside it");
+        }
     }
-    let inputs: HashSet<PathBuf> = files.iter().filter_map(|(file, _)| file.canonicalize().ok()).collect();
+    let mut taken: HashSet<PathBuf> = files.iter().filter_map(|(file, _)| file.canonicalize().ok()).collect();
     let mut targets = Vec::new();
     for (file, below) in files {
         let target = match below {
@@ -438,13 +471,8 @@ fn targets_below(
             None if out.is_dir() => out.join(file.file_name().unwrap_or_default()),
             None => out.to_path_buf(),
         };
-        if inputs.contains(&real(&target)?) {
-            return refused(&target, "this file is also an input; choose another file");
-        }
-        if below.is_some()
-            && let Some(folder) = target.parent()
-        {
-            fs::create_dir_all(folder).map_err(|error| of_io(&error, Some(folder)))?;
+        if !taken.insert(real(&target)?) {
+            return refused(&target, "this file is also an input or the new file of another input; choose another out");
         }
         targets.push(target);
     }
@@ -469,12 +497,13 @@ impl Work {
         is_in_place: bool,
         overwrites: bool,
     ) -> PyResult<(Footer, Vec<append::Added>)> {
-        let of_target = |error: io::Error| advised(py, of_io(&error, Some(target)), "to replace it: overwrite=True");
+        let of_target =
+            |error: io::Error| advised(py, of_io(&error, Some(target)), "to replace it: overwrite=True", NO_FOLDER);
         // A file is replaced under its lock, so it is locked before it is read.
         let new = py.detach(|| NewFile::beside(target, overwrites || is_in_place)).map_err(of_target)?;
         let copy = new.file().try_clone().map_err(of_target)?;
         let source = path.clone();
-        let (version, footer, added) = interrupt::run(py, move || {
+        let (version, footer, added) = interrupt::run(py, true, move || {
             let failed = |error: io::Error| of_io(&error, Some(&source));
             let in_file = |error: Error| of_parquet(error.in_file(&source));
             let file = save::open(&source)?;
@@ -517,8 +546,8 @@ fn fill(mut file: &File, footer: &Footer, request: &Request, mut copy: &File) ->
     append::add(footer, &values, request, &mut copy, &mut |_| {})
 }
 
-/// Check the Bloom filters of a Parquet file, or of all Parquet files in a folder. Returns a list
-/// with a dict for each column chunk of `columns`, or of all columns.
+/// Check the Bloom filters of Parquet files. `path` is a file, a folder or a list of both. Returns a
+/// list with a dict for each column chunk of `columns`, or of all columns.
 ///
 /// "state" is "missing", "damaged", "undersized" (the error rate is above `max_error_rate`),
 /// "oversized" (at least four times the size that `error_rate` needs), "unsafe" (an engine loses rows
@@ -532,7 +561,7 @@ fn fill(mut file: &File, footer: &Footer, request: &Request, mut copy: &File) ->
 )]
 pub fn parquet_check<'py>(
     py: Python<'py>,
-    path: Name,
+    path: Names,
     columns: Option<Texts>,
     error_rate: ErrorRate,
     max_error_rate: f64,
@@ -541,12 +570,12 @@ pub fn parquet_check<'py>(
     let columns = columns.map(|columns| columns.0);
     let sizing = Sizing::new(Budget::Fpr(error_rate.0), false).map_err(of_parquet)?;
     if !(0.0..=1.0).contains(&max_error_rate) {
-        return Err(PyValueError::new_err("max_error_rate must be a rate from 0 to 1"));
+        return Err(PyValueError::new_err("max_error_rate must be from 0 to 1; pass for example 0.06"));
     }
     let mut told = Vec::new();
-    for (file, _) in path.told(py, py.detach(|| files_of(&path.path)))? {
+    for (file, _) in all_files_of(py, &path)? {
         let (source, columns) = (file.clone(), columns.clone());
-        let checked = interrupt::run(py, move || {
+        let checked = interrupt::run(py, true, move || {
             let path = source.as_path();
             let file = save::open(path)?;
             let footer = Footer::read(&mut &file).map_err(|error| of_parquet(error.in_file(path)))?;

@@ -4,7 +4,7 @@ use filterblock::{FilterKind, FilterSpec, planning};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::args::Text;
+use crate::args::{Text, Whole};
 use crate::errors::of_block;
 use crate::memory;
 
@@ -77,9 +77,9 @@ impl Plan {
 
 /// Plan a filter for a number of distinct keys. Raises ValueError if no such filter can be built.
 #[pyfunction]
-pub fn plan(spec: Text<'_>, num_keys: u64) -> PyResult<Plan> {
+pub fn plan(spec: Text<'_>, num_keys: Whole) -> PyResult<Plan> {
     let spec = spec.get_short()?.parse().map_err(of_block)?;
-    planning::Plan::new(spec, num_keys).map(Plan).map_err(of_block)
+    planning::Plan::new(spec, num_keys.0).map(Plan).map_err(of_block)
 }
 
 /// Plan the filter of this kind that has the lowest error rate and a payload of at most
@@ -87,7 +87,7 @@ pub fn plan(spec: Text<'_>, num_keys: u64) -> PyResult<Plan> {
 /// is no such kind, if the kind takes no budget (such as always-maybe), or if the kind has no
 /// filter of this number of keys.
 #[pyfunction]
-pub fn plan_largest(kind: Text<'_>, num_keys: u64, max_len_bytes: u64) -> PyResult<Option<Plan>> {
+pub fn plan_largest(kind: Text<'_>, num_keys: Whole, max_len_bytes: Whole) -> PyResult<Option<Plan>> {
     let kind = kind.get_short()?;
     let found = FilterKind::from_name(kind).ok_or_else(|| {
         // The kinds without a budget have no largest filter.
@@ -95,7 +95,7 @@ pub fn plan_largest(kind: Text<'_>, num_keys: u64, max_len_bytes: u64) -> PyResu
         let kinds: Vec<_> = kinds.map(FilterKind::name).collect();
         PyValueError::new_err(format!("there is no kind {kind:?}; choose one of {}", kinds.join(", ")))
     })?;
-    planning::Plan::largest(found, num_keys, max_len_bytes).map(|plan| plan.map(Plan)).map_err(of_block)
+    planning::Plan::largest(found, num_keys.0, max_len_bytes.0).map(|plan| plan.map(Plan)).map_err(of_block)
 }
 
 /// Return the names of all kinds of filters.

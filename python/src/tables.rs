@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use filterblock::{Secret, SharedBytes};
+use filterblock::SharedBytes;
 use filterblock_foreign::leveldb::LevelDbTable as LevelDb;
 use filterblock_foreign::rocksdb::RocksDbTable as RocksDb;
 use filterblock_foreign::{self as foreign, ForeignFilterInfo, KeyForm, Verified};
@@ -11,7 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::args::{Bytes, Flag, Name, Text};
-use crate::errors::{of_block, of_foreign};
+use crate::errors::of_foreign;
+use crate::interrupt;
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
 use crate::save;
@@ -78,16 +79,14 @@ impl LevelDbTable {
                 )));
             }
         };
-        let opened = py.detach(|| {
-            let path = path.path.clone();
-            let bytes = save::read(&path, mapped.0)?;
+        interrupt::open(py, &path, move |path| {
+            let bytes = save::read(path, mapped.0)?;
             let table = match form {
                 None => LevelDb::open(bytes),
                 Some(form) => LevelDb::open_as(bytes, form),
             };
-            Ok(Self { table: table.map_err(in_file(&path))?, path })
-        });
-        path.told(py, opened)
+            Ok(Self { table: table.map_err(in_file(path))?, path: path.to_path_buf() })
+        })
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -109,9 +108,9 @@ impl LevelDbTable {
     /// Read the whole table, and ask its filters for all of its keys. Returns a dict with the
     /// numbers of blocks, keys and denied keys. Raises DamagedError if a block is damaged,
     /// UnsupportedError for an unknown compression, or ValueError if no form of keys fits.
-    fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let found = py.detach(|| self.table.verify()).map_err(in_file(&self.path))?;
-        verified(py, found)
+    fn verify<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
+        let found = interrupt::with(slf, true, |this| this.table.verify().map_err(in_file(&this.path)))??;
+        verified(slf.py(), found)
     }
 
     /// Return a dict that describes the table and its filters.
@@ -166,17 +165,14 @@ impl RocksDbTable {
         text_signature = "(path, *, secret=None, mapped=True)"
     )]
     fn open(py: Python<'_>, path: Name, secret: Option<Bytes<'_>>, mapped: Flag) -> PyResult<Self> {
-        let secret = secret.as_ref().map(Bytes::get);
-        let opened = py.detach(|| {
-            let path = path.path.clone();
-            let bytes = save::read(&path, mapped.0)?;
-            let mut table = RocksDb::open(bytes).map_err(in_file(&path))?;
+        let secret = secret.map(|secret| secret.secret()).transpose()?;
+        interrupt::open(py, &path, move |path| {
+            let mut table = RocksDb::open(save::read(path, mapped.0)?).map_err(in_file(path))?;
             if let Some(secret) = secret {
-                table.unlock(&Secret::new(secret).map_err(of_block)?).map_err(in_file(&path))?;
+                table.unlock(&secret).map_err(in_file(path))?;
             }
-            Ok(Self { table, path })
-        });
-        path.told(py, opened)
+            Ok(Self { table, path: path.to_path_buf() })
+        })
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -205,9 +201,9 @@ impl RocksDbTable {
     /// Read the whole table, and ask its filters for all of its keys. Returns a dict with the
     /// numbers of blocks, keys and denied keys. Raises DamagedError if a block is damaged, or
     /// UnsupportedError for an unknown layout or compression.
-    fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let found = py.detach(|| self.table.verify()).map_err(in_file(&self.path))?;
-        verified(py, found)
+    fn verify<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
+        let found = interrupt::with(slf, true, |this| this.table.verify().map_err(in_file(&this.path)))??;
+        verified(slf.py(), found)
     }
 
     /// Return a dict that describes the table and its filters.

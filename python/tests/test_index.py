@@ -132,7 +132,7 @@ def test_wrong_calls_say_what_to_do(lake):
     for call, error, match in (
         (lambda: index.build(path, lake / "0", "id"), FileExistsError, "overwrite=True"),
         (lambda: index.build(path, lake, "id", overwrite=True), ValueError, "build another index"),
-        (lambda: index.build(lake.with_name("n"), lake / "0", "no"), ValueError, "the file has: id, text"),
+        (lambda: index.build(lake.with_name("n"), lake / "0", "no"), ValueError, "give one of: id, text"),
         (lambda: index.build(lake.with_name("n"), [], "id"), ValueError, "give a list of paths"),
         (lambda: index.build(lake.with_name("n"), 5, "id"), TypeError, "a path, or a list of paths"),
         (lambda: index.build(lake.with_name("n"), lake.parent / "empty", "id"), FileNotFoundError, "empty"),

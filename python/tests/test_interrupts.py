@@ -41,8 +41,12 @@ CASES = {
         "bloom.update(keys)",
     ),
     "contains_many": (
-        "few, long = Bloom(10), np.broadcast_to(np.int64(7), 2**28)",
+        "few, long = Bloom(10), np.broadcast_to(np.int64(7), 2**31)",
         "few.contains_many(long)",
+    ),
+    "merge": (
+        "big = Bloom(8_000_000)\nbig.add(1)\nbig = [big.freeze()] * 3000",
+        "Filter.merge(big)",
     ),
     "parquet.add": ("", "parquet.add('long.parquet', 'new.parquet', ['id', 'text'])"),
     "parquet.add in place": ("", "parquet.add('long.parquet', columns=['id', 'text'], in_place=True)"),

@@ -118,6 +118,24 @@ def test_an_error_in_one_file_leaves_every_file_whole(lake):
     assert [name for name in os.listdir(lake / "deep/er")] == ["c.pq"]
 
 
+def test_lists_of_files_and_folders_are_taken(lake, tmp_path):
+    out = tmp_path / "new"
+    out.mkdir()
+    assert len(parquet.add([lake / NAMES[0], lake / "deep"], out, ["id"])) == 6
+    assert sorted(os.listdir(out)) == ["a.parquet", "er"]
+    checked = parquet.check([out / "a.parquet", out / "er"], ["id"])
+    assert [chunk["state"] for chunk in checked] == ["right"] * 6
+    assert parquet.add([], columns=["id"], in_place=True) == [] == parquet.check([])
+
+
+def test_no_new_folder_stays_after_an_error(lake, tmp_path):
+    (tmp_path / "mine").mkdir()
+    for out in (tmp_path / "new" / "er", tmp_path / "mine"):
+        with pytest.raises(ValueError, match="no column"):
+            parquet.add(lake, out, ["no"])
+    assert sorted(os.listdir(tmp_path)) == ["lake", "mine"] and os.listdir(tmp_path / "mine") == []
+
+
 def test_files_of_a_table_give_a_warning(lake):
     (lake / "_delta_log").mkdir()
     with pytest.warns(UserWarning, match="Delta table record the length"):

@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import io
 import pathlib
 import uuid
 
@@ -38,6 +39,10 @@ def kept(*filters):
 WRONG = {
     # Keys
     "a str as keys": (lambda: Filter("apple"), r"give a list of keys"),
+    "a file of lines as keys": (lambda: Filter(io.StringIO("apple\n")), r"line\.rstrip"),
+    "a missing folder": (lambda: parquet.add("a.parquet", "no/b.parquet", ["id"]), "make its folder first"),
+    "a filter in a missing folder": (lambda: FileFilter(10, 0.01, "no/f"), "make its folder first"),
+    "an empty list of columns": (lambda: parquet.add("a.parquet", "b.parquet", []), "name a column"),
     "a path as keys": (lambda: Filter("a.filter"), r"to open a file: Filter\.open\(path\)"),
     "a pathlib path as keys": (
         lambda: Filter(pathlib.Path("a.filter")),
@@ -51,7 +56,10 @@ WRONG = {
     "a dict as keys": (lambda: Filter({"a": 1}), r"give list\(mapping\)"),
     "a filter as keys": (lambda: Filter(Filter(["a"])), r"unite filters with left \| right"),
     "a Bloom as keys": (lambda: Filter(Bloom(10)), r"Bloom\.freeze\(\) returns a Filter"),
-    "an int as keys": (lambda: Filter(5), r"give a list of keys"),
+    "a capacity as keys": (
+        lambda: Filter(1000, error_rate=0.01),
+        r"an int has no keys; .* Bloom\(1000, 0\.01\)",
+    ),
     "None as keys": (lambda: Filter(None), r"give a list of keys"),
     "no keys": (lambda: Filter(), "keys"),
     "a float key": (lambda: 1.5 in Filter(["a"]), r"int\(key\)"),
@@ -83,6 +91,30 @@ WRONG = {
     "no budget": (lambda: Filter(["a"], "bloom"), r"bloom:|bits|fpr"),
     "an unknown kind of a plan": (lambda: plan_largest("blom", 5, 5), "choose one of bloom"),
     "a rate of a plan": (lambda: plan(0.01, 5), "must be a str"),
+    "a rate as a text": (lambda: Bloom(10, "1%"), r"a float, for example 0\.01, not str"),
+    "a rate as a text of a Filter": (lambda: Filter(["a"], error_rate="1%"), r"a float, for example 0\.01"),
+    "a capacity as a float": (lambda: Bloom(1e6), r"an int, for example 1_000_000 or int\(1e6\), not float"),
+    "a capacity of a file as a float": (lambda: FileFilter(1e6, 0.1, "new"), r"int\(1e6\)"),
+    "a number of keys as a float": (lambda: plan("bloom:10", 1e6), r"int\(1e6\)"),
+    "a budget as a float": (lambda: plan_largest("bloom", 5, 1e6), r"int\(1e6\)"),
+    "a negative capacity": (lambda: Bloom(-1), "pass an int from 0 to"),
+    "a negative seed": (lambda: Filter(["a"], seed=-1), "pass an int from 0 to"),
+    "a large seed": (lambda: Bloom(10, seed=2**64), "pass an int from 0 to"),
+    "the rate of the command": (lambda: Filter(["a"], fpr=0.01), "no argument fpr; use error_rate="),
+    "the rate of the command in Parquet": (
+        lambda: parquet.add("a.parquet", "new", ["id"], fpr=0.01),
+        "use error_rate=",
+    ),
+    "the rate of the command in an index": (
+        lambda: index.build("new", "a.parquet", "id", fpr=0.01),
+        "error_rate=",
+    ),
+    "an unknown argument": (
+        lambda: Filter(["a"], threds=2),
+        r"arguments are \(keys, spec=None, .*threads=1\)",
+    ),
+    "an argument of another call": (lambda: Bloom(10, force=True), r"arguments are \(capacity, .*seed=0\)"),
+    "no arguments": (lambda: Bloom(), r"for example Bloom\(1000\)"),
     "no threads": (lambda: Filter(["a"], threads=0), "at least 1"),
     "a short secret": (lambda: Filter(["a"], secret=b"short"), "16 or 32"),
     "a text as secret": (lambda: Filter(["a"], secret="s" * 16), "must be bytes"),
@@ -94,6 +126,7 @@ WRONG = {
     "update of a Filter": (lambda: Filter(["a"]).update(["b"]), "use Bloom"),
     "a Filter of another kind": (lambda: Filter(["a"]) | Filter(["b"], "ribbon:8"), "same|kind"),
     "a Bloom of another size": (lambda: Bloom(10) | Bloom(10_000), "size|bits|shape"),
+    "a merge of nothing": (lambda: Filter.merge([]), r"give a list, such as \[a, b\]"),
     "several updates": (lambda: Bloom(10).update(["a"], ["b"]), r"itertools\.chain"),
     "an order": (lambda: Bloom(10) < Bloom(10), r"\(a & b\) == a"),
     "a Bloom in a set": (lambda: {Bloom(10)}, "unhashable"),
@@ -140,6 +173,25 @@ WRONG = {
     "no output": (lambda: parquet.add("a.parquet", columns=["id"]), "in_place=True"),
     "two outputs": (lambda: parquet.add("a.parquet", "new", ["id"], in_place=True), "give either"),
     "an output that exists": (lambda: parquet.add("a.parquet", "text", ["id"]), "overwrite=True"),
+    "an output that exists, by force": (
+        lambda: parquet.add("a.parquet", "text", ["id"], force=True),
+        "use overwrite=True",
+    ),
+    "one output of two inputs": (
+        lambda: parquet.add(["a.parquet", "b.parquet"], "new", ["id"]),
+        "of another input; choose another out",
+    ),
+    "both sizes of Parquet": (
+        lambda: parquet.add("a.parquet", "new", ["id"], error_rate=0.01, bits_per_value=10),
+        "give one of them",
+    ),
+    "a pattern": (
+        lambda: parquet.add("*.parquet", "new", ["id"]),
+        r"give the folder, or glob\.glob\(pattern\)",
+    ),
+    "a pattern of a check": (lambda: parquet.check("*.parquet"), r"glob\.glob\(pattern\)"),
+    "a pattern of an index": (lambda: index.build("new", ["*.parquet"], "id"), r"glob\.glob\(pattern\)"),
+    "a maximum rate": (lambda: parquet.check("a.parquet", max_error_rate=5), r"for example 0\.06"),
     "an output that is the input": (
         lambda: parquet.add("a.parquet", "a.parquet", ["id"], overwrite=True),
         "in_place=True",
@@ -159,7 +211,7 @@ WRONG = {
     "ParquetFile(path)": (lambda: parquet.ParquetFile("a.parquet"), r"ParquetFile\.open\(path\)"),
     # An index
     "an index that exists": (lambda: index.build("a.index", "a.parquet", "id"), "overwrite=True"),
-    "an unknown column of an index": (lambda: index.build("new", "a.parquet", "no"), "the file has: id"),
+    "an unknown column of an index": (lambda: index.build("new", "a.parquet", "no"), "give one of: id"),
     "a text of an index of numbers": (lambda: index.open("a.index").query("5"), "give an int"),
     "a filter as an index": (lambda: index.open("a.filter"), "index"),
     "Index(path)": (lambda: index.Index("a.index"), r"index\.open\(path\)"),

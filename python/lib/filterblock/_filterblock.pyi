@@ -338,7 +338,7 @@ def index_build(
     overwrite: bool = False,
 ) -> Index: ...
 def parquet_add(
-    path: _Path,
+    path: _Path | Iterable[_Path],
     out: _Path | None = None,
     columns: Iterable[str] | None = None,
     *,
@@ -351,7 +351,7 @@ def parquet_add(
     overwrite: bool = False,
 ) -> list[dict[str, Any]]: ...
 def parquet_check(
-    path: _Path,
+    path: _Path | Iterable[_Path],
     columns: Iterable[str] | None = None,
     *,
     error_rate: float = 0.01,

@@ -20,6 +20,7 @@ _IN_MEMORY = "a Bloom is in memory; for a filter in a file: FileFilter(capacity,
 CLASSES: dict[type, dict[str, str]] = {
     Bloom: {
         **_COMBINE,
+        "intersection_update": "left &= right, with a Bloom made of the keys first",
         "issubset": _ORDER,
         "issuperset": _ORDER,
         "save": "freeze().save(path) writes a Filter, and pickle.dump(bloom, file) a Bloom",
@@ -46,6 +47,7 @@ CLASSES: dict[type, dict[str, str]] = {
         "bit_array": "data_array",
         "save": "sync() makes the added keys durable, and copy(filename) writes another file",
         "load": "FileFilter.open(filename)",
+        "fileno": "open(filter.filename, 'rb').fileno()",
     },
     Filter: {
         "load": "Filter.open(path)",
