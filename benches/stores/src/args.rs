@@ -48,7 +48,7 @@ pub struct Measure {
     #[arg(long, value_delimiter = ',')]
     pub stores: Vec<String>,
     /// The layouts: as-fallen, compacted, and runs-N with N overlapping runs.
-    #[arg(long, value_delimiter = ',', default_value = "as-fallen,compacted,runs-5,runs-16")]
+    #[arg(long, value_delimiter = ',', default_value = "as-fallen,compacted,runs-5,runs-16,runs-36,runs-100")]
     pub layouts: Vec<Layout>,
     /// Number of rounds. Each round measures every store once in each setting.
     #[arg(long, default_value_t = 3)]

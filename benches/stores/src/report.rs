@@ -53,10 +53,11 @@ const TABLES: [&str; 9] = [
 fn table(what: &str, machine: &str, rows: &[Row]) -> Outcome<String> {
     let (name, n) = what.split_once(' ').unwrap_or((what, ""));
     let n = n.parse().unwrap_or(0);
+    let mean = |row: &Row| Some(row.median);
     match name {
         "machine" => Ok(machine_line(machine, rows)),
-        "absent" => Ok(by_layout(rows, n, &mean_and_p99("negative"))),
-        "present" => Ok(by_layout(rows, n, &mean_and_p99("positive"))),
+        "absent" => Ok(by_layout(rows, n, &[("", GET, "negative", mean)])),
+        "present" => Ok(by_layout(rows, n, &[("", GET, "positive", mean)])),
         "cold" => {
             let median = |row: &Row| Some(row.median * 1e-3);
             Ok(by_layout(rows, n, &[("absent", COLD, "negative", median), ("present", COLD, "positive", median)]))
@@ -142,10 +143,6 @@ fn gets(rows: &[Row], n: usize, mix: &str) -> String {
 /// A column of [`by_layout`]: its name, the measure and the mix of its rows, and its value.
 type Column<'a> = (&'a str, &'a str, &'a str, fn(&Row) -> Option<f64>);
 
-fn mean_and_p99(mix: &str) -> [Column<'_>; 2] {
-    [("mean", GET, mix, |row| Some(row.median)), ("p99", GET, mix, |row| row.p99)]
-}
-
 /// Returns a table with a line for each store. For each layout, it has one column per measure.
 fn by_layout(rows: &[Row], n: usize, measures: &[Column<'_>]) -> String {
     let layouts = layouts(rows, n);
@@ -157,7 +154,10 @@ fn by_layout(rows: &[Row], n: usize, measures: &[Column<'_>]) -> String {
         std::iter::once(named(store)).chain(columns().map(cell)).collect::<Vec<_>>()
     };
     let lines: Vec<_> = stores(rows, n).iter().map(line).collect();
-    let heads: Vec<_> = columns().map(|(layout, (name, ..))| format!("{layout}, {name}")).collect();
+    let head = |(layout, (name, ..)): (&str, Column<'_>)| {
+        if name.is_empty() { layout.into() } else { format!("{layout}, {name}") }
+    };
+    let heads: Vec<String> = columns().map(head).collect();
     let heads: Vec<_> = std::iter::once("Store").chain(heads.iter().map(String::as_str)).collect();
     markdown(&heads, &lines)
 }

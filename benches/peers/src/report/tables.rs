@@ -12,9 +12,10 @@ const NOTE_OWN: &str = " †";
 
 /// Filters that the page leaves out: other sizes of a design that the page shows, and filters that
 /// are slower than another filter that is not larger.
-pub const LEFT_OUT: [&str; 13] = [
+pub const LEFT_OUT: [&str; 14] = [
     "bumped-ribbon:fpr=0.00390625:compact",
     "set of bumped-ribbon:fpr=0.00390625:compact",
+    "cached set of bumped-ribbon:fpr=0.00390625:compact",
     "fastbloom:fpr=0.01",
     "fastbloom:fpr=0.01 own hash",
     "bloomfilter:fpr=0.01",

@@ -1,19 +1,17 @@
-//! Runs filterblock-store, once with blocked Bloom filters and once with bumped ribbons.
+//! Runs filterblock-store, once with its defaults and once with 10 bits per key and no map of runs.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use filterblock::{
-    FilterSpec,
-    policy::{ByLevel, FilterPolicy},
-};
+use filterblock::FilterSpec;
 use filterblock_store::lsm::{Db, Options, WriteBatch};
 use filterblock_testkit::measure::keys::Key;
 
 use crate::engine::{BLOCK_BYTES, Contender, Engine, Outcome, Settings, Store, text};
 use crate::version_of;
 
-/// Returns a contender for each filter.
+/// Returns a contender with the default options, and one that can be compared with the other stores
+/// filter by filter: about 10 bits per key in all levels, and no map of runs.
 pub fn contenders() -> Vec<Contender> {
     let contender = |name, open| Contender {
         name,
@@ -22,31 +20,25 @@ pub fn contenders() -> Vec<Contender> {
         batched: true,
         open,
     };
-    vec![contender("filterblock", open_blocked), contender("filterblock bumped-ribbon:8", open_ribbon)]
+    vec![contender("filterblock", open_default), contender("filterblock blocked-bloom:10", open_blocked)]
+}
+
+fn open_default(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
+    open(dir, settings, Options::default())
 }
 
 fn open_blocked(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-    open(
-        dir,
-        settings,
-        Arc::new(ByLevel { middle: FilterSpec::default(), bottom: FilterSpec::default(), ..ByLevel::default() }),
-    )
+    let filter: FilterSpec = "blocked-bloom:10".parse().map_err(text)?;
+    open(dir, settings, Options { filter: Some(Arc::new(filter)), run_map_trigger: None, ..Options::default() })
 }
 
-fn open_ribbon(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-    open(dir, settings, Arc::new("bumped-ribbon:8".parse::<FilterSpec>().map_err(text)?))
-}
-
-fn open(dir: &Path, settings: &Settings, filter: Arc<dyn FilterPolicy>) -> Outcome<Box<dyn Store>> {
+fn open(dir: &Path, settings: &Settings, options: Options) -> Outcome<Box<dyn Store>> {
     let options = Options {
-        filter: Some(filter),
         write_buffer_bytes: settings.write_buffer_bytes,
         auto_compaction: settings.compacts,
         block_size_bytes: BLOCK_BYTES,
         block_cache_bytes: settings.cache_bytes as u64,
-        // The record compares the filters of each run, as the other stores ask them.
-        run_map_trigger: None,
-        ..Options::default()
+        ..options
     };
     Ok(Box::new(Filterblock(Db::open(dir, options).map_err(text)?)))
 }
