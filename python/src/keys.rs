@@ -314,7 +314,8 @@ fn collect<'py>(
     answers::filled(py, keys.len(py)?.unwrap_or(0), |bytes| {
         let mut rest = bytes;
         answer(&mut |batch| {
-            let (now, later) = std::mem::take(&mut rest).split_at_mut_checked(batch.len()).unwrap_or_default();
+            let unwritten = std::mem::take(&mut rest);
+            let (now, later) = unwritten.split_at_mut(batch.len().min(unwritten.len()));
             copy(now, batch);
             rest = later;
             Ok(())
