@@ -100,9 +100,30 @@ pub fn line(refused: &clap::Error) -> Option<String> {
     line.or_else(first_line)
 }
 
+/// The commands with an option `--filter`.
+const WITH_FILTER: &[&str] = &["build", "convert", "db put", "db load", "bench point-miss", "bench load"];
+
+/// Options of other commands, the commands that lack them, and what to give instead.
+const ELSEWHERE: [(&str, &[&str], &str); 5] = [
+    ("--fpr", WITH_FILTER, "the rate is a part of the filter: --filter blocked-bloom:fpr=0.01"),
+    ("--bits-per-key", WITH_FILTER, "the bits are a part of the filter: --filter blocked-bloom:10"),
+    ("--keys", &["build"], "give the file of keys without an option, or - for standard input"),
+    (
+        "--column",
+        &["build"],
+        "for the values of a Parquet file, use \"filterblock index build\" or \"filterblock parquet add\"",
+    ),
+    ("--column", &["index query"], "an index has one column, so omit the option"),
+];
+
 /// Describes an unknown argument or command. Returns `None` if clap does not give its name.
 fn unknown(refused: &clap::Error, given: ContextKind, similar: ContextKind, what: &str) -> Option<String> {
     let given = printable(string(refused, given)?);
+    let command = command_of(refused);
+    let elsewhere = ELSEWHERE.iter().find(|(option, commands, _)| **option == given && commands.contains(&&*command));
+    if let Some((.., next)) = elsewhere {
+        return Some(format!("unknown {what} {given}; {next}"));
+    }
     let next = match refused.get(similar) {
         Some(ContextValue::String(similar)) => format!("did you mean {similar}?"),
         Some(ContextValue::Strings(similar)) if !similar.is_empty() => {
@@ -156,18 +177,21 @@ fn needless_value(refused: &clap::Error) -> Option<String> {
     Some(format!("{option} takes no value; omit {value:?}"))
 }
 
-/// Returns the advice to run the subcommand with `--help`. The name of the subcommand comes from
-/// clap's usage line.
+/// Returns the advice to run the subcommand with `--help`.
 fn see_help(refused: &clap::Error) -> String {
+    format!("run \"{} --help\"", format!("filterblock {}", command_of(refused)).trim_end())
+}
+
+/// Returns the name of the subcommand, such as `db put`. It comes from clap's usage line.
+fn command_of(refused: &clap::Error) -> String {
     let usage = match refused.get(ContextKind::Usage) {
         Some(ContextValue::StyledStr(usage)) => usage.to_string(),
         _ => String::new(),
     };
     let is_name = |word: &&str| word.starts_with(|first: char| first.is_ascii_lowercase());
     let names: Vec<&str> =
-        usage.split_whitespace().skip_while(|word| *word != "filterblock").take_while(is_name).collect();
-    let command = if names.is_empty() { "filterblock".to_owned() } else { names.join(" ") };
-    format!("run \"{command} --help\"")
+        usage.split_whitespace().skip_while(|word| *word != "filterblock").skip(1).take_while(is_name).collect();
+    names.join(" ")
 }
 
 /// Names the option, and says that its value is missing or what is wrong with it.

@@ -295,7 +295,12 @@ pub fn repair(arguments: &RepairArguments) -> Outcome {
     let bar = progress::bytes("checking SST files", arguments.json);
     let repaired = Db::repair_with(&arguments.dir, options, mode, &mut progress::follow(&bar));
     bar.finish_and_clear();
-    let repaired = repaired.map_err(|error| arguments.secret.explain(error))?;
+    let repaired = repaired.map_err(|error| match error.root() {
+        Error::NotAStore => {
+            Failure::about(&arguments.dir, "the directory holds no store and no file of one; check the path")
+        }
+        _ => arguments.secret.explain(error),
+    })?;
 
     let told = output::report(arguments.json, &repair_report(arguments, &repaired), || describe(arguments, &repaired));
     output::print_or_say(told, || describe(arguments, &repaired))?;

@@ -134,7 +134,7 @@ impl FileReport {
             }
         }
         if self.filters_kept > 0 {
-            what.push(format!("{} kept", count(self.filters_kept, "filter")));
+            what.push(format!("{} kept (--replace builds new ones)", count(self.filters_kept, "filter")));
         }
         if what.is_empty() {
             what.push("nothing to add".into());

@@ -145,7 +145,7 @@ fn in_place_replaces_the_file_and_keeps_its_mode() {
     // A second run finds the filters and changes nothing.
     let before = fs::metadata(&path).unwrap().modified().unwrap();
     let text = shell.run(&["parquet", "add", "a.parquet", "--column", "id", "--in-place"]).exits(0);
-    assert_eq!(text, "a.parquet: 3 filters kept\n");
+    assert_eq!(text, "a.parquet: 3 filters kept (--replace builds new ones)\n");
     assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), before);
     assert_eq!(shell.files(), ["a.parquet"]);
 }
@@ -157,7 +157,7 @@ fn existing_filters_are_kept_unless_replaced() {
     let run = |output: &str, option: &[&str]| {
         shell.run(&[&["parquet", "add", "a.parquet", "--column", "id", "-o", output], option].concat()).exits(0)
     };
-    assert_eq!(run("kept.parquet", &[]), "a.parquet -> kept.parquet: 3 filters kept\n");
+    assert_eq!(run("kept.parquet", &[]), "a.parquet -> kept.parquet: 3 filters kept (--replace builds new ones)\n");
     assert_eq!(fs::read(shell.path("kept.parquet")).unwrap(), fs::read(shell.path("a.parquet")).unwrap());
     assert!(run("new.parquet", &["--replace"]).contains("3 filters added"));
     assert_has_ids(&shell, "new.parquet");

@@ -186,6 +186,14 @@ fn a_wrong_command_line_is_explained_in_one_line() {
         ),
         (&["build", "--nonsense"], "unknown option --nonsense; run \"filterblock build --help\""),
         (&["build", "--forse"], "unknown option --forse; did you mean --force?"),
+        (
+            &["build", "--fpr=0.01"],
+            "unknown option --fpr; the rate is a part of the filter: --filter blocked-bloom:fpr=0.01",
+        ),
+        (
+            &["index", "query", "i", "--column", "id"],
+            "unknown option --column; an index has one column, so omit the option",
+        ),
         (&["buid"], "unknown command buid; did you mean build?"),
         (&["db", "xyzzy"], "unknown command xyzzy; run \"filterblock db --help\""),
         (&["plan", "1000000", "--fpr", "0.01"], "unexpected argument \"1000000\"; run \"filterblock plan --help\""),

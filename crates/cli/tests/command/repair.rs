@@ -132,7 +132,7 @@ fn a_directory_without_a_store_is_not_repaired() {
     let shell = Shell::new();
     fs::create_dir(shell.path("other")).unwrap();
     shell.write("other/file", "precious");
-    shell.run(&["db", "repair", "other"]).fails_with(&["other", "holds no store"]);
+    shell.run(&["db", "repair", "other"]).fails_with(&["other", "holds no store", "check the path"]);
     shell.run(&["db", "repair", "missing"]).fails_with(&["missing"]);
     assert_eq!(fs::read_dir(shell.path("other")).unwrap().count(), 1);
     shell.write("secret", "00112233445566778899aabbccddeeff\n");
