@@ -2,11 +2,12 @@
 //! classes.
 
 use std::fmt::Display;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::iter;
 use std::path::Path;
 
 use filterblock_family as variants;
-use filterblock_foreign as foreign;
+use filterblock_foreign::{self as foreign, FileKind};
 use filterblock_parquet as parquet;
 use pyo3::exceptions::{PyFileExistsError, PyFileNotFoundError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::types::PyAnyMethods;
@@ -68,6 +69,37 @@ pub fn advised(py: Python<'_>, error: PyErr, if_exists: &str, if_missing: &str) 
     error
 }
 
+/// Adds to a `DamagedError` how to open the file, if the file is not of the type of `class`.
+pub fn with_type(py: Python<'_>, error: PyErr, path: &Path, class: &str) -> PyErr {
+    if let Some((found, how)) = type_of(path)
+        && found != class
+        && error.is_instance_of::<classes::DamagedError>(py)
+    {
+        let value = error.value(py);
+        // Without memory, the exception keeps its text.
+        let _ = value.setattr("args", (format!("{value}; the file looks like {how}"),));
+    }
+    error
+}
+
+/// Returns the class of a file by its first and last bytes, and what the file is.
+fn type_of(path: &Path) -> Option<(&'static str, &'static str)> {
+    let (mut front, mut back) = ([0; 8], [0; 8]);
+    let mut file = filterblock::open_regular_file(path).ok()?;
+    file.read_exact(&mut front).ok()?;
+    file.seek(SeekFrom::End(-8)).ok()?;
+    file.read_exact(&mut back).ok()?;
+    match FileKind::of(&[front, back].concat()) {
+        _ if front == *b"\x89FLBfile" => Some(("FileFilter", "a FileFilter: use FileFilter.open")),
+        _ if front.starts_with(&parquet::index::MAGIC) => Some(("Index", "an index: use filterblock.index.open")),
+        _ if back.ends_with(&filterblock::layout::MAGIC) => Some(("Filter", "a filter block: use Filter.open")),
+        Some(FileKind::ParquetFile) => Some(("ParquetFile", "a Parquet file: use filterblock.parquet.open")),
+        Some(FileKind::LevelDbTable) => Some(("LevelDbTable", "a LevelDB table: use LevelDbTable.open")),
+        Some(FileKind::RocksDbTable) => Some(("RocksDbTable", "a RocksDB table: use RocksDbTable.open")),
+        None => None,
+    }
+}
+
 /// Returns the error number of the operating system. If Rust code made the error, returns the first
 /// number that has the same `ErrorKind`. Returns `None` if there is no such number, or if the text
 /// of the error says more than a number.
@@ -76,8 +108,8 @@ fn number_of(error: &io::Error) -> Option<i32> {
         let by_kind = |number: &i32| io::Error::from_raw_os_error(*number).kind() == error.kind();
         // For these kinds only the text says what failed, and a number would replace the text.
         let has_text = matches!(error.kind(), io::ErrorKind::Other | io::ErrorKind::InvalidInput);
-        // Linux has the error numbers 1 to 133.
-        if has_text { None } else { (1..=133).find(by_kind) }
+        // Linux has the error numbers 1 to 133. A file without permission gives EACCES, which is 13, not EPERM.
+        if has_text { None } else { iter::once(13).chain(1..=133).find(by_kind) }
     })
 }
 

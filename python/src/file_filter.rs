@@ -17,7 +17,7 @@ use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::args::{ErrorRate, Name, Text, Whole, Word};
 use crate::bloom::bits_of;
-use crate::errors::{NO_FOLDER, advised, locked, of_io, of_variant};
+use crate::errors::{NO_FOLDER, advised, locked, of_io, of_variant, with_type};
 use crate::fork_lock::{self, ForkLock};
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
@@ -185,7 +185,8 @@ impl FileFilter {
                 let opened = filename.told(py, opened.map_err(of_variant)).map_err(|error| match capacity {
                     Some(_) => error,
                     None => advised(py, error, "", "to create it, give a capacity"),
-                })?;
+                });
+                let opened = opened.map_err(|error| with_type(py, error, path, "FileFilter"))?;
                 let opened = Bound::new(py, Self::of(opened))?;
                 let path = filename.path.canonicalize().map_err(|error| of_io(&error, Some(&filename.path)))?;
                 shared.set_item(path.as_os_str(), &opened)?;
@@ -284,7 +285,8 @@ impl FileFilter {
                 )));
             }
         };
-        Bound::new(py, Self::of(filename.told(py, opened.map_err(of_variant))?))
+        let opened = filename.told(py, opened.map_err(of_variant));
+        Bound::new(py, Self::of(opened.map_err(|error| with_type(py, error, &filename.path, "FileFilter"))?))
     }
 
     /// Add a key. Returns True if the key may have been in the filter before. The key is not

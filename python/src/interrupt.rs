@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::pyclass::{PyClass, boolean_struct::True};
 
 use crate::args::Name;
-use crate::errors::panicked;
+use crate::errors::{panicked, with_type};
 use crate::memory::NoMemory;
 
 /// The time between two questions for signals. A person does not notice this delay.
@@ -96,13 +96,14 @@ pub fn with<T: PyClass<Frozen = True> + Sync, R: Send + 'static>(
     run(py, is_long, move || work(object.get()))
 }
 
-/// Runs `open` on the path of a file, as [`run`] does.
-pub fn open<T: Send + 'static>(
+/// Opens the file of an object, as [`run`] does.
+pub fn open<T: PyClass + Send + 'static>(
     py: Python<'_>,
     name: &Name,
     open: impl FnOnce(&Path) -> PyResult<T> + Send + 'static,
 ) -> PyResult<T> {
     let path = name.path.clone();
     let is_long = py.detach(|| path.metadata()).is_ok_and(|found| found.len() >= LONG);
-    name.told(py, run(py, is_long, move || open(&path)).flatten())
+    let opened = name.told(py, run(py, is_long, move || open(&path)).flatten());
+    opened.map_err(|error| with_type(py, error, &name.path, T::NAME))
 }

@@ -60,6 +60,12 @@ impl<'py> Keys<'py> {
             Form::Arrow(keys) => Self::Arrow(keys),
             Form::Items(keys) => {
                 let kind = keys.get_type();
+                if kind.hasattr(intern!(keys.py(), "readline"))? {
+                    return Err(PyTypeError::new_err(format!(
+                        "a {} gives lines with their ends; give (line.rstrip(\"\\n\") for line in file)",
+                        memory::type_name(&keys)
+                    )));
+                }
                 if !kind.hasattr(intern!(keys.py(), "__iter__"))? && !kind.hasattr(intern!(keys.py(), "__getitem__"))? {
                     let name = memory::type_name(&keys);
                     let article = if name.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
@@ -179,12 +185,6 @@ fn refuse_others(keys: &Bound<'_, PyAny>) -> PyResult<()> {
             "a {} does not list its keys; give the keys, or unite filters with left | right; Bloom.freeze() returns a \
              Filter",
             kind.name()?
-        ));
-    }
-    if kind.hasattr(intern!(keys.py(), "readline"))? {
-        return refused(format!(
-            "a {} gives lines with their ends; give (line.rstrip(\"\\n\") for line in file)",
-            name()
         ));
     }
     if keys.cast::<PyMapping>().is_ok() {

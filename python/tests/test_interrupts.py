@@ -52,6 +52,11 @@ CASES = {
     "parquet.add in place": ("", "parquet.add('long.parquet', columns=['id', 'text'], in_place=True)"),
     "parquet.check": ("", "parquet.check('long.parquet', ['id', 'text'], values=True)"),
     "index.build": ("", "index.build('new.index', ['long.parquet'], 'text')"),
+    "query_many": (
+        "import itertools, pyarrow.parquet as pq\nplace = sys.argv[1]\n"
+        "pq.write_table(pa.table({'id': [1]}), place)\none = index.build(place + '.index', place, 'id')",
+        "one.query_many(itertools.repeat(1))",
+    ),
 }
 
 

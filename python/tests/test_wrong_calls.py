@@ -44,6 +44,12 @@ WRONG = {
     "a filter in a missing folder": (lambda: FileFilter(10, 0.01, "no/f"), "make its folder first"),
     "an empty list of columns": (lambda: parquet.add("a.parquet", "b.parquet", []), "name a column"),
     "a path as keys": (lambda: Filter("a.filter"), r"to open a file: Filter\.open\(path\)"),
+    "Filter.open of a Parquet file": (lambda: Filter.open("a.parquet"), r"use filterblock\.parquet\.open"),
+    "Filter.open of an index": (lambda: Filter.open("a.index"), r"use filterblock\.index\.open"),
+    "Filter.open of a FileFilter": (lambda: Filter.open("a.bloom"), r"use FileFilter\.open"),
+    "FileFilter.open of a filter block": (lambda: FileFilter.open("a.filter"), r"use Filter\.open"),
+    "mode a for a filter block": (lambda: FileFilter.open("a.filter", "a"), r"use Filter\.open"),
+    "index.open of a filter block": (lambda: index.open("a.filter"), r"use Filter\.open"),
     "a pathlib path as keys": (
         lambda: Filter(pathlib.Path("a.filter")),
         r"to open a file: Filter\.open\(path\)",
