@@ -323,7 +323,7 @@ pub fn write_io(error: &std::io::Error, f: &mut fmt::Formatter<'_>) -> fmt::Resu
         }
         Kind::NotFound | Kind::NotADirectory | Kind::IsADirectory | Kind::InvalidFilename => "check the path",
         Kind::PermissionDenied => "check the permissions",
-        Kind::AlreadyExists => "choose another name, or remove the existing file",
+        Kind::AlreadyExists => "choose another name",
         Kind::StorageFull | Kind::QuotaExceeded => "free disk space, and try again",
         Kind::FileTooLarge => "raise the limit of the file size, and try again",
         Kind::UnexpectedEof => "check that the file is complete, and try again",

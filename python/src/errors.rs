@@ -83,7 +83,7 @@ pub fn with_type(py: Python<'_>, error: PyErr, path: &Path, class: &str) -> PyEr
 }
 
 /// Returns the class of a file by its first and last bytes, and what the file is.
-fn type_of(path: &Path) -> Option<(&'static str, &'static str)> {
+pub fn type_of(path: &Path) -> Option<(&'static str, &'static str)> {
     let (mut front, mut back) = ([0; 8], [0; 8]);
     let mut file = filterblock::open_regular_file(path).ok()?;
     file.read_exact(&mut front).ok()?;
@@ -93,7 +93,9 @@ fn type_of(path: &Path) -> Option<(&'static str, &'static str)> {
         _ if front == *b"\x89FLBfile" => Some(("FileFilter", "a FileFilter: use FileFilter.open")),
         _ if front.starts_with(&parquet::index::MAGIC) => Some(("Index", "an index: use filterblock.index.open")),
         _ if back.ends_with(&filterblock::layout::MAGIC) => Some(("Filter", "a filter block: use Filter.open")),
-        Some(FileKind::ParquetFile) => Some(("ParquetFile", "a Parquet file: use filterblock.parquet.open")),
+        Some(FileKind::ParquetFile) => {
+            Some(("ParquetFile", "a Parquet file: use filterblock.parquet.ParquetFile.open"))
+        }
         Some(FileKind::LevelDbTable) => Some(("LevelDbTable", "a LevelDB table: use LevelDbTable.open")),
         Some(FileKind::RocksDbTable) => Some(("RocksDbTable", "a RocksDB table: use RocksDbTable.open")),
         None => None,

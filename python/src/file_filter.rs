@@ -144,7 +144,8 @@ impl Drop for FileFilter {
 }
 
 /// What to do if the file of a new filter exists.
-const EXISTS: &str = "to open it, use FileFilter.open(filename), or mode \"a\" to open or create it";
+const EXISTS: &str =
+    "choose another filename; to open a FileFilter, use FileFilter.open(filename), or mode \"a\" to open or create it";
 
 /// The filters that this process opened by mode "a", as a `WeakValueDictionary`: path to object.
 static SHARED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();

@@ -1,6 +1,7 @@
 //! Defines the class `Filter`: a filter block in memory or in a file, built once from all keys.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::num::NonZeroUsize;
 use std::ops::Bound as End;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyTuple, PyType};
 
 use crate::args::{self, Bytes, ErrorRate, Flag, Name, Objects, Other, TableId, Text, Whole, Word};
-use crate::errors::{of_block, of_io, of_variant, panicked};
+use crate::errors::{NO_FOLDER, advised, of_block, of_io, of_variant, panicked, type_of};
 use crate::interrupt;
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
@@ -220,15 +221,15 @@ impl Filter {
 
     /// Open a file that `save` or the command `filterblock` wrote, and verify every checksum in it.
     ///
-    /// The file is mapped, so no program may change it while it is open. (`save` replaces a file,
-    /// which is safe.) With mapped=False the file is read into memory. `table_id` and `checksum`
-    /// state which filter you expect. Raises DamagedError, UnsupportedError (an unknown version or
+    /// The file is read into memory. With mapped=True it is mapped instead, so that processes share the
+    /// memory: then no program may change the file in place while it is open. (`save` replaces a
+    /// file, which is safe.) `table_id` and `checksum` state which filter you expect. Raises DamagedError, UnsupportedError (an unknown version or
     /// feature), UnexpectedError (another filter), SecretError, ValueError (not a regular file, or
     /// an invalid argument), OSError or MemoryError.
     #[staticmethod]
     #[pyo3(
-        signature = (path, *, secret=None, table_id=None, checksum=None, mapped=Flag(true)),
-        text_signature = "(path, *, secret=None, table_id=None, checksum=None, mapped=True)"
+        signature = (path, *, secret=None, table_id=None, checksum=None, mapped=Flag(false)),
+        text_signature = "(path, *, secret=None, table_id=None, checksum=None, mapped=False)"
     )]
     fn open(
         py: Python<'_>,
@@ -332,7 +333,10 @@ impl Filter {
         };
         let (low, high) = (bound(low)?, bound(high)?);
         if low.as_ref().zip(high.as_ref()).is_some_and(|(low, high)| low > high) {
-            return Err(PyValueError::new_err("the lower bound is above the upper bound; exchange them"));
+            return Err(PyValueError::new_err(
+                "the lower bound is above the upper bound in the order of bytes; exchange them, or write numbers with equally \
+                 many digits, as in the keys",
+            ));
         }
         let (low, high) = (low.as_deref(), high.as_deref());
         let end = |bound| Option::map_or(bound, End::Unbounded, End::Included);
@@ -352,10 +356,20 @@ impl Filter {
     }
 
     /// Write the filter to a new file, sync it, and rename it to `path`. After a crash, `path` is
-    /// unchanged or complete. An existing file is replaced, and open filters keep the old file.
-    fn save(&self, py: Python<'_>, path: Name) -> PyResult<()> {
-        let written = py.detach(|| save::write(&path.path, self.block.as_bytes()));
-        path.told(py, written.map_err(|error| of_io(&error, Some(&path.path))))
+    /// unchanged or complete. An existing filter is replaced, and open filters keep the old file. Any
+    /// other file is only replaced with overwrite=True.
+    #[pyo3(signature = (path, *, overwrite=Flag(false)), text_signature = "($self, path, *, overwrite=False)")]
+    fn save(&self, py: Python<'_>, path: Name, overwrite: Flag) -> PyResult<()> {
+        let place = path.path.as_path();
+        let written = py.detach(|| {
+            let has_bytes = place.metadata().is_ok_and(|found| found.is_file() && found.len() > 0);
+            if has_bytes && !overwrite.0 && type_of(place).is_none_or(|(class, _)| class != "Filter") {
+                return Err(ErrorKind::AlreadyExists.into());
+            }
+            save::write(place, self.block.as_bytes())
+        });
+        let next = "it is no filter; to replace it: overwrite=True";
+        path.told(py, written.map_err(|error| advised(py, of_io(&error, Some(place)), next, NO_FOLDER)))
     }
 
     /// Return the bytes of the filter, as `save` writes them.

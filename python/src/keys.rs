@@ -61,8 +61,9 @@ impl<'py> Keys<'py> {
             Form::Items(keys) => {
                 let kind = keys.get_type();
                 if kind.hasattr(intern!(keys.py(), "readline"))? {
+                    let ends = if kind.hasattr(intern!(keys.py(), "encoding"))? { "" } else { "b" };
                     return Err(PyTypeError::new_err(format!(
-                        "a {} gives lines with their ends; give (line.rstrip(\"\\n\") for line in file)",
+                        "a {} gives lines with their ends; give (line.rstrip({ends}\"\\r\\n\") for line in file)",
                         memory::type_name(&keys)
                     )));
                 }
@@ -70,8 +71,8 @@ impl<'py> Keys<'py> {
                     let name = memory::type_name(&keys);
                     let article = if name.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
                     return Err(PyTypeError::new_err(format!(
-                        "{article} {name} has no keys; give a list of keys; to make a filter that takes keys one by one: \
-                         Bloom(1000, 0.01)"
+                        "{article} {name} has no keys; give a list of keys; for one key: filter.add(key) or key in \
+                         filter; to make a filter that takes keys one by one: Bloom(1000, 0.01)"
                     )));
                 }
                 Self::Objects(keys, accepts)
@@ -174,7 +175,9 @@ fn refuse_others(keys: &Bound<'_, PyAny>) -> PyResult<()> {
     let refused = |why: String| Err(PyTypeError::new_err(why));
     if keys.is_instance_of::<PyString>() {
         return refused(
-            "a str is one key, not many; give a list of keys; to open a file: Filter.open(path)".to_owned(),
+            "a str is one key, not many; give a list of keys; for one key: filter.add(key) or key in filter; to open a \
+             file: Filter.open(path)"
+                .to_owned(),
         );
     }
     if kind.hasattr(intern!(keys.py(), "__fspath__"))? {

@@ -161,10 +161,11 @@ pub fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Optio
         _ => {
             let has_text = logical.starts_with("uint") || ["string", "enum", "json", "uuid"].contains(&logical);
             let next = match (is_plain || has_text) && physical_type != PhysicalType::Int96 {
-                true => {
-                    "give an int, float, str or UUID of Python, as the column's type requires, or the bytes that the \
-                     column stores"
-                }
+                true => match physical_type {
+                    PhysicalType::Int32 | PhysicalType::Int64 => "give an int, or the bytes that the column stores",
+                    PhysicalType::Float | PhysicalType::Double => "give a float, or the bytes that the column stores",
+                    _ => "give a str, a UUID or the bytes, as the column stores them",
+                },
                 // The number of a date, time or decimal does not tell its unit.
                 false => "give the bytes that the column stores",
             };

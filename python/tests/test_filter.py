@@ -190,13 +190,17 @@ def test_cut_and_foreign_files_raise(tmp_path):
 def test_verify_finds_damage_that_came_after_the_open(tmp_path):
     path = tmp_path / "filter"
     Filter.build(range(10_000)).save(path)
-    filter = Filter.open(path)
+    filter, mapped = Filter.open(path), Filter.open(path, mapped=True)
     with open(path, "r+b") as file:
         file.seek(5000)
         file.write(b"damage!!")
     with pytest.raises(DamagedError) as raised:
-        filter.verify()
+        mapped.verify()
     assert raised.value.offset == 4096 and raised.value.path == path
+    # Only the mapped filter depends on the bytes of the file.
+    path.write_bytes(bytes(path.stat().st_size))
+    assert filter.contains_many(range(10_000)).all()
+    filter.verify()
 
 
 def test_a_damaged_range_filter_beside_a_filter_raises():

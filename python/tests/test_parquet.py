@@ -322,7 +322,7 @@ def test_a_file_that_another_process_locked_or_replaced_is_not_replaced(plain, t
         for write in (
             lambda: parquet.add(path, columns=["i64"], in_place=True),
             lambda: parquet.add(plain, path, ["i64"], overwrite=True),
-            lambda: block.save(path),
+            lambda: block.save(path, overwrite=True),
         ):
             with pytest.raises(OSError, match="has locked this file"):
                 write()
@@ -344,7 +344,7 @@ def test_checksum_files_of_hadoop_follow_the_file(plain, tmp_path):
     sums.write_bytes(checksums(path.read_bytes()))
     parquet.add(path, columns=["i64"], in_place=True)
     assert sums.read_bytes() == checksums(path.read_bytes())
-    filterblock.Filter.build([1]).save(path)
+    filterblock.Filter.build([1]).save(path, overwrite=True)
     assert sums.read_bytes() == checksums(path.read_bytes())
     sums.write_bytes(checksums(b"other"))
     before = path.read_bytes()

@@ -39,12 +39,18 @@ def kept(*filters):
 WRONG = {
     # Keys
     "a str as keys": (lambda: Filter("apple"), r"give a list of keys"),
-    "a file of lines as keys": (lambda: Filter(io.StringIO("apple\n")), r"line\.rstrip"),
+    "a file of lines as keys": (lambda: Filter(io.StringIO("apple\n")), r'line\.rstrip\("'),
+    "a binary file as keys": (lambda: Filter(io.BytesIO(b"apple\n")), r'line\.rstrip\(b"'),
+    "save over a file of text": (lambda: Filter(["a"]).save("text"), "overwrite=True"),
+    "save over a Parquet file": (lambda: Filter(["a"]).save("a.parquet"), "overwrite=True"),
     "a missing folder": (lambda: parquet.add("a.parquet", "no/b.parquet", ["id"]), "make its folder first"),
     "a filter in a missing folder": (lambda: FileFilter(10, 0.01, "no/f"), "make its folder first"),
     "an empty list of columns": (lambda: parquet.add("a.parquet", "b.parquet", []), "name a column"),
     "a path as keys": (lambda: Filter("a.filter"), r"to open a file: Filter\.open\(path\)"),
-    "Filter.open of a Parquet file": (lambda: Filter.open("a.parquet"), r"use filterblock\.parquet\.open"),
+    "Filter.open of a Parquet file": (
+        lambda: Filter.open("a.parquet"),
+        r"use filterblock\.parquet\.ParquetFile\.open",
+    ),
     "Filter.open of an index": (lambda: Filter.open("a.index"), r"use filterblock\.index\.open"),
     "Filter.open of a FileFilter": (lambda: Filter.open("a.bloom"), r"use FileFilter\.open"),
     "FileFilter.open of a filter block": (lambda: FileFilter.open("a.filter"), r"use Filter\.open"),

@@ -162,7 +162,7 @@ fn an_io_error_says_what_to_check() {
         (ErrorKind::IsADirectory, "check the path"),
         (ErrorKind::InvalidFilename, "check the path"),
         (ErrorKind::PermissionDenied, "check the permissions"),
-        (ErrorKind::AlreadyExists, "choose another name, or remove the existing file"),
+        (ErrorKind::AlreadyExists, "choose another name"),
         (ErrorKind::StorageFull, "free disk space, and try again"),
         (ErrorKind::QuotaExceeded, "free disk space, and try again"),
         (ErrorKind::FileTooLarge, "raise the limit of the file size, and try again"),

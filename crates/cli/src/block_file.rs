@@ -66,8 +66,9 @@ fn unknown(path: &Path, ends: &Ends) -> Outcome<String> {
             "{name}: a Parquet file without its end, so it is truncated; restore it, or let its writer write it again"
         )),
         len => Ok(format!(
-            "{name}: neither a filter block nor a known file of another engine ({}); it may be damaged or truncated, or \
-             a bare filter, which only inspect, query, verify and export read (with --format)",
+            "{name}: neither a filter block nor a known file of another engine ({}); if it is damaged or truncated, \
+             restore it; only if an engine wrote it as a bare filter, give --format to inspect, query, verify or \
+             export: a bare filter has no checksum, so with a wrong --format it denies present keys",
             count(len, "byte")
         )),
     }

@@ -282,9 +282,10 @@ impl StoreArguments {
         let prefix_extractor = self.prefix.clone();
         // A command reads few keys, so it does not read all keys of level 0 first.
         let run_map_trigger = None;
+        let is_created = options.create_if_missing;
         let opened = Db::open(&self.dir, Options { recovery, secret, prefix_extractor, run_map_trigger, ..options });
         opened.map_err(|error| match error.in_file(&self.dir) {
-            error if is_missing(&error) => self.explain_missing(&error),
+            error if is_missing(&error) => self.explain_missing(error, is_created),
             error if !self.salvage && is_log_damage(&error) => {
                 Failure::Damage(format!("{error}; --salvage opens the store, but drops the writes that it cannot read"))
             }
@@ -292,9 +293,9 @@ impl StoreArguments {
         })
     }
 
-    /// Explains that the store, or one of its files, does not exist.
-    fn explain_missing(&self, error: &Error) -> Failure {
-        match error {
+    /// Explains that the store, or one of its files, does not exist, or cannot be created.
+    fn explain_missing(&self, error: Error, is_created: bool) -> Failure {
+        match &error {
             Error::InFile { path, .. } if *path != self.dir => {
                 let (path, dir) = (path.display(), quoted(&self.dir.display().to_string()));
                 let secret = self.secret.path().map(|file| quoted(&file.display().to_string()));
@@ -304,6 +305,7 @@ impl StoreArguments {
                      \"filterblock db repair {dir}{secret}\""
                 ))
             }
+            _ if is_created => error.into(),
             _ => no_store(&self.dir),
         }
     }

@@ -509,7 +509,7 @@ impl KeyRange {
 /// Returns a message if the lower bound is above the upper bound.
 pub fn check_order(lower: &[u8], upper: &[u8]) -> Result<(), String> {
     if lower > upper {
-        return Err("the lower bound is above the upper bound; exchange the bounds".into());
+        return Err("the lower bound is above the upper bound in the order of bytes; exchange the bounds, or write numbers with equally many digits, as in the keys".into());
     }
     Ok(())
 }

@@ -104,16 +104,18 @@ pub fn line(refused: &clap::Error) -> Option<String> {
 const WITH_FILTER: &[&str] = &["build", "convert", "db put", "db load", "bench point-miss", "bench load"];
 
 /// Options of other commands, the commands that lack them, and what to give instead.
-const ELSEWHERE: [(&str, &[&str], &str); 5] = [
+const ELSEWHERE: [(&str, &[&str], &str); 7] = [
     ("--fpr", WITH_FILTER, "the rate is a part of the filter: --filter blocked-bloom:fpr=0.01"),
     ("--bits-per-key", WITH_FILTER, "the bits are a part of the filter: --filter blocked-bloom:10"),
+    ("--keys", &["verify"], "to look up the keys of a file, use --against KEYFILE"),
     ("--keys", &["build"], "give the file of keys without an option, or - for standard input"),
     (
         "--column",
         &["build"],
         "for the values of a Parquet file, use \"filterblock index build\" or \"filterblock parquet add\"",
     ),
-    ("--column", &["index query"], "an index has one column, so omit the option"),
+    ("--column", &["index query", "index add"], "an index has one column, so omit the option"),
+    ("set", &["db"], "use put"),
 ];
 
 /// Describes an unknown argument or command. Returns `None` if clap does not give its name.
@@ -221,6 +223,11 @@ fn one_of(refused: &clap::Error) -> Option<String> {
     let Some(ContextValue::Strings(values)) = refused.get(ContextKind::ValidValue) else { return None };
     let (last, others) = values.split_last()?;
     let example = string(refused, ContextKind::SuggestedValue).or(others.first().map(String::as_str)).unwrap_or(last);
+    if string(refused, ContextKind::InvalidValue) == Some("filterblock-compact") {
+        return Some(
+            "such a filter has no checksum and no seed, so query the table that has it, without --format".into(),
+        );
+    }
     Some(match others {
         [] => format!("expected {last}; try {last}"),
         others => format!("expected {} or {last}; try {example}", others.join(", ")),

@@ -210,6 +210,9 @@ impl Report {
             }
         }
         bar.finish_and_clear();
+        if asked == 0 {
+            note(keys, "no key was read, so no key was looked up; check the list");
+        }
         self.is_probably_another_list = lost > 1 && lost > asked / 2;
         let (noun, what) = match self.is_probably_another_list {
             true => ("more denied key", ""),
@@ -242,6 +245,8 @@ fn describe(report: &Report) -> String {
     let mut text = match &report.damage {
         // The damage message names the file.
         Some(damage) => format!("{damage}\n"),
+        // A bare filter has nothing to check; the line about it follows.
+        None if matches!(report.walked, Some(Walked::Raw {})) => String::new(),
         None => format!("{}: sound\n", report.file),
     };
     if let Some(walked) = &report.walked {

@@ -32,6 +32,9 @@ CLASSES: dict[type, dict[str, str]] = {
         "size_in_bits": "num_bits",
         "hash_func": "filterblock.key_bytes(key) returns the bytes that are hashed",
         "clear_all": "clear()",
+        "contains": "key in bloom, or contains_many(keys)",
+        "remove": "a Bloom filter cannot remove keys; make a new one of the other keys",
+        "discard": "a Bloom filter cannot remove keys; make a new one of the other keys",
         "bit_array": "data_array",
         "open": _IN_MEMORY,
         "sync": _IN_MEMORY,
@@ -56,6 +59,8 @@ CLASSES: dict[type, dict[str, str]] = {
         "union": "left | right is a new filter",
         "copy": "a Filter does not change, so it needs no copy",
         "clear": "a Filter does not change; build a new one with Filter(keys)",
+        "contains": "key in filter, or contains_many(keys)",
+        "intersection": "a Filter of the keys that both have cannot be made; ask both filters",
     },
 }
 MODULE = {

@@ -245,7 +245,7 @@ fn read(path: &Path) -> Outcome<Record> {
                 "{path}: not a record of bench {bench} ({error}); write one with \"filterblock bench {bench} --json FILE\""
             ),
             None => format!(
-                "{path}: not a record of a benchmark ({error}); write one with --json of bench point-miss, range-miss or \
+                "{path}: not a record of a benchmark; write one with --json of bench point-miss, range-miss or \
                  load"
             ),
         })

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use clap::builder::TypedValueParser;
 
 use super::own::Sst;
-use crate::format::Ends;
+use crate::format::{Ends, Kind};
 use crate::prelude::*;
 use crate::refused_value::{choice, whole};
 use crate::secret::{HashArguments, SecretArguments};
@@ -132,6 +132,11 @@ impl Foreign {
         let content = || Content::open(place).map_err(foreign);
 
         if let Some(format) = arguments.format {
+            // A filter of other bits denies present keys, and a bare filter has no checksum that could show it.
+            let ends = Ends::of(place).map_err(|error| foreign(error.into()))?;
+            if let Some(found) = ends.format().filter(|found| found.kind != Kind::Stranger) {
+                return refuse(path, format!("this is {}, not a bare filter; omit --format", found.name));
+            }
             let raw = Self::Raw(format, content()?);
             if let Some(Err(error)) = raw.raw_parquet() {
                 return Err(parquet(error));
@@ -408,5 +413,12 @@ pub fn table_message(error: &Error, key_form: Option<KeyForm>) -> String {
 pub fn unknown_form(error: &Error, path: &Path) -> Option<Failure> {
     let Error::Invalid { what: "key form", reason, .. } = error.root() else { return None };
     let (path, problem) = (path.display(), without_advice(reason));
-    Some(Failure::Message(format!("{path}: {problem}; give --key-form user or --key-form internal")))
+    let next = match problem {
+        _ if problem.ends_with("are internal keys") => "omit --key-form, or give --key-form internal",
+        _ if problem.ends_with("are user keys") => "omit --key-form, or give --key-form user",
+        _ => {
+            "give --key-form user or --key-form internal; with the wrong form, a filter of the keys would deny all of them"
+        }
+    };
+    Some(Failure::Message(format!("{path}: {problem}; {next}")))
 }

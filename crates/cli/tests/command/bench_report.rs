@@ -181,8 +181,8 @@ fn reports_of_other_files_and_into_other_pages_are_refused() {
     for (arguments, parts) in [
         (&["page.md"][..], &["page.md", "--json"][..]),
         (&["missing.json"], &["missing.json"]),
-        (&["empty"], &["record of a benchmark (EOF"]),
-        (&["number"], &["record of a benchmark (invalid type"]),
+        (&["empty"], &["record of a benchmark; write one"]),
+        (&["number"], &["record of a benchmark; write one"]),
         (&["load"], &["record of bench load (missing field"]),
         (&["ranges"], &["record of bench range-miss (missing field"]),
         (&[record, "--markdown", "page.md"], &["page.md", "no marker"]),

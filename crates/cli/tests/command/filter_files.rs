@@ -81,7 +81,7 @@ fn a_range_filter_answers_ranges() {
     for (arguments, message) in [
         (
             &["ranges.filter", "--ranges", "pear..apple"][..],
-            "argument \"pear..apple\": the lower bound is above the upper bound; exchange the bounds",
+            "argument \"pear..apple\": the lower bound is above the upper bound in the order of bytes; exchange the bounds",
         ),
         (&["ranges.filter", "--ranges", "--quiet", "pear..=apple"], "exchange the bounds"),
         (&["ranges.filter", "--ranges", "--hex", "--count", "62..61"], "exchange the bounds"),
@@ -105,6 +105,11 @@ fn a_list_of_other_keys_is_told_from_false_negatives() {
     shell.write("others", keys(1_000..2_000));
     shell.write("few", keys(0..1_000) + &keys(5_000..5_030));
     shell.run(&["build", "-o", "f", "keys"]).exits(0);
+    shell.write("none", "");
+    let run = shell.run(&["verify", "f", "--against", "none"]);
+    assert!(run.stderr.contains("none: no key was read, so no key was looked up; check the list"), "{run:?}");
+    // A filter block is no bare filter: other bits would deny its keys.
+    shell.run(&["query", "f", "--format", "leveldb-bloom", "key-1"]).fails_with(&["f: this is a filter block"]);
     let run = shell.run(&["verify", "f", "--against", "others"]);
     assert!(
         run.stderr.contains("others: the filter denies ") && run.stderr.contains("probably not the list of its keys")

@@ -87,7 +87,8 @@ fn bare_filters_answer_if_their_format_is_given() {
         let shell = shell_with(&case);
         answers_agree(&case, &shell, &["--format", format], &case.keys(), &case.absent_keys());
         assert_eq!(shell.run(&["inspect", "file", "--format", format, "--json"]).json(0)["kind"], format);
-        shell.run(&["verify", "file", "--format", format]).exits(0);
+        let verified = shell.run(&["verify", "file", "--format", format]).exits(0);
+        assert!(verified.contains("were not verified") && !verified.contains("sound"), "{verified}");
     }
     // Both engines take an empty file for an empty filter. An empty file is usually a mistake, so
     // the command prints a remark.
@@ -332,6 +333,10 @@ fn damage_under_a_key_form_comes_with_a_word_on_the_form() {
         let run = verify(wrong);
         assert!(run.stderr.contains("run again without --key-form"), "{run:?}");
         run.exits(1);
+        // A filter of keys in the wrong form would deny all keys.
+        for build in [&["convert", "file"][..], &["index", "build", "file"]] {
+            shell.run(&[build, &["-o", "new", "--key-form", wrong]].concat()).fails_with(&["file", "omit --key-form"]);
+        }
         assert_eq!(verify(right).json(0)["sound"], true);
         let mut bytes = fs::read(shell.path("file")).unwrap();
         bytes[20] ^= 1;

@@ -194,6 +194,11 @@ fn a_wrong_command_line_is_explained_in_one_line() {
             &["index", "query", "i", "--column", "id"],
             "unknown option --column; an index has one column, so omit the option",
         ),
+        (
+            &["verify", "f", "--keys", "k"],
+            "unknown option --keys; to look up the keys of a file, use --against KEYFILE",
+        ),
+        (&["db", "set", "s", "k", "v"], "unknown command set; use put"),
         (&["buid"], "unknown command buid; did you mean build?"),
         (&["db", "xyzzy"], "unknown command xyzzy; run \"filterblock db --help\""),
         (&["plan", "1000000", "--fpr", "0.01"], "unexpected argument \"1000000\"; run \"filterblock plan --help\""),

@@ -386,8 +386,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     ///
     /// # Errors
     /// Returns an error if a data block is damaged, has an unknown compression, or has a key that
-    /// is too short for the form. Returns `Invalid` if [`Self::key_form`] returns `None`, and any
-    /// error that `each` returns.
+    /// is too short for the form. Returns `Invalid` if [`Self::key_form`] returns `None`, and after
+    /// the last key if all keys contradict the form. Also returns any error that `each` returns.
     pub fn for_each_key(&self, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if self.readings.len() > 1 {
             // In the wrong form, every key differs from the user's key, so a filter of these keys
@@ -396,12 +396,28 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
                 "the file does not say whether its keys are user keys or internal keys; state the form of its keys",
             ));
         }
-        self.for_each_version(once(each)).map(|_| ())
+        let (mut each, mut keys, mut numbered) = (once(each), 0_u64, 0);
+        self.for_each_version(|user_key, stored| {
+            // Type and sequence number, in little-endian byte order. No database has made 2^48 changes.
+            let is_numbered = matches!(stored.last_chunk::<8>(), Some([0 | 1, .., 0]));
+            (keys, numbered) = (keys + 1, numbered + u64::from(is_numbered));
+            each(user_key)
+        })?;
+        // A filter of keys in the wrong form would deny present keys, so a stated form is checked too.
+        match self.key_form() {
+            Some(KeyForm::User) if keys > 0 && numbered == keys => Err(form_unknown(
+                "every key ends in a type and a sequence number, so the keys are internal keys; state this form",
+            )),
+            Some(KeyForm::Internal) if keys > 0 && numbered == 0 => Err(form_unknown(
+                "no key ends in a type and a sequence number below 2^48, so the keys are user keys; state this form",
+            )),
+            _ => Ok(()),
+        }
     }
 
-    /// Calls `each` with every user key, once per stored version, in the first possible form.
-    /// Returns the number of data blocks.
-    fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
+    /// Calls `each` with every user key, once per stored version, in the first possible form, and with
+    /// the stored key. Returns the number of data blocks.
+    fn for_each_version(&self, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<u64> {
         let form = self.readings.first().map(|reading| reading.form).ok_or_else(|| {
             form_unknown(
                 "the table's filter denies a key of the first data block in every possible form of the keys (user keys, \
@@ -414,7 +430,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
             let handle = cursor.handle()?;
             self.block_keys(handle, |key| {
                 let corrupt = || Error::Corrupt { field: Field::Key, offset: handle.offset };
-                each(form.user_key(key).ok_or_else(corrupt)?)
+                each(form.user_key(key).ok_or_else(corrupt)?, key)
             })?;
             blocks += 1;
         }
@@ -438,7 +454,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
             return Err(Error::Corrupt { field: Field::FilterBlock, offset });
         }
         let (mut keys, mut denied_keys) = (0, 0);
-        let data_blocks = self.for_each_version(|key| {
+        let data_blocks = self.for_each_version(|key, _| {
             keys += 1;
             denied_keys += u64::from(!self.may_contain(key));
             Ok(())

@@ -300,6 +300,8 @@ fn keys_of_two_possible_forms_are_not_returned() {
     assert_eq!(table.verify().unwrap().keys, 3, "the blocks must be checked in either form");
     let stated = leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::User).unwrap();
     assert!(keys_of(|push| stated.for_each_key(push)).unwrap() == keys);
+    let wrong = leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::Internal).unwrap();
+    assert!(matches!(wrong.for_each_key(|_| Ok(())), Err(Error::Invalid { what: "key form", .. })));
 }
 
 #[test]
