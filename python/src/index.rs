@@ -93,7 +93,11 @@ impl Index {
             return Err(PyTypeError::new_err("a str is one value, not many; give a list of values"));
         }
         let mut asked = Vec::new();
-        for value in values.try_iter()? {
+        let several = values.try_iter().map_err(|error| match error.is_instance_of::<PyTypeError>(slf.py()) {
+            true => PyTypeError::new_err("query_many takes a list of values; for one value: query(value)"),
+            false => error,
+        })?;
+        for value in several {
             slf.py().check_signals()?;
             memory::push(&mut asked, this.hashes(&value?)?)?;
         }

@@ -50,7 +50,16 @@ impl<'py> Keys<'py> {
         refuse_others(keys)?;
         if let Some(width) = width {
             containers::refuse_masked(keys)?;
-            return BufferKeys::of_width(buffer::exported(keys)?, width).map(Self::Buffer);
+            let buffer = buffer::exported(keys).map_err(|error| {
+                if !error.is_instance_of::<PyTypeError>(keys.py()) {
+                    return error;
+                }
+                PyTypeError::new_err(format!(
+                    "width= is for one object of bytes, not {}; omit width for a list of keys",
+                    memory::type_name(keys)
+                ))
+            })?;
+            return BufferKeys::of_width(buffer, width).map(Self::Buffer);
         }
         if keys.is_instance_of::<PyBytes>() || keys.is_instance_of::<PyByteArray>() {
             return Err(PyTypeError::new_err(buffer::ONE_KEY));
