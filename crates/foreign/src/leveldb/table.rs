@@ -398,8 +398,9 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         }
         let (mut each, mut keys, mut numbered) = (once(each), 0_u64, 0);
         self.for_each_version(|user_key, stored| {
-            // Type and sequence number, in little-endian byte order. No database has made 2^48 changes.
-            let is_numbered = matches!(stored.last_chunk::<8>(), Some([0 | 1, .., 0]));
+            // Type and sequence number, in little-endian byte order. No database has made 2^48 changes, and
+            // the first change has number 1. So user keys that are padded with zeros are no internal keys.
+            let is_numbered = matches!(stored.last_chunk::<8>(), Some(tail @ [0 | 1, .., 0]) if *tail != [0; 8]);
             (keys, numbered) = (keys + 1, numbered + u64::from(is_numbered));
             each(user_key)
         })?;
