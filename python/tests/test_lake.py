@@ -96,7 +96,7 @@ def test_advised_takes_the_columns_of_the_command(lake, tmp_path):
     command = os.environ.get("FILTERBLOCK") or shutil.which("filterblock")
     if command:
         said = subprocess.run([command, "parquet", "check", lake / NAMES[0]], capture_output=True, text=True)
-        assert "--column id text -o" in said.stdout
+        assert "--column id,text -o" in said.stdout
 
 
 def test_a_file_with_two_names_and_a_changed_file_stay(lake):
