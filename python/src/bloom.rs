@@ -107,7 +107,7 @@ impl Bloom {
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
         more: &Bound<'py, PyTuple>,
-        width: Option<usize>,
+        width: Option<Whole>,
     ) -> PyResult<()> {
         keys::refuse_more(more)?;
         keys::add(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher, |hashes| {
@@ -134,7 +134,7 @@ impl Bloom {
         &self,
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
-        width: Option<usize>,
+        width: Option<Whole>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.read(py, |_| Ok(()))?;
         keys::ask(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher, |hashes, answers| {

@@ -307,7 +307,7 @@ impl FileFilter {
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
         more: &Bound<'py, PyTuple>,
-        width: Option<usize>,
+        width: Option<Whole>,
     ) -> PyResult<()> {
         keys::refuse_more(more)?;
         self.check_process()?;
@@ -333,7 +333,7 @@ impl FileFilter {
         &self,
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
-        width: Option<usize>,
+        width: Option<Whole>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.read(py, |_| ())?;
         keys::ask(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher, |hashes, answers| {

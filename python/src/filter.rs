@@ -159,7 +159,7 @@ pub fn _build_with_a_bug(py: Python<'_>) -> PyResult<()> {
 impl Filter {
     #[new]
     #[pyo3(
-        signature = (keys, spec=None, *, error_rate=None, width=None, seed=Whole(0), secret=None, table_id=None, ranges=None, threads=1, **others),
+        signature = (keys, spec=None, *, error_rate=None, width=None, seed=Whole(0), secret=None, table_id=None, ranges=None, threads=Whole(1), **others),
         text_signature = "(keys, spec=None, *, error_rate=None, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1)"
     )]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
@@ -168,12 +168,12 @@ impl Filter {
         keys: &Bound<'_, PyAny>,
         spec: Option<&Bound<'_, PyAny>>,
         error_rate: Option<ErrorRate>,
-        width: Option<usize>,
+        width: Option<Whole>,
         seed: Whole,
         secret: Option<Bytes<'_>>,
         table_id: Option<TableId>,
         ranges: Option<Text<'_>>,
-        threads: usize,
+        threads: Whole,
         others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         args::refuse_others(py, "Filter", others)?;
@@ -181,7 +181,8 @@ impl Filter {
             Some(secret) => KeyHasher::sip13(HashSeed(seed.0), &secret.secret()?),
             None => KeyHasher::xxh3(HashSeed(seed.0)),
         };
-        let threads = NonZeroUsize::new(threads).ok_or_else(|| PyValueError::new_err("threads must be at least 1"))?;
+        let threads = NonZeroUsize::new(usize::try_from(threads.0).unwrap_or(usize::MAX))
+            .ok_or_else(|| PyValueError::new_err("threads must be at least 1"))?;
         let spec = spec_of(spec, error_rate)?;
         let mut options = FilterOptions::new(spec).threads(threads);
         if let Some(TableId(table_id)) = table_id {
@@ -308,7 +309,7 @@ impl Filter {
         &self,
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
-        width: Option<usize>,
+        width: Option<Whole>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let keys = Keys::of(keys, width, self.accepts())?;
         let (hasher, metadata) = (self.block.hasher(), self.block.metadata());

@@ -8,6 +8,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyList, PyMapping, PyString, PyTuple};
 use filterblock::{KeyHash, KeyHasher};
 
 use crate::answers;
+use crate::args::Whole;
 use crate::arrow::ArrowKeys;
 use crate::buffer::{self, BufferKeys};
 use crate::containers::{self, Form};
@@ -33,7 +34,7 @@ impl<'py> Keys<'py> {
     /// # Errors
     /// Raises an exception if `keys` is one key instead of many, or an array whose items are not
     /// keys.
-    pub fn of(keys: &Bound<'py, PyAny>, width: Option<usize>, accepts: Accepts) -> PyResult<Self> {
+    pub fn of(keys: &Bound<'py, PyAny>, width: Option<Whole>, accepts: Accepts) -> PyResult<Self> {
         let found = Self::find(keys, width, accepts)?;
         let is_of_integers = match &found {
             Self::Buffer(keys) => keys.is_of_integers(),
@@ -46,7 +47,7 @@ impl<'py> Keys<'py> {
         Ok(found)
     }
 
-    fn find(keys: &Bound<'py, PyAny>, width: Option<usize>, accepts: Accepts) -> PyResult<Self> {
+    fn find(keys: &Bound<'py, PyAny>, width: Option<Whole>, accepts: Accepts) -> PyResult<Self> {
         refuse_others(keys)?;
         if let Some(width) = width {
             containers::refuse_masked(keys)?;
@@ -59,7 +60,7 @@ impl<'py> Keys<'py> {
                     memory::type_name(keys)
                 ))
             })?;
-            return BufferKeys::of_width(buffer, width).map(Self::Buffer);
+            return BufferKeys::of_width(buffer, usize::try_from(width.0).unwrap_or(usize::MAX)).map(Self::Buffer);
         }
         if keys.is_instance_of::<PyBytes>() || keys.is_instance_of::<PyByteArray>() {
             return Err(PyTypeError::new_err(buffer::ONE_KEY));

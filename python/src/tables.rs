@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::args::{Bytes, Flag, Name, Text};
+use crate::args::{Bytes, Flag, Name, Text, Whole};
 use crate::errors::of_foreign;
 use crate::interrupt;
 use crate::key::{self, Accepts};
@@ -99,7 +99,7 @@ impl LevelDbTable {
         &self,
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
-        width: Option<usize>,
+        width: Option<Whole>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let keys = Keys::of(keys, width, Accepts::BytesOnly)?;
         keys::ask_each(py, &keys, |key| self.table.may_contain(key))
@@ -185,7 +185,7 @@ impl RocksDbTable {
         &self,
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
-        width: Option<usize>,
+        width: Option<Whole>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let keys = Keys::of(keys, width, Accepts::BytesOnly)?;
         keys::ask_each(py, &keys, |key| self.table.may_contain(key))

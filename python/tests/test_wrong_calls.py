@@ -56,6 +56,8 @@ WRONG = {
     "FileFilter.open of a filter block": (lambda: FileFilter.open("a.filter"), r"use Filter\.open"),
     "mode a for a filter block": (lambda: FileFilter.open("a.filter", "a"), r"use Filter\.open"),
     "index.open of a filter block": (lambda: index.open("a.filter"), r"use Filter\.open"),
+    "a negative width": (lambda: Bloom(10).update(b"ab", width=-1), "from 0 to"),
+    "negative threads": (lambda: Filter([1], threads=-1), "from 0 to"),
     "a width for a list": (lambda: Filter([b"ab"], width=2), "omit width"),
     "one value for query_many": (lambda: index.open("a.index").query_many(5), r"query\(value\)"),
     "a pathlib path as keys": (
