@@ -222,11 +222,12 @@ impl Filter {
 
     /// Open a file that `save` or the command `filterblock` wrote, and verify every checksum in it.
     ///
-    /// The file is read into memory. With mapped=True it is mapped instead, so that processes share the
-    /// memory: then no program may change the file in place while it is open. (`save` replaces a
-    /// file, which is safe.) `table_id` and `checksum` state which filter you expect. Raises DamagedError, UnsupportedError (an unknown version or
-    /// feature), UnexpectedError (another filter), SecretError, ValueError (not a regular file, or
-    /// an invalid argument), OSError or MemoryError.
+    /// The file is read into memory. With mapped=True it is mapped instead, so that processes share
+    /// the memory. Then no program may change the file in place while it is open. (`save` replaces a
+    /// file, which is safe.) `table_id` and `checksum` state which filter you expect. Raises
+    /// DamagedError, UnsupportedError (an unknown version or feature), UnexpectedError (another
+    /// filter), SecretError, ValueError (not a regular file, or an invalid argument), OSError or
+    /// MemoryError.
     #[staticmethod]
     #[pyo3(
         signature = (path, *, secret=None, table_id=None, checksum=None, mapped=Flag(false)),
