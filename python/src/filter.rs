@@ -359,7 +359,7 @@ impl Filter {
 
     /// Write the filter to a new file, sync it, and rename it to `path`. After a crash, `path` is
     /// unchanged or complete. An existing filter is replaced, and open filters keep the old file. Any
-    /// other file is only replaced with overwrite=True.
+    /// other file that is not empty is only replaced with overwrite=True.
     #[pyo3(signature = (path, *, overwrite=Flag(false)), text_signature = "($self, path, *, overwrite=False)")]
     fn save(&self, py: Python<'_>, path: Name, overwrite: Flag) -> PyResult<()> {
         let place = path.path.as_path();

@@ -70,8 +70,9 @@ impl<'py> Keys<'py> {
             Form::Arrow(keys) => Self::Arrow(keys),
             Form::Items(keys) => {
                 let kind = keys.get_type();
-                if kind.hasattr(intern!(keys.py(), "readline"))? {
-                    let ends = if kind.hasattr(intern!(keys.py(), "encoding"))? { "" } else { "b" };
+                // Files of `tempfile` have these attributes only in the object.
+                if keys.hasattr(intern!(keys.py(), "readline"))? {
+                    let ends = if keys.hasattr(intern!(keys.py(), "encoding"))? { "" } else { "b" };
                     return Err(PyTypeError::new_err(format!(
                         "a {} gives lines with their ends; give (line.rstrip({ends}\"\\r\\n\") for line in file)",
                         memory::type_name(&keys)

@@ -4,6 +4,7 @@ import datetime
 import decimal
 import io
 import pathlib
+import tempfile
 import uuid
 
 import filterblock
@@ -41,6 +42,7 @@ WRONG = {
     "a str as keys": (lambda: Filter("apple"), r"give a list of keys"),
     "a file of lines as keys": (lambda: Filter(io.StringIO("apple\n")), r'line\.rstrip\("'),
     "a binary file as keys": (lambda: Filter(io.BytesIO(b"apple\n")), r'line\.rstrip\(b"'),
+    "a temporary file as keys": (lambda: Filter(tempfile.NamedTemporaryFile()), r'line\.rstrip\(b"'),
     "save over a file of text": (lambda: Filter(["a"]).save("text"), "overwrite=True"),
     "save over a Parquet file": (lambda: Filter(["a"]).save("a.parquet"), "overwrite=True"),
     "a missing folder": (lambda: parquet.add("a.parquet", "no/b.parquet", ["id"]), "make its folder first"),

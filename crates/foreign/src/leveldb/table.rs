@@ -387,7 +387,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// # Errors
     /// Returns an error if a data block is damaged, has an unknown compression, or has a key that
     /// is too short for the form. Returns `Invalid` if [`Self::key_form`] returns `None`, and after
-    /// the last key if all keys contradict the form. Also returns any error that `each` returns.
+    /// the last key if the keys or the filter contradict a stated form: then discard the keys that
+    /// `each` got. Also returns any error that `each` returns.
     pub fn for_each_key(&self, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if self.readings.len() > 1 {
             // In the wrong form, every key differs from the user's key, so a filter of these keys
@@ -396,21 +397,28 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
                 "the file does not say whether its keys are user keys or internal keys; state the form of its keys",
             ));
         }
-        let (mut each, mut keys, mut numbered) = (once(each), 0_u64, 0);
+        let (mut each, mut keys, mut numbered, mut plausible) = (once(each), 0_u64, 0, 0);
         self.for_each_version(|user_key, stored| {
             // Type and sequence number, in little-endian byte order. No database has made 2^48 changes, and
-            // the first change has number 1. So user keys that are padded with zeros are no internal keys.
-            let is_numbered = matches!(stored.last_chunk::<8>(), Some(tail @ [0 | 1, .., 0]) if *tail != [0; 8]);
-            (keys, numbered) = (keys + 1, numbered + u64::from(is_numbered));
+            // the first change has number 1. So user keys that are padded with zeros are not numbered.
+            let number = if let Some([0 | 1, number @ .., 0]) = stored.last_chunk::<8>() { Some(number) } else { None };
+            keys += 1;
+            plausible += u64::from(number.is_some());
+            numbered += u64::from(number.is_some_and(|number| number.iter().any(|&byte| byte != 0)));
             each(user_key)
         })?;
-        // A filter of keys in the wrong form would deny present keys, so a stated form is checked too.
-        match self.key_form() {
-            Some(KeyForm::User) if keys > 0 && numbered == keys => Err(form_unknown(
-                "every key ends in a type and a sequence number, so the keys are internal keys; state this form",
+        // A filter of keys in the wrong form would deny present keys, so a stated form is checked: by the table's
+        // own keys and filter, and if both forms fit, by the last bytes of all keys.
+        let (form, fitting) = (self.key_form(), self.find_readings()?);
+        let only = if let [only] = fitting[..] { Some(only.form) } else { None };
+        match form {
+            _ if form == only => Ok(()),
+            Some(KeyForm::User) if only.is_some() || (keys > 0 && numbered == keys) => Err(form_unknown(
+                "the stored keys end in types and sequence numbers, so the keys are internal keys; state this form",
             )),
-            Some(KeyForm::Internal) if keys > 0 && numbered == 0 => Err(form_unknown(
-                "no key ends in a type and a sequence number below 2^48, so the keys are user keys; state this form",
+            Some(KeyForm::Internal) if only.is_some() || plausible < keys => Err(form_unknown(
+                "not every key ends in a type and a sequence number below 2^48, or the table's filter denies the keys without \
+                 them, so the keys are user keys; state this form",
             )),
             _ => Ok(()),
         }
